@@ -16,19 +16,12 @@ from bench.command import measure_and_report, new_parser, say
 from bench.figures import Series
 from bench.results import table, verdict
 from holdfast.archive import Archive, State
+from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream
 from holdfast.archive.format.checkpoint import CHECKPOINTS, write_checkpoint
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import (
-    FORMAT,
-    WRITER,
-    ArchiveCommit,
-    Block,
-    Coverage,
-    FileRecord,
-    SourceRecord,
-    Stream,
-    TableRecord,
-)
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import ArchiveCommit
+from holdfast.archive.format.versions import FORMAT, WRITER
 from holdfast.archive.history import restore_points
 from holdfast.common.lsn import show_position
 from holdfast.storage import open_store

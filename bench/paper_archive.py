@@ -12,7 +12,8 @@ import pyarrow as pa
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, Coverage, SourceRecord, Stream, TableRecord, Transactions
+from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream, Transactions
+from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
 
 _SOURCE = "bench"

@@ -23,7 +23,7 @@ from bench.support.blocks import make_block
 from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.replication.log import log, replicas, schema
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.status import status
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.format.model import Block
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 

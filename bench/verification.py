@@ -24,14 +24,14 @@ from bench.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.maintenance.verify import Scope, verify_and_remember
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
 
 FILES, ROWS = 12, 6_000_000

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import intervals, source_names
 from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_files, read_progress
 from holdfast.common.words import human_span, named

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import only_source
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.errors import RefusedError, UsageError

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import summary
+from holdfast.archive.format.block import summary
 from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.job_process import DECISION_VARIABLE
@@ -24,8 +24,8 @@ from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from holdfast.archive.format.block import Block, Stream
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block, Stream
     from holdfast.archive.format.state import State
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.sources.postgresql.catalog.catalog import Catalog

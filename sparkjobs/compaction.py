@@ -15,7 +15,7 @@ from holdfast.archive import Change
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.data_files import table_folder
 from holdfast.archive.files.packs import packs_of
-from holdfast.archive.format.model import TableRecord, iso
+from holdfast.archive.format.document import TableRecord, iso
 from holdfast.archive.history.restore_points import only_source, source_names
 from holdfast.archive.maintenance.compaction import (
     CompactionPolicy,
@@ -39,8 +39,9 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.archive import Archive
+    from holdfast.archive.format.block import Block, Transactions
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block, FileRecord, Transactions
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.state import State
     from holdfast.archive.maintenance.compaction import Group
     from holdfast.point_in_time.consolidated_backup import Consolidation

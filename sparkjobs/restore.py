@@ -11,7 +11,7 @@ import time
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import only_source
 from holdfast.common.lsn import show_position
 from holdfast.operations.requests.restore import RestoreRequest

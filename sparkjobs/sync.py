@@ -24,7 +24,7 @@ from sparkjobs.tasks.packing import pack
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
 
 _TASK_BYTES = 256 << 20

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation, runs_of, truncate
 from holdfast.operations.requests.truncation import TruncationRequest

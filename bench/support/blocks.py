@@ -5,7 +5,8 @@ from __future__ import annotations
 import uuid
 from datetime import UTC, datetime
 
-from holdfast.archive.format.model import Block, Coverage, FileRecord, SourceRecord, TableRecord
+from holdfast.archive.format.block import Block, Coverage, SourceRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
 
 
 def make_block(

@@ -13,18 +13,17 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
-from holdfast.archive.format.model import (
+from holdfast.archive.format.model import ArchiveCommit, Identity
+from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
+from holdfast.archive.format.versions import (
     BORN_SINCE,
     FORMAT,
     FORMATS,
     PACKS_SINCE,
     REPLICAS_SINCE,
     WRITER,
-    ArchiveCommit,
-    Identity,
     read_versions,
 )
-from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 

@@ -8,7 +8,7 @@ import typer
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import only_source, source_names
 from holdfast.archive.maintenance.compaction import CompactionPolicy, check_format, plan_compaction
 from holdfast.archive.maintenance.consolidation import newest_cut

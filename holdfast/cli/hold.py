@@ -10,7 +10,7 @@ import typer
 from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.holds import is_kept
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.cli.shared import places

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import FORMAT
+from holdfast.archive.format.versions import FORMAT
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output

@@ -10,7 +10,7 @@ import typer
 from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output

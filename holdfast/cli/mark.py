@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output

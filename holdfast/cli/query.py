@@ -13,7 +13,7 @@ import typer
 from rich.table import Table
 
 from holdfast.archive import locks
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job

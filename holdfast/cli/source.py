@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output

@@ -8,7 +8,7 @@ import typer
 from rich.table import Table
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.cli.shared import places

@@ -6,7 +6,7 @@ from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.history.restore_points import intervals, only_source, resolve
 from holdfast.common.errors import DamagedError

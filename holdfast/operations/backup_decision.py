@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Literal
 from pydantic import ValidationError
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import Born, Document, Stream
+from holdfast.archive.format.block import Born, Stream
+from holdfast.archive.format.document import Document
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
@@ -35,8 +36,8 @@ if TYPE_CHECKING:
 
     import psycopg
 
+    from holdfast.archive.format.block import SourceRecord
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import SourceRecord
     from holdfast.archive.format.state import State
     from holdfast.operations.requests.backup import BackupRequest, Kind
     from holdfast.sources.postgresql.catalog.table import Table

@@ -16,7 +16,8 @@ import psycopg
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import WaitingTable, iso
+from holdfast.archive.format.block import WaitingTable
+from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import RunLog, read_last
 from holdfast.common.errors import (
     HoldfastError,

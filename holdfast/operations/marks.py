@@ -18,7 +18,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
 
-from holdfast.archive.format.model import FORMAT, Block, Moment, SealedDocument, Stream
+from holdfast.archive.format.block import Block, Stream  # noqa: TC001 - pydantic reads them at run time
+from holdfast.archive.format.document import Moment, SealedDocument
+from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.timeline import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.lsn import parse_position

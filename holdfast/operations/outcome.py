@@ -58,7 +58,7 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
     if record is not None and record.result is not None:
         return record.result
     from holdfast.archive import Archive  # takes a while to import, and Airflow's tasks import this early
-    from holdfast.archive.format.model import summary
+    from holdfast.archive.format.block import summary
 
     state = Archive.open(store, before_damage=True).state
     if operation == "backup" and (placed := state.finished_by(run)) is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Final
 
 import duckdb
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.merge_on_read import TableView, explain
 from holdfast.archive.scan.projection import name_of, quoted, sql_type
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore

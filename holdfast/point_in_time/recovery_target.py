@@ -29,7 +29,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.archive.format.model import Block, FileRecord, TableRecord
+    from holdfast.archive.format.block import Block
+    from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
     from holdfast.sources.postgresql.catalog.table import Table

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import TableRecord
+    from holdfast.archive.format.document import TableRecord
     from holdfast.archive.format.state import State
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog

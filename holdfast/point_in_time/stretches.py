@@ -11,7 +11,7 @@ from fnmatch import fnmatchcase
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points, schema_history
 from holdfast.archive.history.timeline import from_of, names_of, to_of
 from holdfast.common.errors import DamagedError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import BORN_IN, PACKED_SINCE, Block
+from holdfast.archive.format.versions import BORN_IN, PACKED_SINCE
 from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
 from holdfast.common.errors import (
     HoldfastError,
@@ -40,8 +40,8 @@ from sparkjobs.tasks.changes import ChangeReader, WindowTask
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.archive.format.block import Block, Stream, WaitingTable
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Stream, WaitingTable
     from holdfast.archive.history.timeline import Chain
     from holdfast.operations.backup_decision import Decision
     from holdfast.replication.log.settings import QuorumRequest

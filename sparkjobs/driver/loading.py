@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from typing import Any
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import TableParts
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address

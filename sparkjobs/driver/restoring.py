@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
 from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from contextlib import AbstractContextManager
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.operations.requests.restore import RestoreRequest
     from holdfast.sources.postgresql.catalog.table import Table

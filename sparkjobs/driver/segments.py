@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from datetime import datetime
 
-    from holdfast.archive.format.model import Block, Born, FileRecord, Stream
+    from holdfast.archive.format.block import Block, Born, Stream
+    from holdfast.archive.format.document import FileRecord
     from holdfast.operations.marks import MarkRecord
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import new_attempt, read_file, table_folder, write_bytes
-from holdfast.archive.format.model import PACKED_SINCE, Block, Coverage, SourceRecord, TableRecord
+from holdfast.archive.format.block import Block, Coverage, SourceRecord
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece
 from holdfast.archive.format.runs import read_unfinished
+from holdfast.archive.format.versions import PACKED_SINCE
 from holdfast.archive.history.table_bases import not_selected
 from holdfast.common.errors import DamagedError, UsageError, sentence
 from holdfast.common.words import named
@@ -38,7 +39,8 @@ from sparkjobs.tasks.table_records import table_record
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.archive.format.model import FileRecord, Stream
+    from holdfast.archive.format.block import Stream
+    from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.format.model import WaitingTable
+from holdfast.archive.format.block import WaitingTable
 from holdfast.archive.history.table_bases import Live
 from holdfast.common.errors import HoldfastError, SparkEndedError
 from holdfast.common.lsn import parse_position
@@ -20,8 +20,8 @@ from holdfast.sources.postgresql.snapshot.preconditions import table_obstacles
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block
     from holdfast.archive.format.resume import FinishedPiece
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore

@@ -5,14 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.format.model import Block, Coverage, summary
+from holdfast.archive.format.block import Block, Coverage, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from datetime import datetime
 
+    from holdfast.archive.format.block import SourceRecord, Stream
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import SourceRecord, Stream
     from sparkjobs.driver.segments import Cut, Following, Segment
     from sparkjobs.driver.start_over import SegmentEnd
     from sparkjobs.tasks.changes import FinishedWindow

@@ -16,7 +16,8 @@ import pyarrow.compute as pc
 
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.packs import Loose, make_pack
-from holdfast.archive.format.model import Mark, TableRecord, Transactions
+from holdfast.archive.format.block import Mark, Transactions
+from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
 from holdfast.sources.postgresql.logical.changes import TRANSACTIONS, WindowRequest, read_window
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from concurrent.futures import Future
 
     from holdfast.archive.files.data_files import Writable
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.logical.changes import ChangeBatch, Window

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     import pyarrow as pa
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.maintenance.compaction import FormRun
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.sources.postgresql.catalog.table import Table

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.archive.files.data_files import Writable
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.sources.postgresql.catalog.columns import Column
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.snapshot.export import Snapshot

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     import psycopg
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address

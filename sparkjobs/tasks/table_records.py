@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.sources.postgresql.values.hashing import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.sources.postgresql.catalog.table import Table
 
 

@@ -17,7 +17,7 @@ from airflow.sdk import DAG
 from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
-from holdfast.archive.format.model import FORMAT
+from holdfast.archive.format.versions import FORMAT
 from holdfast_airflow.assets import backups_of
 from tests.support.alerts import FileNotifier
 

@@ -21,7 +21,7 @@ import pytest
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.files.blocks import read_batches
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.resume import FinishedPiece
 from holdfast.archive.format.runs import read_last, read_unfinished
 from holdfast.archive.history import restore_points

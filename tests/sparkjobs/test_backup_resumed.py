@@ -9,7 +9,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.resume import UnfinishedBlock
 from holdfast.archive.format.runs import RunRecord, read_last, read_unfinished
 from holdfast.archive.maintenance.verify import verify

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.common.errors import BusyError, ReportedError

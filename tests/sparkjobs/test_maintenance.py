@@ -17,7 +17,8 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, TableRecord
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.operations import job_process
 from holdfast.replication.log.replicas import add

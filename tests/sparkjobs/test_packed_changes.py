@@ -11,7 +11,7 @@ from typing import IO
 
 import pytest
 
-from holdfast.archive.format.model import FileRecord
+from holdfast.archive.format.document import FileRecord
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.vacuum import vacuum

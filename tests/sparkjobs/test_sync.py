@@ -17,7 +17,7 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import Change, locks
 from holdfast.archive.files import transfer
-from holdfast.archive.format.model import FileRecord, TableRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.operations import job_process
 from holdfast.replication.log.errors import MissingFilesError

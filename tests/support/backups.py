@@ -9,17 +9,10 @@ from typing import cast
 
 from bench.support.blocks import make_block
 from holdfast.archive import Change, State
+from holdfast.archive.format.block import Block, Coverage, JoinedBlock, Stream
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.format.model import (
-    ArchiveCommit,
-    Block,
-    Coverage,
-    FileRecord,
-    Hold,
-    JoinedBlock,
-    Stream,
-    TableRecord,
-)
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import ArchiveCommit, Hold
 from holdfast.archive.format.state import validate
 from holdfast.archive.history import restore_points as points
 from holdfast.archive.history.restore_points import Interval

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.archive import Archive
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from tests.support.memory_store import MemoryStore
 
 

@@ -16,7 +16,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import read_batches, write_parquet
 from holdfast.archive.files.data_files import read_file, table_folder, write_bytes
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError

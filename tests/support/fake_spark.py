@@ -17,7 +17,7 @@ from typing import Any
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Block, Stream
+from holdfast.archive.format.block import Block, Stream
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import attach
 from holdfast.common.errors import RefusedError, UsageError

@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.format.model import FORMAT
 from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.timeline import Moment
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.choices import Schema

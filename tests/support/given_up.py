@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 
 from holdfast.archive import Change
-from holdfast.archive.format.model import Block, Coverage, Stream
+from holdfast.archive.format.block import Block, Coverage, Stream
 from holdfast.archive.format.state import State
 from holdfast.replication.log import log
 from holdfast.replication.log.replicas import remove

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from holdfast.archive.files.blocks import write_parquet
-from holdfast.archive.format.model import FileRecord, TableRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED, field_id, numbered, with_extra
 from holdfast.common.lsn import show_position

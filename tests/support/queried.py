@@ -12,7 +12,8 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, Coverage, Mark, Stream, TableRecord
+from holdfast.archive.format.block import Block, Coverage, Mark, Stream
+from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column

@@ -19,7 +19,9 @@ import sqlalchemy as sa
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.format.model import Block, FileRecord, LogPlace, TableRecord
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import State
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import add

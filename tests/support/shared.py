@@ -14,7 +14,7 @@ import pytest
 
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
-from holdfast.archive.format.model import FORMAT
+from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.maintenance.verify import Damage, verify
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import open_store

@@ -10,7 +10,8 @@ from typing import Any
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.files.data_files import new_attempt
-from holdfast.archive.format.model import Block, FileRecord, TableRecord
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
 from holdfast.storage import ObjectStore
 from locking import Owner

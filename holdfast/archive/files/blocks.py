@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from holdfast.archive.files.data_files import new_attempt, read_file
-from holdfast.archive.format.model import FileRecord
+from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id
 

@@ -8,7 +8,7 @@ import secrets
 from contextlib import contextmanager
 from typing import IO, TYPE_CHECKING, Protocol, cast
 
-from holdfast.archive.format.model import FileRecord
+from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
 

@@ -15,7 +15,7 @@ from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import FileRecord, TableRecord
+    from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.storage import ObjectStore
 
 SCHEMA = "schema"

@@ -16,14 +16,15 @@ from threading import Lock
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import new_attempt
-from holdfast.archive.format.model import FileRecord, part_path
+from holdfast.archive.format.document import FileRecord, part_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
     from typing import IO
 
     from holdfast.archive.files.data_files import ReadableStore
-    from holdfast.archive.format.model import Block, TableRecord
+    from holdfast.archive.format.block import Block
+    from holdfast.archive.format.document import TableRecord
 
 
 ROOM_BYTES = 64 << 20

@@ -13,7 +13,7 @@ from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
 
 

@@ -11,7 +11,8 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
-from holdfast.archive.format.model import Block, Coverage, TableRecord
+from holdfast.archive.format.block import Block, Coverage
+from holdfast.archive.format.document import TableRecord
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

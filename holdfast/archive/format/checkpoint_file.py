@@ -13,18 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field, TypeAdapter
 
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.checkpoint import checkpoint_key
 from holdfast.archive.format.commits import commit_key, read_commit
-from holdfast.archive.format.model import Block, Hold, LogPlace, Moment, SealedDocument, TableRecord, read_versions
+from holdfast.archive.format.document import Moment, SealedDocument, TableRecord
+from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
 from holdfast.archive.format.state import Removed, State, check_readable
+from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
     from datetime import datetime
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
 
     _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.model import ArchiveCommit, read_versions
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.state import check_readable
+from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from holdfast.common.errors import RefusedError
 
 if TYPE_CHECKING:
-    from holdfast.archive.format.model import Block
+    from holdfast.archive.format.block import Block
 
 _FILE: Final = re.compile(
     r"data/(?P<source>[A-Za-z0-9][A-Za-z0-9._-]{0,120})/[^/]+/(?:snapshot|changes)/(?P<block>[0-9a-f]{32})/"

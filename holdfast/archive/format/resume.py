@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.model import Document, FileRecord
+from holdfast.archive.format.document import Document, FileRecord
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:

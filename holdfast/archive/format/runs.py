@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from holdfast.archive.format.model import Document
+from holdfast.archive.format.document import Document
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
 from holdfast.common.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from holdfast.common.words import human_span

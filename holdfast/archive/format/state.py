@@ -6,15 +6,18 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.format.model import READS, WRITER, WRITES, Document, Moment
+from holdfast.archive.format.document import Document, Moment
 from holdfast.archive.format.paths import check_rows
+from holdfast.archive.format.versions import READS, WRITER, WRITES
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from datetime import datetime
 
-    from holdfast.archive.format.model import Adopted, ArchiveCommit, Block, Hold, LogPlace, Versions
+    from holdfast.archive.format.block import Block
+    from holdfast.archive.format.model import Adopted, ArchiveCommit, Hold, LogPlace
+    from holdfast.archive.format.versions import Versions
 
 
 class Removed(Document):

@@ -12,7 +12,7 @@ from holdfast.archive.files.blocks import read_batches
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from holdfast.archive.format.model import Transactions
+    from holdfast.archive.format.block import Transactions
     from holdfast.storage import ObjectStore
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import intervals
 from holdfast.common.errors import RefusedError
 from holdfast.common.lsn import parse_position

@@ -8,7 +8,7 @@ from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history import schema_history
 from holdfast.archive.history.timeline import Chain, Moment, chains, names_of, to_of, told, why_left
 from holdfast.archive.history.waiting_tables import waiting_tables
@@ -18,8 +18,8 @@ from holdfast.common.lsn import between_records, parse_position, show_position
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
+    from holdfast.archive.format.block import Block, Mark, Transactions
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block, Mark, Transactions
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 

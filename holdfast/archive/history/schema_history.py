@@ -16,8 +16,8 @@ from holdfast.common.lsn import parse_position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block
     from holdfast.archive.history.timeline import Chain
 
 

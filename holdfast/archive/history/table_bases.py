@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block, TableRecord
+    from holdfast.archive.format.document import TableRecord
 
 
 def not_selected(label: str) -> str:

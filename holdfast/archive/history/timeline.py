@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.block_ref import Beginning, JoinedPart, Placed, load
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.table_bases import Live
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position, show_position
@@ -22,7 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.archive.format.model import Block, FileRecord, Stream, TableRecord
+    from holdfast.archive.format.block import Block, Stream
+    from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
 
 _NONE: Mapping[str, str] = MappingProxyType({})

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.archive.history.timeline import told
 
 if TYPE_CHECKING:
-    from holdfast.archive.format.model import WaitingTable
+    from holdfast.archive.format.block import WaitingTable
     from holdfast.archive.format.state import State
 
 

@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import RunError, RunRecord
 from holdfast.common.errors import RefusedError, UsageError, exit_code_of, sentence
 from locking import LockError, Owner, end, inspect

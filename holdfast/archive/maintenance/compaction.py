@@ -13,7 +13,7 @@ from datetime import timedelta
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.model import Block, JoinedBlock, TableRecord, Transactions
+from holdfast.archive.format.block import Block, JoinedBlock, Transactions
 from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.history.timeline import chains, to_of
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.archive import Archive
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
     from holdfast.config.archives_model import CompactionConfig
 

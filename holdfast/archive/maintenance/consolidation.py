@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.archive.history.restore_points import intervals, resolve
 from holdfast.archive.history.table_bases import not_selected
 from holdfast.archive.history.timeline import to_of
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import FileRecord, TableRecord
+    from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
     from holdfast.archive.history.timeline import Moment
     from holdfast.storage import ObjectStore

@@ -32,7 +32,8 @@ from locking.store import ObjectNotFound, StoreError, StoreUnavailable
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.archive.format.model import ArchiveCommit, FileRecord
+    from holdfast.archive.format.document import FileRecord
+    from holdfast.archive.format.model import ArchiveCommit
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 

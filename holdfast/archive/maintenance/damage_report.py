@@ -14,7 +14,7 @@ from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from holdfast.archive.files.file_index import TRANSACTIONS
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import intervals
 from holdfast.archive.history.timeline import from_of, to_of
 from holdfast.common.errors import DamagedError
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.archive.files.file_index import NamedFile
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import ArchiveCommit, Block
+    from holdfast.archive.format.model import ArchiveCommit
     from holdfast.archive.format.state import State
     from holdfast.archive.history.restore_points import Interval
 

@@ -12,8 +12,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.format.checkpoint import write_checkpoint
-from holdfast.archive.format.model import FORMAT
 from holdfast.archive.format.state import Change
+from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 

@@ -20,8 +20,8 @@ from holdfast.common.lsn import parse_position
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import Block
     from holdfast.archive.history.timeline import Chain
 
 

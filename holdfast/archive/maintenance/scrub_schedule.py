@@ -16,7 +16,7 @@ from pydantic import Field, ValidationError
 
 from holdfast.archive.files.file_index import files_of
 from holdfast.archive.format.block_ref import load
-from holdfast.archive.format.model import Document, Moment, iso
+from holdfast.archive.format.document import Document, Moment, iso
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectExists, StoreError

@@ -11,7 +11,7 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.format.state import Change
 from holdfast.archive.history.holds import check_holds
 from holdfast.archive.history.restore_points import intervals, only_source, source_names
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.archive import Archive
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.state import State
     from holdfast.archive.history.restore_points import Interval
     from holdfast.archive.maintenance.retention import Kept, RestorePoint, Rules

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, number_of
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.format.state import Change
 from holdfast.archive.maintenance.orphans import DATA, Leftovers, at_work, named_files, survey
 from holdfast.archive.maintenance.vacuum_guard import Permit
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from holdfast.archive.archive import Archive
-    from holdfast.archive.format.model import Block
+    from holdfast.archive.format.block import Block
     from holdfast.archive.format.state import Removed, State
     from holdfast.storage import StoreError
     from locking import Lease

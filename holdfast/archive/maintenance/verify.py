@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.file_index import content_problem, files_of, size_problem, wrong_size
 from holdfast.archive.format.commits import commit_key, number_of
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import RunRecord
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
     from holdfast.archive.files.file_index import NamedFile, Problem
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.maintenance.damage_report import Cost
     from holdfast.storage import ObjectStore
 

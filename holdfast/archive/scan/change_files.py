@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.archive.files.data_files import ReadableStore
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
 
 _BITS: Final = 63
 

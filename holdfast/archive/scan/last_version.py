@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.change_files import FileRows
     from holdfast.archive.scan.row_index import Places
     from holdfast.archive.scan.split import Share

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from holdfast.archive.files.data_files import ReadableStore, Writable
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
 
 MEMORY_BYTES: Final = 128 << 20
 """Of rows, as Arrow, that are sorted in memory."""

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
     from pyarrow.fs import FileSystem
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.split import Share
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.storage import ObjectStore

@@ -17,7 +17,7 @@ from holdfast.common.lsn import parse_position
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.archive.format.model import FileRecord, TableRecord
+    from holdfast.archive.format.document import FileRecord, TableRecord
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows

@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.setup.stream_rights import streams_of
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast.archive.format.model import WaitingTable
+    from holdfast.archive.format.block import WaitingTable
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
     from holdfast.sources.postgresql.setup.grants import Plan

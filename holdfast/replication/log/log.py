@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 from pydantic import Field
 
-from holdfast.archive.format.model import Adopted, Block, Document, Hold
+from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
+from holdfast.archive.format.document import Document
+from holdfast.archive.format.model import Adopted, Hold
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.replication.log import quorum, schema

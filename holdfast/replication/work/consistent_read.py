@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast, get_args
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError, sentence
 from holdfast.config.archives_model import Consistency

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
     from contextlib import ExitStack
 
-    from holdfast.archive.format.model import FileRecord
+    from holdfast.archive.format.document import FileRecord
     from holdfast.replication.log.log import LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.work.replica import ReplicatedArchive

@@ -36,7 +36,8 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
-    from holdfast.archive.format.model import Block, FileRecord
+    from holdfast.archive.format.block import Block
+    from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.state import State
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore

@@ -45,7 +45,7 @@ class MarkOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         """Set the mark, and return its position and time."""
         from holdfast.archive import Archive
-        from holdfast.archive.format.model import iso
+        from holdfast.archive.format.document import iso
         from holdfast.operations.marks import set_mark
         from holdfast.storage import open_store
 

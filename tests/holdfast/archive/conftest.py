@@ -10,7 +10,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.storage import ObjectStore, open_store
 
 

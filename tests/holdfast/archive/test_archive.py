@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from holdfast.archive import Archive, Change, State
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import Block
 from holdfast.archive.format.seal import seal
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store

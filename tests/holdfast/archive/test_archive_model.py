@@ -24,7 +24,9 @@ from holdfast.archive import Archive, Change, State
 from holdfast.archive import archive as archives
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import new_attempt, write_bytes
-from holdfast.archive.format.model import Block, Coverage, FileRecord, Hold, SourceRecord, Stream, TableRecord
+from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import Hold
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block

@@ -13,16 +13,10 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import State
 from holdfast.archive.files.file_index import files_of
-from holdfast.archive.format.model import (
-    FORMAT,
-    WRITER,
-    ArchiveCommit,
-    Block,
-    Coverage,
-    FileRecord,
-    Stream,
-    TableRecord,
-)
+from holdfast.archive.format.block import Block, Coverage, Stream
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import ArchiveCommit
+from holdfast.archive.format.versions import FORMAT, WRITER
 from holdfast.archive.history import restore_points as points
 from holdfast.archive.maintenance.compaction import CompactionPolicy, plan_compaction
 from holdfast.archive.maintenance.damage_report import Costs

@@ -21,7 +21,7 @@ from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.scan.engine import open_engine
 from holdfast.common.field_ids import OP
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.scan.net_changes import net_changes
 from holdfast.storage import open_store
 from tests.support.histories import FIRST_FORM, SINCE, change_schema, history_of

@@ -7,7 +7,8 @@ from datetime import timedelta
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, TableRecord
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.vacuum import vacuum

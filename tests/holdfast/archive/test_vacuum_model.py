@@ -10,7 +10,7 @@ from hypothesis import seed, settings
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.common.errors import RefusedError
 from tests.support.generator.trials import tiered
 from tests.support.memory_store import MemoryStore

@@ -16,7 +16,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.cli import main
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.storage import ObjectStore, open_store

@@ -11,7 +11,7 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, Coverage, Stream
+from holdfast.archive.format.block import Block, Coverage, Stream
 from holdfast.operations.requests.base import Request
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table

@@ -11,7 +11,7 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import iso
+from holdfast.archive.format.document import iso
 from holdfast.archive.maintenance.scrub_schedule import RUN
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore, open_store

@@ -12,7 +12,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, State
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.sources.postgresql.connection.address import Address

@@ -13,7 +13,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Stream
+from holdfast.archive.format.block import Stream
 from holdfast.archive.format.runs import RunLog, read_last
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, RefusedError, SparkEndedError, SparkNeededError
 from holdfast.operations import backup_run

@@ -7,7 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.archive import Change
-from holdfast.archive.format.model import Block, Hold
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.model import Hold
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.archive.files.blocks import read_batches
-from holdfast.archive.format.model import TableRecord
+from holdfast.archive.format.document import TableRecord
 from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.connection.address import Address

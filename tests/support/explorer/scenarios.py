@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from holdfast.archive.format.block import Block, Coverage, SourceRecord
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.model import ArchiveCommit, Block, Coverage, FileRecord, SourceRecord
+from holdfast.archive.format.document import FileRecord
+from holdfast.archive.format.model import ArchiveCommit
 from tests.support.explorer.clients import BLOCK, TERMS, Client
 from tests.support.explorer.replay import START
 from tests.support.explorer.world import Objects, Scenario

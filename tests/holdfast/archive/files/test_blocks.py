@@ -13,7 +13,7 @@ import pytest
 from typing_extensions import Buffer
 
 from holdfast.archive.files import blocks, data_files
-from holdfast.archive.format.model import FileRecord
+from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError
 from holdfast.storage import ObjectNotFound, ObjectStore
 

@@ -23,9 +23,11 @@ from holdfast.archive.files.data_files import open_file, read_file, table_folder
 from holdfast.archive.files.file_index import content_problem, files_of
 from holdfast.archive.files.packs import AtHand, make_pack, packs_of
 from holdfast.archive.format import state as state_module
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.checkpoint import write_checkpoint
-from holdfast.archive.format.model import PACKS_SINCE, Block, FileRecord, TableRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.paths import check_rows, place_of
+from holdfast.archive.format.versions import PACKS_SINCE
 from holdfast.archive.maintenance.copy_archive import copy
 from holdfast.archive.maintenance.damage_report import Costs
 from holdfast.archive.maintenance.vacuum import vacuum

@@ -12,9 +12,11 @@ import pytest
 from holdfast.archive import Archive, Change, State
 from holdfast.archive import archive as archives
 from holdfast.archive.archive import CHECKPOINT_EVERY
+from holdfast.archive.format.block import Block, Coverage, JoinedBlock, Stream
 from holdfast.archive.format.checkpoint import CHECKPOINTS, checkpoint_key
 from holdfast.archive.format.commits import COMMITS, commit_key
-from holdfast.archive.format.model import Block, Coverage, FileRecord, Hold, JoinedBlock, Stream, TableRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import Hold
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.storage import ObjectStore, open_store

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import cast
 
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import FileRecord
+from holdfast.archive.format.document import FileRecord
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, missing
 from holdfast.archive.format.runs import RunLog, read_unfinished
 from holdfast.storage import ObjectStore

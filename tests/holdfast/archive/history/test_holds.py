@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.archive.history.holds import check_holds, is_kept, standing
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.common.errors import RefusedError, UsageError

@@ -6,7 +6,7 @@ from datetime import datetime, timedelta
 import pytest
 
 from holdfast.archive import Archive, Change, State
-from holdfast.archive.format.model import Block
+from holdfast.archive.format.block import Block
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import RefusedError, UsageError
 

@@ -11,7 +11,8 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, Coverage, Mark, Stream, TableRecord, Transactions
+from holdfast.archive.format.block import Block, Coverage, Mark, Stream, Transactions
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.timeline import Moment
 from holdfast.archive.maintenance.hold_requests import add_hold

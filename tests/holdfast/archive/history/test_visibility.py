@@ -7,7 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast.archive.format.model import ArchiveCommit, Block, Coverage, Stream
+from holdfast.archive.format.block import Block, Coverage, Stream
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.state import State
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.visibility import without

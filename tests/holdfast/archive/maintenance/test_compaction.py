@@ -9,17 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import (
-    Block,
-    Coverage,
-    FileRecord,
-    Hold,
-    JoinedBlock,
-    Mark,
-    Stream,
-    TableRecord,
-    Transactions,
-)
+from holdfast.archive.format.block import Block, Coverage, JoinedBlock, Mark, Stream, Transactions
+from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.model import Hold
 from holdfast.archive.history import restore_points
 from holdfast.archive.maintenance.compaction import (
     CompactionPolicy,

@@ -12,8 +12,9 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.files.file_index import TRANSACTIONS, NamedFile, files_of
+from holdfast.archive.format.block import Block, Transactions
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.format.model import Block, FileRecord, Transactions, iso
+from holdfast.archive.format.document import FileRecord, iso
 from holdfast.archive.history.timeline import Moment, told
 from holdfast.archive.maintenance.damage_report import Cost, Costs
 from holdfast.archive.maintenance.retention import RestorePoint

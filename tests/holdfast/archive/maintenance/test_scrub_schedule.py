@@ -16,7 +16,8 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.files.file_index import NamedFile, Problem, content_problem, files_of
-from holdfast.archive.format.model import Block, TableRecord
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.maintenance import chunks, scrub_schedule
 from holdfast.archive.maintenance import verify as verification
 from holdfast.archive.maintenance.scrub_schedule import RUN, read_progress

@@ -9,8 +9,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from holdfast.archive import Archive, Change, State
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.format.model import Block
 from holdfast.archive.history.holds import check_holds, standing
 from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.hold_requests import add_hold

@@ -8,7 +8,8 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.model import Block, TableRecord
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.document import TableRecord
 from holdfast.archive.maintenance.verify import Scope, verify, verify_and_remember
 from locking.store import StoreError
 

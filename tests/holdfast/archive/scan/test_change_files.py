@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.archive.files.blocks import write_parquet
-from holdfast.archive.format.model import FileRecord
+from holdfast.archive.format.document import FileRecord
 from holdfast.archive.scan import change_files
 from holdfast.archive.scan.change_files import Files
 from holdfast.common.errors import DamagedError

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from holdfast.archive.format.model import FileRecord, TableRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.compaction import FormRun
 from holdfast.archive.scan import row_index
 from holdfast.archive.scan.last_version import Newest, find_newest

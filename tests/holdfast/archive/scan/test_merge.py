@@ -18,7 +18,7 @@ from hypothesis import HealthCheck, given, seed, settings
 from hypothesis import strategies as st
 
 from holdfast.archive.files.blocks import read_batches, write_parquet
-from holdfast.archive.format.model import FileRecord, TableRecord
+from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.compaction import FormRun
 from holdfast.archive.scan.merge import EVERYTHING, Merge, _bounds, split_keys
 from holdfast.archive.scan.merge_on_read import as_of

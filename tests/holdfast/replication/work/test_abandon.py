@@ -11,7 +11,8 @@ import pytest
 import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.model import Block, Hold, JoinedBlock
+from holdfast.archive.format.block import Block, JoinedBlock
+from holdfast.archive.format.model import Hold
 from holdfast.archive.history.restore_points import intervals
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError

@@ -1,0 +1,148 @@
+"""Base of an archive's documents, and the records of files and tables that they share.
+
+Documents are immutable. Unknown fields are ignored: a later format may add some without raising `min_reader`.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Annotated, Any, Self
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer, ValidationError
+
+from holdfast.archive.format.seal import check_seal, damaged_seal, seal
+from holdfast.archive.format.versions import SEALED_SINCE
+from holdfast.common.errors import DamagedError
+
+
+def iso(moment: datetime) -> str:
+    """Format a time as ISO 8601 with microseconds, in UTC (`Z`)."""
+    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+Moment = Annotated[AwareDatetime, PlainSerializer(iso, when_used="json")]
+"""A point in time with its zone; written as ISO 8601 in UTC with microseconds."""
+
+
+class Document(BaseModel):
+    """Base of all stored documents: immutable, JSON, tolerant of fields it does not know."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON that is stored."""
+        return self.model_dump_json(indent=1).encode()
+
+    @classmethod
+    def from_bytes(cls, body: bytes, key: str) -> Self:
+        """Parse a stored document.
+
+        :raises DamagedError: the bytes under `key` are not such a document.
+        """
+        try:
+            return cls.model_validate_json(body)
+        except ValidationError as error:
+            first = error.errors()[0]
+            place = ".".join(str(part) for part in first["loc"]) or "the document"
+            raise DamagedError(
+                f"{key} is damaged or not ours: {place}: {first['msg']}. "
+                "Restore this object from a copy of the archive."
+            ) from error
+
+
+class SealedDocument(Document):
+    """A document that carries its own checksum, since nothing else does.
+
+    From format 2 on it must; of format 1 there are some that were written before there were any.
+    """
+
+    format: int
+
+    def to_bytes(self) -> bytes:
+        """Return the JSON that is stored, sealed."""
+        return seal(super().to_bytes())
+
+    @classmethod
+    def from_bytes(cls, body: bytes, key: str) -> Self:
+        """Parse a stored document.
+
+        :raises DamagedError: the bytes under `key` are not such a document, or not those that were written.
+        """
+        sealed = check_seal(body, key)
+        document = super().from_bytes(body, key)
+        if document.format >= SEALED_SINCE and not sealed:
+            raise damaged_seal(key, "its checksum is not there")
+        return document
+
+
+_PART = "#"
+
+
+def part_path(pack: str, offset: int) -> str:
+    """Return the path of the part at an offset in a pack."""
+    return f"{pack}{_PART}{offset}"
+
+
+class FileRecord(Document):
+    """One immutable file of a block.
+
+    :param path: key in the store; of a part of a pack, the pack's key, `#`, and the offset of its first byte.
+    :param size: bytes.
+    :param sha256: of the file's bytes, in hex; checked at every read.
+    :param rows: rows in it, for a data file.
+    :param digest: the additive content hash of those rows (`rows:sum`).
+    :param key_range: least and greatest value of the first key column, as text; None where unknown.
+    :param footer: of a data file its last bytes, which tell of its columns and pages: how many, `:`, and their SHA-256
+        in hex; None where an earlier version wrote it.
+    """
+
+    path: str
+    size: int
+    sha256: str
+    rows: int = 0
+    digest: str | None = None
+    key_range: tuple[str, str] | None = None
+    footer: str | None = None
+
+    @property
+    def key(self) -> str:
+        """Return the key of the object that holds the file."""
+        return self.path.partition(_PART)[0]
+
+    @property
+    def offset(self) -> int | None:
+        """Return the file's offset in its pack.
+
+        It is None for an object of its own.
+        """
+        _, mark, offset = self.path.partition(_PART)
+        return int(offset) if mark else None
+
+
+class TableRecord(Document):
+    """The rows of one table in a block.
+
+    `id` names its folder and its entry in the catalog record. In a block of changes its rows are changes of one form of
+    the table: a table whose columns were changed between two of them has several records.
+
+    :param digest: the additive content hash of the rows; "" for changes.
+    :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog tells.
+    :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
+    :param first, last: log positions of the first and last commit with changes in it.
+    """
+
+    id: str
+    table_schema: str
+    name: str
+    rows: int
+    digest: str
+    files: tuple[FileRecord, ...]
+    columns: tuple[dict[str, Any], ...] = ()
+    key: tuple[int, ...] = ()
+    first: str | None = None
+    last: str | None = None
+
+    @property
+    def label(self) -> str:
+        """Return `schema.name`, for people."""
+        return f"{self.table_schema}.{self.name}"

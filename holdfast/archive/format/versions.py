@@ -1,0 +1,69 @@
+"""Versions of the archive's format, and of the readers and writers that it admits."""
+
+from __future__ import annotations
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+import holdfast
+from holdfast.archive.format.seal import check_seal
+from holdfast.common.errors import DamagedError
+
+FORMAT = 2
+"""The newest format this release reads and writes, and the one of new archives."""
+
+FORMATS = (1, 2)
+"""1: commits alone. 2: checkpoints beside them, no document without a checksum, and blocks that stand for several."""
+
+SEALED_SINCE = 2
+
+WRITES = 3
+"""The newest writers' version of this release. 2: format 2. 3: replicas, whose every commit follows an update log."""
+
+REPLICAS_SINCE = 3
+"""The version of writers that know replicas."""
+
+READS = 4
+"""The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""
+
+PACKS_SINCE = 3
+"""The version of readers that know packs."""
+
+BORN_SINCE = 4
+"""The version of readers that know tables without a snapshot."""
+
+BORN_IN = 2
+"""The format since which archives have such tables."""
+
+PACKED_SINCE = 2
+"""Archives of format 1 have none: those are kept for older releases."""
+
+WRITER = f"holdfast {holdfast.__version__}"
+
+
+class Versions(BaseModel):
+    """The version fields that every future format keeps.
+
+    They are read before anything else is believed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    format: int
+    min_reader: int = 1
+    min_writer: int = 1
+
+
+def read_versions(body: bytes, key: str) -> Versions:
+    """Read the version fields of a sealed document.
+
+    It may be newer than this release.
+
+    :raises DamagedError: not even those fields are there, or the bytes are not those that were written.
+    """
+    check_seal(body, key)
+    try:
+        return Versions.model_validate_json(body)
+    except ValidationError as error:
+        raise DamagedError(
+            f"{key} is damaged or not ours: it states no format. Restore this object from a copy of the archive."
+        ) from error
