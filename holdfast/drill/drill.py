@@ -17,7 +17,8 @@ from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import RunLog
-from holdfast.archive.history.restore_points import intervals, only_source, resolve
+from holdfast.archive.history.restore_points import intervals, only_source
+from holdfast.archive.history.target_resolution import resolve
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
 from holdfast.drill import assertions

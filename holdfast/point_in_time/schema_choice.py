@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import target_resolution
 from holdfast.archive.history.timeline import from_of, to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
@@ -45,10 +45,10 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
 
     The target says what that schema lacks.
 
-    :param at: as `holdfast.archive.history.restore_points.resolve` takes it, which also tells the errors.
+    :param at: as `holdfast.archive.history.target_resolution.resolve` takes it, which also tells the errors.
     :param schema: as `with_schema` takes it.
     """
-    return with_schema(store, restore_points.resolve(state, store, source, at), schema)
+    return with_schema(store, target_resolution.resolve(state, store, source, at), schema)
 
 
 def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> Moment:

@@ -12,7 +12,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.history import restore_points, schema_history
+from holdfast.archive.history import restore_points, schema_history, target_resolution
 from holdfast.archive.history.timeline import from_of, names_of, to_of
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
@@ -214,11 +214,11 @@ class _Look:
 
         :raises DamagedError: a file that it needs is missing or changed.
         """
-        moment = restore_points.moment_of(self.interval, source, self.first, self.end)
+        moment = target_resolution.moment_of(self.interval, source, self.first, self.end)
         found = _given(read, moment, self.interval)
         if moment.doubt is None or self.first == self.last:
             return found
-        later = _given(read, restore_points.moment_of(self.interval, source, self.last, self.end), self.interval)
+        later = _given(read, target_resolution.moment_of(self.interval, source, self.last, self.end), self.interval)
         return {**later, **found, **{oid: _lesser(found[oid], later[oid]) for oid in found.keys() & later.keys()}}
 
 
@@ -233,7 +233,7 @@ def _looks(interval: Interval) -> Iterator[_Look]:
     There is one at each position where something may begin or end, and one for what lies between two of them.
     """
     bounds = sorted(each for each in _bounds(interval) if interval.first <= each <= interval.last)
-    ends = {bound: restore_points.reached_at(interval, bound) for bound in bounds}
+    ends = {bound: target_resolution.reached_at(interval, bound) for bound in bounds}
     known = {to_of(placed.head) for placed in (*interval.chain.snapshots, *interval.chain.changes)}
     start = interval.start
     for before, after in pairwise(bounds):

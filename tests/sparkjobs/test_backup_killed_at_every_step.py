@@ -24,7 +24,7 @@ from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.resume import FinishedPiece
 from holdfast.archive.format.runs import read_last, read_unfinished
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import target_resolution
 from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import job_process as jobs
@@ -353,7 +353,7 @@ def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool)
     assert verify(after, deep=True).damage == (), place
     blocks = [block for commit in after.commits() for block in commit.add]
     assert len(blocks) == len({block.id for block in blocks}) == expected + 1, place
-    assert restore_points.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
+    assert target_resolution.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
     for block in blocks:
         assert rows_of(after, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
     named = [file.path for block in blocks for file in block.files()]

@@ -17,7 +17,7 @@ import pytest
 
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import target_resolution
 from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
 from holdfast.sources.postgresql.connection.address import Address
@@ -184,7 +184,9 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, kills: Iter
         assert after.state.sequence == before.state.sequence + 1, place
         assert {placed.block.rows for placed in after.state.blocks.values()} == {ROWS}, place
         assert verify(after, deep=True).damage == (), place
-        assert restore_points.resolve(after.state, after.store, SOURCE, "latest").commit == after.state.sequence, place
+        assert target_resolution.resolve(after.state, after.store, SOURCE, "latest").commit == after.state.sequence, (
+            place
+        )
         for planned in lock_table.plan("backup", [SOURCE]):
             RWLock(store, planned.resource).write(purpose="next", wait=0).release()
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import target_resolution
 from holdfast.common.errors import DamagedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
@@ -33,7 +33,7 @@ def moment_in(store: MemoryStore) -> Any:
     Archive.create(store, name="shop")
     for _ in range(2):
         commit(store, add=(write_block(store),))
-    return restore_points.resolve(Archive.open(store).state, store, "shop", "commit:1")
+    return target_resolution.resolve(Archive.open(store).state, store, "shop", "commit:1")
 
 
 def test_where_all_files_are_there_in_the_end_all_is_well() -> None:

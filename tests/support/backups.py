@@ -15,6 +15,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import ArchiveCommit, Hold
 from holdfast.archive.format.state import validate
 from holdfast.archive.history import restore_points as points
+from holdfast.archive.history import target_resolution
 from holdfast.archive.history.restore_points import Interval
 from holdfast.archive.history.table_bases import not_selected
 from holdfast.archive.history.timeline import Moment, to_of, told
@@ -312,11 +313,11 @@ class Backups:
         return points_of(self.intervals())
 
     def moment(self, at: str) -> Moment:
-        return points.resolve(self.state, _NO_STORE, SOURCE, at)
+        return target_resolution.resolve(self.state, _NO_STORE, SOURCE, at)
 
     def at(self, interval: Interval, position: int) -> Moment:
         """Return a moment of an interval, also where another one has the same position."""
-        return points.moment_of(interval, SOURCE, position, points.reached_at(interval, position))
+        return target_resolution.moment_of(interval, SOURCE, position, target_resolution.reached_at(interval, position))
 
     def restored(self, moment: Moment) -> dict[str, frozenset[int]]:
         """Return the rows of every table that a restore brings back which is not behind."""

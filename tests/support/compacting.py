@@ -10,7 +10,8 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.history.restore_points import describe, resolve, source_names
+from holdfast.archive.history.restore_points import describe, source_names
+from holdfast.archive.history.target_resolution import resolve
 from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.compaction import CompactionPolicy
 from holdfast.common.errors import RefusedError

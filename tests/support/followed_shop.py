@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from holdfast.archive import Archive
 from holdfast.archive.files.blocks import read_batches
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.history.timeline import Moment
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.field_ids import LSN, SEQ, field_id
@@ -162,7 +162,7 @@ def check_whole(archive: Archive, place: str, *, streams: int = 1) -> None:
 
 def rows_in(archive: Archive, at: str) -> Rows:
     """Return all rows of all tables as of a moment, by queries of the archive."""
-    moment = restore_points.resolve(archive.state, archive.store, SOURCE, at)
+    moment = target_resolution.resolve(archive.state, archive.store, SOURCE, at)
     labels = {parts.base.label: parts.stale for parts in moment.tables().values()}
     return {label: _rows_of(archive, moment, label) for label, stale in labels.items() if not stale}
 

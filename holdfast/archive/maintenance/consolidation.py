@@ -8,8 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.block import Block
-from holdfast.archive.history.restore_points import intervals, resolve
+from holdfast.archive.history.restore_points import intervals
 from holdfast.archive.history.table_bases import not_selected
+from holdfast.archive.history.target_resolution import resolve
 from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import RefusedError
 

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.model import Hold
 from holdfast.archive.format.state import Change
-from holdfast.archive.history.restore_points import only_source, resolve
+from holdfast.archive.history.restore_points import only_source
+from holdfast.archive.history.target_resolution import resolve
 from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import show_position

@@ -27,7 +27,7 @@ from holdfast.archive.files.data_files import new_attempt, write_bytes
 from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
 from holdfast.archive.maintenance.migration import migrate
@@ -336,7 +336,7 @@ class Story(RuleBasedStateMachine):
         assert found == self.databases[name].truth()[position], (name, position)
 
     def rows(self, state: State, name: str, position: int) -> Iterator[Any]:
-        parts = restore_points.resolve(state, self.store, name, f"lsn:{show_position(position)}").tables()["1"]
+        parts = target_resolution.resolve(state, self.store, name, f"lsn:{show_position(position)}").tables()["1"]
         assert parts.stale == ""
         history = TableHistory(
             table="1",

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.files.blocks import read_batches
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.maintenance.verify import verify
 from holdfast.point_in_time.query import Query
 from holdfast.sources.postgresql.connection.address import Address
@@ -50,7 +50,7 @@ def test_it_opens_and_every_byte_is_as_it_was_written(fixture: Path) -> None:
 
 def test_its_rows_can_be_read_as_plain_parquet(fixture: Path) -> None:
     archive = Archive.open(open_store(str(fixture)))
-    block = restore_points.resolve(archive.state, archive.store, "postgres", "commit:1").full.block
+    block = target_resolution.resolve(archive.state, archive.store, "postgres", "commit:1").full.block
     sale = next(table for table in block.tables if table.name == "sale")
     rows = [row for file in sale.files for batch in read_batches(archive.store, file) for row in batch.to_pylist()]
     assert [row["id"] for row in rows] == [1, 2, 3]
@@ -112,7 +112,7 @@ def test_changes_in_packs_are_read(tmp_path: Path) -> None:
     archive = Archive.open(open_store(str(place)))
     assert [len(archive.commit(number).add[0].packs) for number in (1, 2)] == [0, 1]
     assert archive.state.min_reader == 3
-    moment = restore_points.resolve(archive.state, archive.store, "postgres", "latest")
+    moment = target_resolution.resolve(archive.state, archive.store, "postgres", "latest")
     for number in (*range(1, 8), 20):  # tables have as many rows as their number is beyond a multiple of seven
         sql = f"select id from shop.tenant_{number} order by id"
         query = Query(archive.store, moment, sql, memory_bytes=64 << 20, spill=tmp_path)
@@ -136,7 +136,7 @@ def test_small_tables_in_packs_are_read(tmp_path: Path) -> None:
 @pytest.mark.parametrize("at", EXPECTED_CHANGES)
 def test_changes_are_queried(changes: Path, at: str, tmp_path: Path) -> None:
     archive = Archive.open(open_store(str(changes)))
-    moment = restore_points.resolve(archive.state, archive.store, "postgres", at)
+    moment = target_resolution.resolve(archive.state, archive.store, "postgres", at)
     (batch,) = Query(archive.store, moment, HELD, memory_bytes=64 << 20, spill=tmp_path).rows()
     assert batch.to_pylist() == [EXPECTED_CHANGES[at]]
 

@@ -18,6 +18,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.versions import FORMAT, WRITER
 from holdfast.archive.history import restore_points as points
+from holdfast.archive.history import target_resolution
 from holdfast.archive.maintenance.compaction import CompactionPolicy, plan_compaction
 from holdfast.archive.maintenance.damage_report import Costs
 from holdfast.archive.maintenance.retention import parse_rules
@@ -119,7 +120,7 @@ def restore_points(state: State, store: ObjectStore) -> object:
 
 
 def newest_moment(state: State, store: ObjectStore) -> object:
-    return points.resolve(state, store, "shop_db", "latest").tables()
+    return target_resolution.resolve(state, store, "shop_db", "latest").tables()
 
 
 def truncation(state: State, store: ObjectStore) -> object:

@@ -11,7 +11,8 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.state import State
-from holdfast.archive.history.restore_points import intervals, resolve
+from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.target_resolution import resolve
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.compaction import Group, join
 from holdfast.archive.maintenance.consolidation import synthetic_block

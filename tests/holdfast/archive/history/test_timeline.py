@@ -13,7 +13,7 @@ from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Block, Coverage, Mark, Stream, Transactions
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.history.timeline import Moment
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.common.errors import RefusedError
@@ -84,7 +84,7 @@ class Writer:
         return self.archive.add(lambda state: change, check=lambda: None, fence=None).sequence
 
     def at(self, text: str) -> str:
-        moment = restore_points.resolve(self.archive.state, self.archive.store, "shop_db", text)
+        moment = target_resolution.resolve(self.archive.state, self.archive.store, "shop_db", text)
         return show_position(moment.position)
 
     def minute(self, minute: int) -> str:
@@ -235,7 +235,7 @@ def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> No
     last = writer.changes("0/300", 3)
 
     def moment(at: str) -> Moment:
-        return restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", at)
+        return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", at)
 
     assert (moment("lsn:0/27F").full.commit, moment("lsn:0/280").full.commit) == (first, second)
     assert moment("lsn:0/280").is_snapshot
@@ -249,7 +249,7 @@ def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Writ
     commit = writer.changes("0/300", 3, schema_version="2", ddl=("0/250",))
 
     def moment(position: str) -> Moment:
-        return restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
 
     assert not moment("0/1F0").approximate
     assert moment("0/220").schema.commit == 2
@@ -264,7 +264,7 @@ def test_blocks_that_end_in_the_midst_of_changes_tell_no_schema(
     writer: Writer, archive: Archive, noon: datetime
 ) -> None:
     def moment(position: str) -> Moment:
-        return restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
 
     sequences = write_bytes(archive.store, "sequences.json", b"[]")
     writer.snapshot("0/180", 0, opened=True)
@@ -287,7 +287,7 @@ def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_the
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=form, digest="", files=())
 
     def tables(position: str) -> dict[str, tuple[str, int, int, list[int], str]]:
-        moment = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        moment = target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
         return {
             name: (parts.base.label, parts.since, parts.upto, [each.rows for each in parts.changes], parts.stale)
             for name, parts in moment.tables().items()
@@ -394,7 +394,7 @@ def test_a_table_begun_anew_has_its_rows_behind_a_hole_only_where_its_own_snapsh
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
 
     def parts(position: str) -> dict[str, tuple[int, str]]:
-        moment = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        moment = target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
         return {name: (each.since, each.stale) for name, each in moment.tables().items()}
 
     writer.followed = {7: 70, 8: 80}
@@ -444,7 +444,7 @@ def test_a_table_that_was_dropped_is_no_part_of_later_moments(writer: Writer) ->
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
 
     def tables(position: str) -> set[str]:
-        moment = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
+        moment = target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
         return set(moment.tables())
 
     writer.followed = {7: 70}

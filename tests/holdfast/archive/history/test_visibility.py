@@ -10,7 +10,7 @@ from bench.support.blocks import make_block
 from holdfast.archive.format.block import Block, Coverage, Stream
 from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.state import State
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import target_resolution
 from holdfast.archive.history.visibility import without
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -58,7 +58,7 @@ def test_the_last_changes_of_a_source_are_as_if_they_had_never_been_added() -> N
     begun = (snapshot("a", "0/100"), changes("b", "0/100", "0/200"))
     state = state_of(*begun, changes("c", "0/200", "0/300"))
     assert_equal(without(state, {"c"}), state_of(*begun))
-    assert restore_points.resolve(without(state, {"c"}), None, "shop_db", "latest").position == 0x200  # type: ignore[arg-type]
+    assert target_resolution.resolve(without(state, {"c"}), None, "shop_db", "latest").position == 0x200  # type: ignore[arg-type]
 
 
 def test_changes_that_follow_on_hidden_ones_are_hidden_too() -> None:

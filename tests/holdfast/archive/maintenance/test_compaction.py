@@ -12,7 +12,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import Block, Coverage, JoinedBlock, Mark, Stream, Transactions
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.maintenance.compaction import (
     CompactionPolicy,
     Group,
@@ -262,9 +262,9 @@ def test_a_restore_point_that_is_held_stays_one_when_its_block_is_joined(writer:
     at = writer.noon + timedelta(minutes=2)
     hold = Hold(id="h", source="shop_db", position="0/120", at=at, owner="audit", reason="2026", created=writer.noon)
     writer.archive.add(lambda state: Change(kind="hold", holds=(hold,)), check=lambda: None, fence=None)
-    before = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", "lsn:0/120")
+    before = target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", "lsn:0/120")
     assert writer.compact()
-    after = restore_points.resolve(writer.archive.state, writer.archive.store, "shop_db", "lsn:0/120")
+    after = target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", "lsn:0/120")
     assert set(writer.archive.state.holds) == {"h"}
     assert (after.position, after.at, after.commit) == (before.position, before.at, before.commit)
 
@@ -289,10 +289,10 @@ def test_a_list_of_transactions_that_is_gone_costs_no_time_at_the_end_of_its_bac
     identity = writer.changes(transactions=3)  # the list is told, and no file is written
     state, store = writer.archive.state, writer.archive.store
     covers = state.blocks[identity].head.covers
-    found = restore_points.resolve(state, store, "shop_db", covers.to_time.isoformat())
+    found = target_resolution.resolve(state, store, "shop_db", covers.to_time.isoformat())
     assert found.position == parse_position(covers.to_position)
     with pytest.raises(DamagedError, match=r"transactions/changes/.* is missing"):
-        restore_points.resolve(state, store, "shop_db", (covers.to_time - timedelta(microseconds=1)).isoformat())
+        target_resolution.resolve(state, store, "shop_db", (covers.to_time - timedelta(microseconds=1)).isoformat())
 
 
 def test_a_joined_block_covers_all_that_its_parts_did(writer: Writer) -> None:

@@ -14,7 +14,7 @@ import pytest
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.format.commits import COMMITS, commit_key
-from holdfast.archive.history import restore_points
+from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.maintenance.migration import migrate
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
@@ -50,7 +50,7 @@ def contents(store: ObjectStore) -> Any:
         for file in table.files
     }
     moments = [
-        restore_points.resolve(archive.state, store, source["source"], f"commit:{interval['commit']}").tables()
+        target_resolution.resolve(archive.state, store, source["source"], f"commit:{interval['commit']}").tables()
         for source in restore_points.describe(archive.state)["sources"]
         for interval in source["intervals"]
     ]
