@@ -6,12 +6,16 @@ The text is as PostgreSQL writes it (`16/B374D848`).
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping, Sequence
 
 PAGE_HEADER = 40
 """Bytes at most of the header of a page of the log. Source: SizeOfXLogLongPHD of xlog_internal.h."""
 
 _PAGE_MULTIPLE = 1024
 """Pages of the log begin at multiples of this, whatever their size. Source: --with-wal-blocksize of PostgreSQL."""
+
+Touches = Mapping[tuple[int, int], Sequence[int]]
+"""Positions at which objects were touched, by the oid of each one's catalog and its own, as the log tells of them."""
 
 _POSITION = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
 

@@ -18,6 +18,7 @@ from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
+from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.extension_rows import of_moment
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.archive.format.block import Block
+    from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
@@ -70,7 +72,7 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
 
     :raises DamagedError: a file of it is missing or changed.
     """
-    catalog = _read_catalog(store, moment.schema.block.catalog)
+    catalog = objects_of(partial(_read_catalog, store), moment)
     recorded = _read_sequences(store, moment.sequences.block)
     if moment.sequences_before is None:
         sequences = at_end(catalog.sequences, recorded)
@@ -80,6 +82,14 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
         sequences = between(catalog.sequences, earlier, recorded if is_later else None)
     configuration = _configuration(store, moment, catalog)
     return catalog.model_copy(update={"sequences": tuple(sequences), "configuration": tuple(configuration)})
+
+
+def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
+    """Return the catalog of a recovery target, without the values of sequences.
+
+    :param read: as `catalog_reader` returned it.
+    """
+    return moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
 
 
 def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
@@ -157,12 +167,14 @@ class OlderRows:
 
     :param table: its oid.
     :param as_of: when its rows were those that it has; None: it has none.
+    :param again: the snapshot at which its rows are exact again; None: there is none yet.
     """
 
     table: int
     label: str
     as_of: datetime | None
     reason: str
+    again: Placed | None = None
 
 
 def older_rows(
@@ -175,15 +187,26 @@ def older_rows(
     :param tables: of the moment's catalog; `fit` and `unfit`: as `parts_of` returned them for it.
     """
     older, without = [], []
+    again = _next_snapshots(moment)
     for table in tables:
         name = str(table.oid)
         if (parts := fit.get(name)) is not None:
             if parts.stale:
-                older.append(OlderRows(table.oid, table.label, parts.as_of, parts.stale))
+                older.append(OlderRows(table.oid, table.label, parts.as_of, parts.stale, again.get(name)))
         elif table.has_rows and not moment.is_snapshot:
             why = unfit[name].why_unfit if name in unfit else "there was no snapshot of it yet"
-            without.append(OlderRows(table.oid, table.label, None, why))
+            without.append(OlderRows(table.oid, table.label, None, why, again.get(name)))
     return [*older, *without]
+
+
+def _next_snapshots(moment: Moment) -> Mapping[str, Placed]:
+    """Return the first snapshot of each table behind a recovery target."""
+    found: dict[str, Placed] = {}
+    for placed in moment.chain.snapshots:
+        if to_of(placed.head) > moment.position and not placed.begins:
+            for record in placed.head.tables:
+                found.setdefault(record.id, placed)
+    return found
 
 
 def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:

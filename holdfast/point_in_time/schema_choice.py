@@ -14,7 +14,8 @@ from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
-from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, read_parts
+from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
+from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,16 +55,20 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
 def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> Moment:
     """Return a recovery target with the schema that serves it best.
 
-    The target says what that schema lacks. Where the schema was changed between two backups, and it is not known when,
-    the best one is the one by which fewer values are lost that were certainly there, of rows and of columns; of two
-    that are equal in that, the later one where a table was seen to be altered before the target, and else the earlier.
+    The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
+    objects were touched when, it is put together of both. Where it is not known when they were, the best one is the one
+    by which fewer values are lost that were certainly there, of rows and of columns; of two that are equal in that, the
+    later one where a table was seen to be altered before the target, and else the earlier.
 
     :param schema: or this one, where there are two.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     if moment.doubt is None:
         return moment
-    taken, other = by_both(catalog_reader(store), moment, moment.doubt, schema)
+    read = catalog_reader(store)
+    if schema == "auto" and (composed := with_composed_schema(read, dump_reader(store), moment)) is not None:
+        return composed
+    taken, other = by_both(read, moment, moment.doubt, schema)
     which = "later" if other.is_later else "earlier"
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
@@ -133,7 +138,7 @@ class MomentBySchema:
     def __init__(self, read: ReadCatalog, moment: Moment) -> None:
         self.moment = moment
         self.is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
-        self.catalog = read(moment.schema.block.catalog)
+        self.catalog = objects_of(read, moment)
         self.fit, self.unfit = read_parts(read, moment, self.catalog)
         self._tables = {table.oid: table for table in self.catalog.tables}
         self._forms = {

@@ -9,13 +9,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points, schema_history, target_resolution
 from holdfast.archive.history.timeline import from_of, names_of, to_of
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
+from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
 from holdfast.point_in_time.recovery_target import catalog_reader, older_rows
 from holdfast.point_in_time.schema_choice import MomentBySchema, by_both
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.archive.history.restore_points import Interval
     from holdfast.archive.history.timeline import Moment
+    from holdfast.point_in_time.composed_moment import ReadDump
     from holdfast.point_in_time.recovery_target import OlderRows, ReadCatalog
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.columns import Column
@@ -158,7 +160,7 @@ def table_report(state: State, store: ObjectStore, source: str) -> TableReport:
 
     They are over all intervals that can be restored.
     """
-    read = catalog_reader(store)
+    read = _Reader(catalog_reader(store), dump_reader(store))
     tables: dict[int, TableStretches] = {}
     unread: list[Unread] = []
     for interval in restore_points.intervals(state, source):
@@ -197,6 +199,13 @@ def _grown(
     return now
 
 
+class _Reader(NamedTuple):
+    """Readers of what blocks tell of a schema."""
+
+    catalog: ReadCatalog
+    dump: ReadDump
+
+
 @dataclass(frozen=True)
 class _Look:
     """Positions of an interval with the same outcome for every table."""
@@ -207,7 +216,7 @@ class _Look:
     start: datetime
     end: datetime
 
-    def given(self, read: ReadCatalog, source: str) -> Mapping[int, tuple[str, Outcome]]:
+    def given(self, read: _Reader, source: str) -> Mapping[int, tuple[str, Outcome]]:
         """Return the name and outcome of each table, by oid.
 
         Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
@@ -260,13 +269,14 @@ def _bounds(interval: Interval) -> set[int]:
     return found
 
 
-def _given(read: ReadCatalog, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
+def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
     if moment.is_snapshot:
         return {int(record.id): (record.label, Outcome("exact")) for record in moment.full.head.tables}
+    moment = with_composed_schema(read.catalog, read.dump, moment) or moment
     if moment.doubt is None:
-        taken, altered = MomentBySchema(read, moment), set[int]()
+        taken, altered = MomentBySchema(read.catalog, moment), set[int]()
     else:
-        taken, other = by_both(read, moment, moment.doubt)
+        taken, other = by_both(read.catalog, moment, moment.doubt)
         altered = _altered(taken.catalog, other.catalog)
     # A backup that was ended before it had read the schema: nobody knows what became of it since the one before.
     is_schema_known = not moment.approximate or moment.doubt is not None or moment.next_cut is not None

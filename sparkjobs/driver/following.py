@@ -31,7 +31,16 @@ from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.values.decode import max_value_bytes
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
-from sparkjobs.driver.segments import Following, Segment, compare, known_cut, mark_segment, read_now, snapshot_segment
+from sparkjobs.driver.segments import (
+    Following,
+    Segment,
+    compare,
+    known_cut,
+    mark_segment,
+    read_now,
+    snapshot_segment,
+    touched_tables,
+)
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
 from sparkjobs.driver.start_over import SegmentEnd, as_waiting, end_of_segment, startable, tables_to_restart
 from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block
@@ -211,6 +220,7 @@ class Run:
         is_told = _is_told(self._newest().block, segment)
         if is_told and following.until_changed.keys() - following.followed.keys():
             self._to_first_change(segment, following)
+            following = self._to_own_changes(before, segment, following)
             is_told = False
         last = self._newest()
         room = log_windows.WINDOW_BYTES
@@ -222,6 +232,8 @@ class Run:
                 continue
             if is_told and any(window.uncertain for window in windows):
                 self._to_first_change(segment, following)
+                uncertain = frozenset().union(*(window.uncertain for window in windows))
+                following = self._to_own_changes(before, segment, following.without(uncertain, segment.cut.catalog))
                 is_told, last, block = False, self._newest(), uuid.uuid4().hex
                 continue
             for stretch, window in zip(stretches, windows, strict=True):
@@ -270,6 +282,37 @@ class Run:
                 return
             room = log_windows.next_room(room, window, None)
 
+    def _to_own_changes(self, before: Catalog, segment: Segment, following: Following) -> Following:
+        """Archive changes for as long as a table that starts over was not touched itself.
+
+        The log tells which objects were. All other tables are followed as in the whole segment.
+
+        :param before: the objects at the segment's beginning.
+        :return: what is to follow from here on.
+        """
+        last, now, room = self._newest().block, segment.cut.catalog, log_windows.WINDOW_BYTES
+        held = following.held(now)
+        while held:
+            upto = show_position(min(self._position() + room, segment.end))
+            wanted = following.holding(held, now)
+            mixed = replace(segment, cut=replace(segment.cut, catalog=now.with_tables(before, held)))
+            block = uuid.uuid4().hex
+            (window,) = self._read([WindowTask(block, upto)], before, mixed, wanted) or (None,)
+            touching = next((each for each in window.defined if touched_tables(each, held)), None) if window else None
+            if touching is not None and parse_position(touching.position) <= self._position():
+                gone = touched_tables(touching, held)
+                held = {oid: entry for oid, entry in held.items() if oid not in gone}
+                continue
+            if touching is not None:
+                block = uuid.uuid4().hex
+                (window,) = self._read([WindowTask(block, touching.position)], before, mixed, wanted) or (None,)
+            if window is None or window.uncertain or parse_position(window.to_position) >= segment.end:
+                break
+            self._archive_window(block, window, segment, last, wanted, None)
+            following = replace(following, born=())
+            room = log_windows.next_room(room, window, None)
+        return following
+
     def _commit_unchanged(
         self, upto: str, segment: Segment, unchanged: Segment, following: Following
     ) -> FinishedWindow | None:
@@ -281,11 +324,11 @@ class Run:
         at, block, last = self._position(), uuid.uuid4().hex, self._newest().block
         (window,) = self._read([WindowTask(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
         defined = window.defined if window else ()
-        if window and defined and parse_position(defined[0]) > at:
+        if window and defined and parse_position(defined[0].position) > at:
             block = uuid.uuid4().hex
-            (window,) = self._read([WindowTask(block, defined[0])], unchanged.cut.catalog, unchanged, following) or (
-                None,
-            )
+            (window,) = self._read(
+                [WindowTask(block, defined[0].position)], unchanged.cut.catalog, unchanged, following
+            ) or (None,)
         elif defined or (window and parse_position(window.to_position) >= segment.end):
             return None
         if window is None or window.uncertain:

@@ -12,6 +12,7 @@ from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.document import iso
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
+from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
 from holdfast.sources.postgresql.catalog.large_objects import check_comparable
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.restore import RestoreRequest
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
     from holdfast.sources.postgresql.restore.plan.target_state import Target
     from holdfast.sources.postgresql.restore.rights.loading_role import LoadingRole
@@ -132,13 +134,9 @@ class Restoring:
         return plan, ""
 
     def _plan(self, found: Target) -> RestorePlan:
-        block = self._moment.schema.block
-        if block.schema_dump is None:
-            raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
-        dump = read_file(self._job.store, block.schema_dump)
+        entries = self._entries()
         bases = [parts.base for parts in self._parts.values()]
         stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
-        entries = read_entries(dump, server_version=self._session.info.server_version)
         wish = self._wish
         try:
             plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=Maps.parse(wish.map), stored=stored)
@@ -155,6 +153,16 @@ class Restoring:
             check_namesakes(self._session, plan, self._catalog.role_details)
             plan = replace(plan, is_loaded_apart=True)
         return within_rights(self._session, plan, strict=self._wish.strict)
+
+    def _entries(self) -> Sequence[DumpEntry]:
+        """Return the entries of the schema dump."""
+        if isinstance(self._moment, ComposedMoment):
+            return self._moment.composed.entries
+        block = self._moment.schema.block
+        if block.schema_dump is None:
+            raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
+        dump = read_file(self._job.store, block.schema_dump)
+        return read_entries(dump, server_version=self._session.info.server_version)
 
     def _is_superuser(self) -> bool:
         return bool(self._session.info.parameter_status("is_superuser") == "on")
@@ -234,7 +242,13 @@ class Restoring:
         """Return the tables with older rows, or without rows, each with the reason."""
         tables = (table.source for table in self.plan.tables)
         return [
-            {"table": each.label, "as_of": iso(each.as_of) if each.as_of else None, "reason": each.reason}
+            {
+                "table": each.label,
+                "as_of": iso(each.as_of) if each.as_of else None,
+                "reason": each.reason,
+                "whole_from": iso(each.again.head.covers.to_time) if each.again else None,
+                "whole_at": f"commit:{each.again.number}" if each.again else None,
+            }
             for each in older_rows(self._moment, tables, self._parts, self._unfit)
         ]
 
@@ -419,6 +433,8 @@ class Restoring:
 
     def _in_doubt(self, error: Exception) -> str:
         """Return a hint at the other possible schema, where this one refused rows."""
+        if isinstance(self._moment, ComposedMoment):
+            return "the schema is put together of those of two backups; --schema earlier and --schema later take one's"
         if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
             return ""
         is_earlier = self._moment.schema is self._moment.doubt[0]
@@ -453,7 +469,8 @@ def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.Unfinished
 
 def _told_stale(stale: dict[str, Any]) -> str:
     as_of = f"as it was at {stale['as_of']}" if stale["as_of"] else "without rows"
-    return f"{stale['table']} is restored {as_of}: {stale['reason']}"
+    again = f"; whole again at {stale['whole_at']}, {stale['whole_from']}" if stale["whole_at"] else ""
+    return f"{stale['table']} is restored {as_of}: {stale['reason']}{again}"
 
 
 def plan_size(plan: RestorePlan) -> dict[str, int]:

@@ -13,10 +13,11 @@ from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import ddl_effects
 from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_CLASS, PG_TYPE
 from holdfast.sources.postgresql.logical.objects_read import read_objects
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
+    from collections.abc import Collection, Mapping
     from datetime import datetime
 
     from holdfast.archive.format.block import Block, Born, Stream
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.operations.marks import MarkRecord
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.sources.postgresql.logical.changes import SeenDefinition
     from holdfast.sources.postgresql.logical.objects_read import ObjectsRead
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.snapshot_reader import SnapshotReader
@@ -77,6 +79,39 @@ class Following:
             self.dropped,
             self.until_changed,
         )
+
+    def held(self, now: Catalog) -> dict[int, int]:
+        """Return the tables that start over for a change of their own, each with its entry in the publication.
+
+        Until that change, their rows are what the log tells.
+        """
+        return {
+            table.oid: self.until_changed[table.oid]
+            for table in now.tables
+            if table.oid in self.until_changed
+            and table.oid not in self.followed
+            and self.not_followed.get(table.label) in ddl_effects.OF_THEIR_OWN
+        }
+
+    def holding(self, held: Mapping[int, int], now: Catalog) -> Following:
+        """Return a copy that follows these tables, too."""
+        labels = {table.label for table in now.tables if table.oid in held}
+        return replace(
+            self,
+            followed={**self.followed, **held},
+            not_followed={label: why for label, why in self.not_followed.items() if label not in labels},
+            to_begin=tuple(label for label in self.to_begin if label not in labels),
+        )
+
+
+def touched_tables(change: SeenDefinition, tables: Collection[int]) -> set[int]:
+    """Return the tables that a change of definitions may have touched.
+
+    These are all where that is not known, and where it touched a type.
+    """
+    if change.objects is None or any(catalog == PG_TYPE for catalog, _ in change.objects):
+        return set(tables)
+    return {oid for catalog, oid in change.objects if catalog in (PG_CLASS, PG_ATTRIBUTE) and oid in tables}
 
 
 @dataclass(frozen=True)

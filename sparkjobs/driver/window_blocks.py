@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.format.block import Block, Coverage, summary
+from holdfast.archive.format.block import Block, Coverage, DefinitionChange, summary
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -90,7 +90,12 @@ def window_block(
         transactions=window.transactions,
         marks=window.marks,
         ddl=window.ddl,
-        defined=window.defined,
+        defined=tuple(each.position for each in window.defined),
+        definition_changes=tuple(
+            DefinitionChange(position=each.position, objects=tuple(sorted(each.objects)))
+            for each in window.defined
+            if each.objects is not None
+        ),
         is_cut=reached is not None,
         schema_since=reached.since if reached else "",
     )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.changes import ChangeBatch, Window
+    from holdfast.sources.postgresql.logical.changes import ChangeBatch, SeenDefinition, Window
     from holdfast.sources.postgresql.logical.relation_schema import ChangeForm
     from holdfast.storage import ObjectStore
 
@@ -72,7 +72,7 @@ class FinishedWindow:
     :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
     :param transactions: None where none has changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen to have other columns than before.
-    :param defined: positions of commits that changed definitions, where the log tells of these.
+    :param defined: commits that changed definitions, where the log tells of these.
     :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     :param first: position of the commit record of the first one of `transactions`.
@@ -85,7 +85,7 @@ class FinishedWindow:
     transactions: Transactions | None
     marks: tuple[Mark, ...]
     ddl: tuple[str, ...]
-    defined: tuple[str, ...]
+    defined: tuple[SeenDefinition, ...]
     uncertain: frozenset[int]
     messages: int
     bounded: bool

@@ -126,6 +126,19 @@ class Mark(Document):
     at: Moment
 
 
+class DefinitionChange(Document):
+    """Objects of a source whose definitions one commit changed.
+
+    :param position: of the commit.
+    :param objects: each as the oid of its catalog and its own, and perhaps others that were not changed. Columns have
+        the oid of pg_attribute and their table's, comments that of pg_description and their object's. 0, 0 stands for
+        the privileges of any object.
+    """
+
+    position: str
+    objects: tuple[tuple[int, int], ...]
+
+
 class JoinedBlock(Document):
     """A block that was joined with its neighbours.
 
@@ -151,6 +164,7 @@ class Block(Document):
     :param transactions: of a block of changes; None where it holds none.
     :param ddl: positions at which tables were seen to have other columns than before.
     :param defined: positions of commits that changed definitions, where the log tells of these.
+    :param definition_changes: what they changed, of those of which that is known.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
     :param schema_digest: two with the same one have the same definitions, though one may have been changed and changed
         back in between; "" where that is not known.
@@ -190,6 +204,7 @@ class Block(Document):
     marks: tuple[Mark, ...] = ()
     ddl: tuple[str, ...] = ()
     defined: tuple[str, ...] = ()
+    definition_changes: tuple[DefinitionChange, ...] = ()
     schema_version: str = ""
     schema_digest: str = ""
     sequences: FileRecord | None = None

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.history.timeline import Chain
+    from holdfast.common.lsn import Touches
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class Between:
     :param told: positions at which definitions were changed, in order; None: it is not known when they were.
     :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
     :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
+    :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
     """
 
     before: Placed
@@ -35,6 +37,7 @@ class Between:
     told: tuple[int, ...] | None
     seen: tuple[int, ...]
     differ: bool
+    touches: Touches | None = None
 
     @property
     def is_known(self) -> bool:
@@ -89,6 +92,11 @@ class _SchemaChanges:
     def __init__(self, chain: Chain) -> None:
         self._defined = _positions(chain, lambda block: block.defined)
         self._seen = _positions(chain, lambda block: (*block.ddl, *block.defined))
+        self._objects = {
+            parse_position(each.position): each.objects
+            for placed in chain.changes
+            for each in placed.head.definition_changes
+        }
 
     def between(self, before: Placed, after: Placed) -> Between:
         """Return the known schema changes between two cuts."""
@@ -98,7 +106,16 @@ class _SchemaChanges:
         told = _within(self._defined, start, end) if is_told else None
         if differ and not told:  # some commands are not told of
             told = None
-        return Between(before, after, told, _within(self._seen, start, end), differ)
+        return Between(before, after, told, _within(self._seen, start, end), differ, self._touches(told))
+
+    def _touches(self, told: Sequence[int] | None) -> Touches | None:
+        if told is None or not self._objects.keys() >= set(told):
+            return None
+        found: dict[tuple[int, int], list[int]] = {}
+        for position in told:
+            for each in self._objects[position]:
+                found.setdefault(each, []).append(position)
+        return found
 
 
 def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:

@@ -237,7 +237,8 @@ def moment_of(interval: Interval, source: str, position: int, at: datetime) -> M
         return replace(moment, schema=known)
     if not between.differ:
         return replace(moment, approximate=_came_and_went(before.head, after.head))
-    return replace(moment, doubt=(before, after)).by(after if between.is_changed_by(position) else before)
+    in_doubt = replace(moment, doubt=(before, after), touches=between.touches)
+    return in_doubt.by(after if between.is_changed_by(position) else before)
 
 
 def _came_and_went(before: Block, after: Block) -> str:

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block, Stream
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
+    from holdfast.common.lsn import Touches
 
 _NONE: Mapping[str, str] = MappingProxyType({})
 
@@ -197,6 +198,7 @@ class Moment:
     :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
+    :param touches: what was touched between these two, and where; None where it is not known of each change.
     """
 
     source: str
@@ -209,6 +211,7 @@ class Moment:
     approximate: str = ""
     lost: tuple[str, ...] = ()
     doubt: tuple[Placed, Placed] | None = None
+    touches: Touches | None = None
     sequences_before: Placed | None = None
     next_cut: Placed | None = None
 

@@ -27,7 +27,7 @@ from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.catalog.tablespaces import Tablespace, read_tablespaces
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Container, Iterable, Iterator, Sequence
 
     import psycopg
 
@@ -152,6 +152,15 @@ class Catalog(CatalogRecord):
                 "sequences": tuple(value for value in self.sequences if value.sequence_schema != LEDGER),
             }
         )
+
+    def with_fields(self, fields: Mapping[str, Any]) -> Catalog:
+        """Return the record with some fields replaced."""
+        return Catalog(**{**dict(self), **fields})
+
+    def with_tables(self, other: Catalog, oids: Container[int]) -> Catalog:
+        """Return the record with some tables as another record has them."""
+        theirs = {table.oid: table for table in other.tables if table.oid in oids}
+        return self.with_fields({"tables": tuple(theirs.get(table.oid, table) for table in self.tables)})
 
     def matching(self, globs: Sequence[str]) -> tuple[Table, ...]:
         """Return the tables that match a glob; without globs, all.

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+    from holdfast.sources.postgresql.logical.ddl_triggers import Touched
     from holdfast.sources.postgresql.logical.pgoutput import LogicalMessage, Messages, RelationMessage
     from holdfast.sources.postgresql.logical.relation_schema import ChangeForm, Shown
     from holdfast.sources.postgresql.values.pg_hash import Int64s
@@ -92,6 +93,17 @@ class ChangeBatch(NamedTuple):
     last: int
 
 
+class SeenDefinition(NamedTuple):
+    """Change of definitions found in the log.
+
+    :param position: of the commit that made it.
+    :param objects: that it has touched; None: it is not known which.
+    """
+
+    position: str
+    objects: Touched | None
+
+
 class SeenMark(NamedTuple):
     """Mark (named restore point) found in the log.
 
@@ -111,7 +123,7 @@ class Window:
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
         labels; the first and last ones seen of tables that come and go in between.
-    :param defined: positions of commits that changed definitions, where event triggers tell the log.
+    :param defined: commits that changed definitions, where event triggers tell the log.
     :param uncertain: oids of tables with a column that could not be told, another key, or a label that is gone: they
         need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
@@ -121,7 +133,7 @@ class Window:
     transactions: tuple[pa.RecordBatch, ...]
     marks: tuple[SeenMark, ...]
     ddl: tuple[str, ...]
-    defined: tuple[str, ...]
+    defined: tuple[SeenDefinition, ...]
     uncertain: frozenset[int]
     messages: int
     bounded: bool
@@ -182,7 +194,7 @@ class _Seen:
     transactions: list[pa.RecordBatch] = field(default_factory=list)
     marks: list[SeenMark] = field(default_factory=list)
     ddl: set[int] = field(default_factory=set)
-    defined: set[int] = field(default_factory=set)
+    defined: dict[int, Touched | None] = field(default_factory=dict)
     uncertain: set[int] = field(default_factory=set)
     messages: int = 0
     end: int = 0
@@ -247,7 +259,7 @@ class WindowReader:
             transactions=tuple(seen.transactions),
             marks=tuple(seen.marks),
             ddl=tuple(show_position(position) for position in sorted(seen.ddl)),
-            defined=tuple(show_position(position) for position in sorted(seen.defined)),
+            defined=tuple(SeenDefinition(show_position(at), objects) for at, objects in sorted(seen.defined.items())),
             uncertain=frozenset(seen.uncertain),
             messages=seen.messages,
             bounded=bounded,
@@ -308,6 +320,11 @@ class WindowReader:
             if known is not None and not pc.all(pc.is_in(found.labels, known), min_count=0).as_py():
                 self._seen.uncertain.add(form.oid)
 
+    def _note_definition(self, position: int, touched: Touched | None) -> None:
+        """Note the objects that a commit has touched: those of all of its messages."""
+        known = self._seen.defined.get(position, frozenset())
+        self._seen.defined[position] = None if touched is None or known is None else known | touched
+
     def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
         """Record the ended transactions that count, with their marks and definition changes."""
         commits, ended = messages.commits, len(messages.commits.rows)
@@ -321,7 +338,7 @@ class WindowReader:
         self._said = [each for which, each in waiting if which == ended]
         for which, each in waiting:
             if which < ended and each.mark is None:
-                self._seen.defined.add(int(commits.lsn[which]))
+                self._note_definition(int(commits.lsn[which]), each.touched)
             elif which < ended and each.mark is not None:
                 at = _EPOCH + timedelta(microseconds=int(commits.committed_at[which]))
                 self._seen.marks.append(SeenMark(each.mark, show_position(int(commits.end_lsn[which])), at))
@@ -402,11 +419,13 @@ def _recorded(before: Catalog | None, after: Catalog | None) -> frozenset[int] |
 class _Said(NamedTuple):
     """A message of ours in the batch at hand.
 
-    :param mark: the name of the mark that it sets; None: it tells that a definition was changed.
+    :param mark: the name of the mark that it sets; None: it tells that definitions were changed.
+    :param touched: objects of these definitions; None: it is not known which.
     """
 
     row: int
     mark: str | None
+    touched: Touched | None = None
 
 
 def _ours(messages: Iterable[LogicalMessage]) -> Iterator[_Said]:
@@ -416,7 +435,7 @@ def _ours(messages: Iterable[LogicalMessage]) -> Iterator[_Said]:
     """
     for message in messages:
         if message.prefix == ddl_triggers.PREFIX:
-            yield _Said(message.row, None)
+            yield _Said(message.row, None, ddl_triggers.touched_by(message.content))
         elif message.prefix == MARK_PREFIX:
             try:
                 said = json.loads(message.content)

@@ -26,6 +26,9 @@ UNLOGGED: Final = (
 
 REASONS: Final = (UNCERTAIN, NEW, CAME_BACK, KEY_CHANGED, FILLED, RETYPED, REWRITTEN, UNLOGGED)
 
+OF_THEIR_OWN: Final = frozenset({UNCERTAIN, KEY_CHANGED, FILLED, RETYPED, REWRITTEN})
+"""Reasons that come with a change of the table's own definition, or of a type."""
+
 
 @dataclass(frozen=True)
 class DdlEffect:

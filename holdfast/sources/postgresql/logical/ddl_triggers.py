@@ -4,13 +4,16 @@ They need their owner's consent.
 
 The log tells of rows. Without this it is only known that definitions were changed between two backups, and not when.
 Only a superuser can make event triggers, and one that fails makes every change of a definition fail: what these do is
-to write one message into the log, in the transaction that made the change.
+to write one message into the log, in the transaction that made the change. It names the objects that the command has
+touched.
 
-Sources: PostgreSQL manual, 'Event Triggers' and 'System Administration Functions' (pg_logical_emit_message).
+Sources: PostgreSQL manual, 'Event Triggers', 'Event Trigger Functions' and 'System Administration Functions'
+(pg_logical_emit_message).
 """
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -27,15 +30,30 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 PREFIX: Final = "holdfast_definition"
-"""Of the messages in the log; their content is the command's tag."""
+"""Of the messages in the log. Their content is JSON with `objects`; older triggers write the command's tag alone."""
+
+PG_CLASS: Final = 1259
+PG_ATTRIBUTE: Final = 1249
+PG_CONSTRAINT: Final = 2606
+PG_DESCRIPTION: Final = 2609
+PG_TYPE: Final = 1247
+"""Oids of catalogs, which are fixed. Source: PostgreSQL's `src/include/catalog/pg_*.h`."""
+
+PRIVILEGES: Final = (0, 0)
+"""Stands in a message for the privileges of any objects: GRANT and the like do not say of which."""
+
+_MOST_OBJECTS: Final = 10_000
+"""Named by one message, at most; of a larger change it is only known that there was one."""
+
+Touched = frozenset[tuple[int, int]]
+"""Objects, each by the oid of its catalog and its own."""
 
 _OURS = "(^|in publication )holdfast_[0-9a-f]{16}$"
 """What a publication of ours is called, and an entry of it."""
 
 # Temporary tables and publications of ours are of no backup, and what a materialised view is filled with, or an index,
 # is no definition.
-_BODY: Final = f"""
-begin
+_IS_OF_A_BACKUP: Final = f"""
   if tg_event = 'sql_drop' then
     if not exists (
       select from pg_event_trigger_dropped_objects() where not is_temporary and object_identity !~ '{_OURS}'
@@ -47,8 +65,58 @@ begin
     where schema_name is distinct from 'pg_temp' and (object_identity ~ '{_OURS}') is not true
   ) then
     return;
-  end if;
+  end if;"""
+
+# Triggers that earlier releases made, which name no objects.
+TAG_BODY: Final = f"""
+begin{_IS_OF_A_BACKUP}
   perform pg_logical_emit_message(true, {literal(PREFIX)}, tg_tag);
+end
+"""
+
+# A table passes what ALTER TABLE does on to its partitions and heirs. What a command did to columns and constraints is
+# not told of, but has rows of this transaction, or of one inside of it: columns are named beside their table, as
+# pg_attribute; so are comments, as pg_description. Whatever goes wrong here must not stop the command.
+_BODY: Final = f"""
+declare
+  touched jsonb;
+begin{_IS_OF_A_BACKUP}
+  begin
+    if tg_event = 'sql_drop' then
+      select jsonb_agg(jsonb_build_array(classid::int8, objid::int8)) into touched from (
+        select distinct classid, objid from pg_event_trigger_dropped_objects()
+        where not is_temporary and object_identity !~ '{_OURS}' limit {_MOST_OBJECTS + 1}
+      ) o;
+    else
+      with recursive told as (
+        select distinct case when command_tag = 'COMMENT' then 'pg_description'::regclass::oid
+          else coalesce(classid, 0::oid) end as classid, coalesce(objid, 0::oid) as objid
+        from pg_event_trigger_ddl_commands()
+        where schema_name is distinct from 'pg_temp' and (object_identity ~ '{_OURS}') is not true
+      ), below(oid) as (
+        select objid from told where classid = 'pg_class'::regclass
+        union select i.inhrelid from pg_inherits i join below b on b.oid = i.inhparent
+      )
+      select jsonb_agg(jsonb_build_array(classid::int8, objid::int8)) into touched from (
+        select classid, objid from told
+        union select 'pg_class'::regclass::oid, oid from below
+        union select 'pg_constraint'::regclass::oid, c.oid from pg_constraint c join below b on b.oid = c.conrelid
+          where age(c.xmin) <= age(pg_current_xact_id()::xid)
+        union select 'pg_attribute'::regclass::oid, a.attrelid from pg_attribute a join below b on b.oid = a.attrelid
+          where a.attnum > 0 and age(a.xmin) <= age(pg_current_xact_id()::xid)
+        union select 'pg_attribute'::regclass::oid, d.adrelid from pg_attrdef d join below b on b.oid = d.adrelid
+          where age(d.xmin) <= age(pg_current_xact_id()::xid)
+        limit {_MOST_OBJECTS + 1}
+      ) o;
+    end if;
+    if jsonb_array_length(touched) > {_MOST_OBJECTS} then
+      touched := null;
+    end if;
+  exception when others then
+    touched := null;
+  end;
+  perform pg_logical_emit_message(true, {literal(PREFIX)},
+    jsonb_build_object('tag', tg_tag, 'objects', touched)::text);
 end
 """
 
@@ -72,7 +140,8 @@ _TOLD: Final = f"""
 select pg_catalog.string_agg(concat_ws(' ', t.evtname, t.oid, t.xmin, p.xmin), ', ' order by t.evtname)
 from pg_catalog.pg_event_trigger t join pg_catalog.pg_proc p on p.oid = t.evtfoid
   join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname = {literal(LOG_SCHEMA)} and p.prosrc = {literal(_BODY)} and t.evtenabled = 'A' and t.evttags is null
+where n.nspname = {literal(LOG_SCHEMA)} and p.prosrc in ({literal(_BODY)}, {literal(TAG_BODY)})
+  and t.evtenabled = 'A' and t.evttags is null
   and (t.evtname, t.evtevent) in (
     ({literal(LOG_TRIGGERS[0])}, 'ddl_command_end'), ({literal(LOG_TRIGGERS[1])}, 'sql_drop'))
 having count(*) = {len(LOG_TRIGGERS)}
@@ -86,6 +155,32 @@ def told(session: Connection) -> str:
     """
     row = session.execute(_TOLD.encode()).fetchone()
     return str(row[0]) if row else ""
+
+
+def is_current(session: Connection) -> bool:
+    """Return whether the DDL event triggers are in force, and are those of this release."""
+    row = session.execute(f"select exists ({_TOLD} and bool_and(p.prosrc = {literal(_BODY)}))".encode()).fetchone()
+    return bool(row and row[0])
+
+
+def touched_by(content: bytes) -> Touched | None:
+    """Return the objects that a message names.
+
+    None where it names none: an older trigger wrote it, or there were too many. Anybody may write a message, so that
+    one may name more objects than were touched.
+    """
+    try:
+        told = json.loads(content)
+    except ValueError:
+        return None
+    objects = told.get("objects") if isinstance(told, dict) else None
+    if not isinstance(objects, list) or len(objects) > _MOST_OBJECTS or not all(map(_is_object, objects)):
+        return None
+    return frozenset((catalog, oid) for catalog, oid in objects)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(type(each) is int and each >= 0 for each in value)
 
 
 def left(session: Connection) -> bool:

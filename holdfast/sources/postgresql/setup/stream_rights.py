@@ -95,7 +95,7 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
     plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
     if statements := plan.statements():
         yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
-    if wanted.definitions and not definitions.told(session):
+    if wanted.definitions and not definitions.is_current(session):
         cleared = definitions.DROPPED if definitions.left(session) else ()
         yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
     if wanted.new_tables and not new_tables.in_force(session):

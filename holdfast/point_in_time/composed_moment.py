@@ -1,0 +1,103 @@
+"""Recovery targets whose schema is put together of those of two backups.
+
+The definitions of both are known, and where event triggers tell the log, also which objects each commit in between
+touched. So changes of one table do not make another one uncertain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, fields
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.document import iso
+from holdfast.archive.history.timeline import Moment
+from holdfast.common.errors import HoldfastError
+from holdfast.common.words import named
+from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
+from holdfast.sources.postgresql.dump.toc import read_entries
+from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, compose
+
+if TYPE_CHECKING:
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.format.document import FileRecord
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.storage import ObjectStore
+
+_KEPT: Final = 4
+"""Dumps that a reader keeps."""
+
+ReadDump = Callable[["FileRecord"], DumpObjects]
+"""Returns the objects of the schema dump that a file holds."""
+
+
+def dump_reader(store: ObjectStore) -> ReadDump:
+    """Return a reader of schema dumps that keeps the last few."""
+
+    @lru_cache(_KEPT)
+    def read(file: FileRecord) -> DumpObjects:
+        return DumpObjects(read_entries(read_file(store, file), server_version=0))
+
+    return read
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComposedMoment(Moment):
+    """Recovery target whose schema is put together of two backups'.
+
+    :param composed: its schema.
+    :param pair: the blocks that tell the schema before and after it.
+    """
+
+    composed: ComposedSchema
+    pair: tuple[Placed, Placed]
+
+    @property
+    def commit(self) -> int:
+        """Return the number of the newest block that it needs."""
+        return max(super().commit, *(placed.number for placed in self.pair))
+
+    def blocks(self) -> tuple[Placed, ...]:
+        """Return every block that a restore reads files of."""
+        return tuple({placed.id: placed for placed in (*super().blocks(), *self.pair)}.values())
+
+
+def with_composed_schema(
+    read_catalog: Callable[[FileRecord], Catalog], read_dump: ReadDump, moment: Moment
+) -> ComposedMoment | None:
+    """Return a recovery target with its schema put together; None where that is not known well enough.
+
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    if moment.doubt is None or moment.touches is None:
+        return None
+    known = []
+    for placed in moment.doubt:
+        dump = placed.block.schema_dump
+        if dump is None:
+            return None
+        try:
+            known.append(KnownSchema(read_catalog(placed.block.catalog), read_dump(dump)))
+        except HoldfastError:  # such as where there is no pg_restore; a damaged file is told by who needs it
+            return None
+    earlier, later = known
+    is_earlier = moment.schema is moment.doubt[0]
+    composed = compose(earlier, later, moment.touches, moment.position, "earlier" if is_earlier else "later")
+    if composed is None:
+        return None
+    taken = {each.name: getattr(moment, each.name) for each in fields(Moment)}
+    taken |= {"doubt": None, "touches": None, "approximate": _words(moment.doubt, composed)}
+    return ComposedMoment(**taken, composed=composed, pair=moment.doubt)
+
+
+def _words(pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
+    """Return what is not known of the schema; "" where all is."""
+    if not composed.unsure:
+        return ""
+    earlier, later = (iso(placed.head.covers.to_time) for placed in pair)
+    return (
+        f"definitions were changed between {earlier} and {later} more than once, and it is not known of all what they "
+        f"were: perhaps something else than they are now were {named(composed.unsure)}"
+    )
