@@ -18,7 +18,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.common.words import named
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
 from holdfast.sources.postgresql.dump.toc import read_entries
-from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, compose
+from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
 
 if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
@@ -65,10 +65,11 @@ class ComposedMoment(Moment):
 
 
 def with_composed_schema(
-    read_catalog: Callable[[FileRecord], Catalog], read_dump: ReadDump, moment: Moment
+    read_catalog: Callable[[FileRecord], Catalog], read_dump: ReadDump, moment: Moment, weigh: Callable[[int], Side]
 ) -> ComposedMoment | None:
-    """Return a recovery target with its schema put together; None where that is not known well enough.
+    """Return a recovery target with its schema put together; None where it is not known what was touched when.
 
+    :param weigh: returns what to take of a table, by its oid, where that is not known.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     if moment.doubt is None or moment.touches is None:
@@ -83,8 +84,8 @@ def with_composed_schema(
         except HoldfastError:  # such as where there is no pg_restore; a damaged file is told by who needs it
             return None
     earlier, later = known
-    is_earlier = moment.schema is moment.doubt[0]
-    composed = compose(earlier, later, moment.touches, moment.position, "earlier" if is_earlier else "later")
+    nearest: Side = "earlier" if moment.schema is moment.doubt[0] else "later"
+    composed = compose(earlier, later, moment.touches, moment.position, nearest, weigh)
     if composed is None:
         return None
     taken = {each.name: getattr(moment, each.name) for each in fields(Moment)}

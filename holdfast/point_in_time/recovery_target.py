@@ -215,9 +215,8 @@ def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
     They count, and came once a column had been altered. A column that takes more than it did may have values that it
     did not take then; and where whole rows are told apart, those that lack a column are none of the snapshot's.
     """
-    if moment.doubt is None or moment.schema is not moment.doubt[0]:
+    if (since := _earlier_schema(moment, table)) is None:
         return False
-    since = to_of(moment.doubt[0].head)
     if not any(_is_since(record, since) for record in parts.changes):
         return False
     history = history_of(parts, table)
@@ -231,6 +230,15 @@ def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
         if any(number in columns and each.takes_other_values(columns[number]) for number, each in told.items()):
             return True
     return False
+
+
+def _earlier_schema(moment: Moment, table: Table) -> int | None:
+    """Return the position of a table's schema, where it is taken though the table may have been altered since."""
+    if isinstance(moment, ComposedMoment):
+        return to_of(moment.pair[0].head) if moment.composed.doubtful.get(table.oid) == "earlier" else None
+    if moment.doubt is None or moment.schema is not moment.doubt[0]:
+        return None
+    return to_of(moment.doubt[0].head)
 
 
 def _is_since(record: TableRecord, position: int) -> bool:

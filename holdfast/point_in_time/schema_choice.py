@@ -14,11 +14,11 @@ from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
-from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
+from holdfast.point_in_time.composed_moment import ComposedMoment, ReadDump, dump_reader, with_composed_schema
 from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, read_parts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator
+    from collections.abc import Iterable, Iterator, Mapping
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
     from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.logical.schema_composition import Side
     from holdfast.storage import ObjectStore
 
 
@@ -66,7 +67,7 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     if moment.doubt is None:
         return moment
     read = catalog_reader(store)
-    if schema == "auto" and (composed := with_composed_schema(read, dump_reader(store), moment)) is not None:
+    if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
         return composed
     taken, other = by_both(read, moment, moment.doubt, schema)
     which = "later" if other.is_later else "earlier"
@@ -74,6 +75,35 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     words = (*first, taken.moment.approximate, *_notes(taken, other, which))
     return replace(taken.moment, approximate="; ".join(words), lost=lost)
+
+
+def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> ComposedMoment | None:
+    """Return a recovery target with its schema put together of both; None where it is not known what was touched when.
+
+    A table of which it is not known has the definition by which fewer values are lost.
+
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    if moment.doubt is None or moment.touches is None:
+        return None
+    earlier, later = (MomentBySchema(read, moment.by(placed)) for placed in moment.doubt)
+    lost: Mapping[Side, list[_Lost]] = {"earlier": earlier.lost(later), "later": later.lost(earlier)}
+    nearest: Side = "earlier" if moment.schema is moment.doubt[0] else "later"
+
+    def weigh(table: int) -> Side:
+        weights = {side: _weight(each for each in found if each.table == table) for side, found in lost.items()}
+        other: Side = "later" if nearest == "earlier" else "earlier"
+        return other if weights[other] < weights[nearest] else nearest
+
+    composed = with_composed_schema(read, read_dump, moment, weigh)
+    if composed is None:
+        return None
+    taken = composed.composed.doubtful
+    given_up = tuple(
+        str(each) for side, found in lost.items() for each in found if each.table in taken and taken[each.table] == side
+    )
+    first = [f"{named(given_up)} lost, which --schema earlier or --schema later has"] if given_up else []
+    return replace(composed, lost=given_up, approximate="; ".join(filter(None, (*first, composed.approximate))))
 
 
 def by_both(
@@ -112,9 +142,11 @@ class _Lost:
 
     The log certainly had them at the recovery target.
 
+    :param table: its oid.
     :param count: of rows, or of values of a column; `columns` that a row has, for the weight.
     """
 
+    table: int
     what: str
     count: int
     columns: int = 1
@@ -157,9 +189,9 @@ class MomentBySchema:
             mine = self._tables.get(oid)
             if mine is None:
                 if other._forms.get(oid):
-                    found.append(_Lost(f"rows of table {table.label}", rows, len(table.columns)))
+                    found.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
             elif str(oid) in self.unfit and str(oid) in other.fit:
-                found.append(_Lost(f"rows of table {table.label}", rows, len(table.columns)))
+                found.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
             else:
                 found += self._lost_of(table, mine, other)
         return found
@@ -172,14 +204,14 @@ class MomentBySchema:
         name = str(table.oid)
         if self._is_older(name) and not other._is_older(name):
             changes = sum(record.rows for record in other.fit[name].changes)
-            yield _Lost(f"changes of table {table.label}", changes, len(table.columns))
+            yield _Lost(table.oid, f"changes of table {table.label}", changes, len(table.columns))
         numbers = {column.number for column in mine.columns}
         for column in table.columns:
             if column.number not in numbers and not column.generated:
                 told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
                 if told:
                     count = sum(record.rows for record in told) if other.is_later else other._rows(table.oid)
-                    yield _Lost(f"values of column {table.label}.{column.name}", count)
+                    yield _Lost(table.oid, f"values of column {table.label}.{column.name}", count)
 
     def _is_older(self, table: str) -> bool:
         return table in self.fit and self.fit[table].stale == OTHER_FORM

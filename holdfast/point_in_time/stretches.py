@@ -16,9 +16,9 @@ from holdfast.archive.history import restore_points, schema_history, target_reso
 from holdfast.archive.history.timeline import from_of, names_of, to_of
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
-from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
+from holdfast.point_in_time.composed_moment import ComposedMoment, dump_reader
 from holdfast.point_in_time.recovery_target import catalog_reader, older_rows
-from holdfast.point_in_time.schema_choice import MomentBySchema, by_both
+from holdfast.point_in_time.schema_choice import MomentBySchema, by_both, in_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -272,9 +272,10 @@ def _bounds(interval: Interval) -> set[int]:
 def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
     if moment.is_snapshot:
         return {int(record.id): (record.label, Outcome("exact")) for record in moment.full.head.tables}
-    moment = with_composed_schema(read.catalog, read.dump, moment) or moment
+    moment = in_parts(read.catalog, read.dump, moment) or moment
     if moment.doubt is None:
-        taken, altered = MomentBySchema(read.catalog, moment), set[int]()
+        altered = set(moment.composed.doubtful) if isinstance(moment, ComposedMoment) else set[int]()
+        taken = MomentBySchema(read.catalog, moment)
     else:
         taken, other = by_both(read.catalog, moment, moment.doubt)
         altered = _altered(taken.catalog, other.catalog)

@@ -178,6 +178,8 @@ class Restoring:
 
         These rows may be of another point in time than the definitions.
         """
+        if isinstance(self._moment, ComposedMoment):
+            return self._older() | set(self._moment.composed.doubtful)
         if self._moment.is_snapshot or self._moment.doubt is None:
             return self._older()
         return {table.oid for table in self._catalog.with_rows()}

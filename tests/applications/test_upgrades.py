@@ -15,8 +15,9 @@ from psycopg.conninfo import conninfo_to_dict
 
 from bench.support.missing import MissingError
 from holdfast.sources.postgresql.connection.address import Address
-from tests.support.followed import Followed, open_followed
-from tests.support.replay import replay, state_of
+from holdfast.sources.postgresql.logical import ddl_triggers
+from tests.support.followed import Followed, doubtful_tables, open_followed
+from tests.support.replay import fill, replay, state_of
 
 pytestmark = [pytest.mark.service, pytest.mark.exhaustive]
 
@@ -104,3 +105,36 @@ def test_both_sides_of_each_part_come_back(
         said = followed.restore(mark, target)
         assert (said["stale"], said["not_restored"], said["schema_note"], said["equal"]) == ([], [], "", True), mark
         assert state_of(target) == state, mark
+
+
+SINGLE = 12
+"""Migrations, the youngest ones, that run one by one between two backups."""
+
+
+@pytest.mark.parametrize("application", APPLICATIONS, ids=lambda each: each.name)
+def test_moments_between_migrations_come_back_where_the_log_tells_of_definitions(
+    followed: Followed, new_database: NewDatabase, application: Application
+) -> None:
+    """No mark, and one backup behind all: all of a moment is what was there, but for what is named."""
+    for statement in ddl_triggers.CREATED:
+        followed.session.execute(statement.encode())
+    application.migrate(followed.address, application.migrate(followed.address) - SINGLE)
+    fill(followed.address, application.empty)
+    followed.back_up()
+    states = {}
+    for number in range(SINGLE):
+        application.migrate(followed.address, 1)
+        fill(followed.address, application.empty)
+        states[followed.note()] = (number, state_of(followed.address))
+    assert not followed.back_up()["waiting"]
+    for position, (number, state) in states.items():
+        target = new_database()
+        said = followed.restore(f"lsn:{position}", target)
+        found = state_of(target)
+        named = {each["table"] for each in said["stale"]} | doubtful_tables(
+            followed, followed.moment(f"lsn:{position}")
+        )
+        tables = found.rows.keys() | state.rows.keys()
+        assert {table for table in tables if found.rows.get(table) != state.rows.get(table)} <= named, number
+        if not said["schema_note"] and not said["not_restored"]:
+            assert set(found.schema) == set(state.schema), number

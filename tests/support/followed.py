@@ -24,7 +24,8 @@ from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
+from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.point_in_time.schema_choice import resolve
 from holdfast.sources.postgresql.catalog.columns import Column, read_columns
 from holdfast.sources.postgresql.catalog.table import Table
@@ -368,3 +369,18 @@ def _written(session: psycopg.Connection[Any]) -> Iterator[tuple[int, str, list[
         table = qualified(schema, name)
         found = session.execute(f'select t::text collate "C" from only {table} t order by 1'.encode()).fetchall()
         yield oid, f"{schema}.{name}", [row for (row,) in found]
+
+
+def doubtful_tables(followed: Followed, moment: Moment, there: Iterable[str] = ()) -> set[str]:
+    """Return the tables of a moment that may have had other columns, by all of their names.
+
+    :param there: what there was. A name that neither backup has is that of such a table, which had it in between.
+    """
+    if not isinstance(moment, ComposedMoment) or not moment.composed.doubtful:
+        return set()
+    doubtful = moment.composed.doubtful
+    read = catalog_reader(followed.store)
+    catalogs = [read(placed.block.catalog) for placed in moment.pair]
+    known = {table.label for catalog in catalogs for table in catalog.tables}
+    found = {table.label for catalog in catalogs for table in catalog.tables if table.oid in doubtful}
+    return found | set(there) - known

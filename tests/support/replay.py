@@ -72,7 +72,8 @@ class State:
 
 def state_of(address: Address) -> State:
     """Return what a database is, but for what is ours in it."""
-    lines = schema_of(address, "--no-publications")
+    lines = [line for line in schema_of(address, "--no-publications", "--exclude-schema=holdfast_log")
+             if "holdfast_" not in line]  # fmt: skip
     with connect(address) as session:
         sequences = session.execute(_SEQUENCES).fetchall()
     return State([_CASTS.sub("", line) for line in lines], hashes(address), sequences)

@@ -31,7 +31,7 @@ from holdfast.sources.postgresql.logical.ddl_triggers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.common.lsn import Touches
     from holdfast.sources.postgresql.catalog.catalog import Catalog
@@ -55,11 +55,14 @@ class ComposedSchema:
     :param catalog: without the values of sequences.
     :param entries: of the dumps, in an order that allows their creation.
     :param unsure: objects that may have been otherwise, for people.
+    :param doubtful: tables that may have had other columns, or may not have been there: by oid, whose definition is
+        taken.
     """
 
     catalog: Catalog
     entries: tuple[DumpEntry, ...]
     unsure: tuple[str, ...]
+    doubtful: Mapping[int, Side]
 
 
 @dataclass(frozen=True)
@@ -71,27 +74,40 @@ class KnownSchema:
 
 
 def compose(
-    earlier: KnownSchema, later: KnownSchema, touches: Touches, position: int, nearest: Side
+    earlier: KnownSchema,
+    later: KnownSchema,
+    touches: Touches,
+    position: int,
+    nearest: Side,
+    weigh: Callable[[int], Side],
 ) -> ComposedSchema | None:
-    """Return the schema of a position; None where that of a table is not known, or objects would not fit together.
+    """Return the schema of a position; None where objects would not fit together.
 
     :param touches: of all commits between the two that changed definitions.
     :param position: commits before it count.
     :param nearest: what to take where it is not known.
+    :param weigh: returns what to take of a table, by its oid, where that is not known.
     """
-    return _Composition(earlier, later, touches, position, nearest).run()
+    return _Composition(earlier, later, touches, position, nearest, weigh).run()
 
 
 class _Composition:
     """The choice of each object's definition."""
 
     def __init__(
-        self, earlier: KnownSchema, later: KnownSchema, touches: Touches, position: int, nearest: Side
+        self,
+        earlier: KnownSchema,
+        later: KnownSchema,
+        touches: Touches,
+        position: int,
+        nearest: Side,
+        weigh: Callable[[int], Side],
     ) -> None:
         self._known: Mapping[Side, KnownSchema] = {"earlier": earlier, "later": later}
         self._touches = touches
         self._position = position
         self._nearest = nearest
+        self._weigh = weigh
         self._all: dict[Key, frozenset[int]] = {}
         self._unsure: list[str] = []
 
@@ -99,17 +115,36 @@ class _Composition:
         """Return the schema, or None."""
         found = {key: self._side(key) for key in {**self._objects("later"), **self._objects("earlier")}}
         doubtful = [key for key, (_, is_sure) in found.items() if not is_sure]
-        if any(_is_table(key) for key in doubtful):
-            return None
         self._unsure += map(self._label, doubtful)
-        chosen = self._without_unmet({key: side for key, (side, _) in found.items() if side != "neither"})
+        sides = {key: side for key, (side, _) in found.items()}
+        tables = {key: self._weighed(key) for key in doubtful if _is_table(key)}
+        sides |= tables
+        sides |= {key: self._with_tables(key, sides[key], tables) for key in doubtful if not _is_table(key)}
+        chosen = self._without_unmet({key: side for key, side in sides.items() if side != "neither"})
         types = self._types()
         if types is None or not self._fits(chosen):
             return None
         if self._has_passing():
             self._unsure.append("what was made and dropped again in between, which is in no backup")
         entries = tuple(self._ordered(chosen))
-        return ComposedSchema(self._catalog(chosen, types), entries, tuple(dict.fromkeys(self._unsure)))
+        unsure = tuple(dict.fromkeys(self._unsure))
+        return ComposedSchema(
+            self._catalog(chosen, types), entries, unsure, {_oid(key): side for key, side in tables.items()}
+        )
+
+    def _weighed(self, key: Key) -> Side:
+        """Return the side of a table of which it is not known."""
+        side = self._weigh(_oid(key))
+        return side if key in self._objects(side) else "neither"
+
+    def _with_tables(self, key: Key, side: Side, tables: Mapping[Key, Side]) -> Side:
+        """Return the side of another object of which it is not known: that of such tables that it needs."""
+        found = {tables[each] for at in self._known if key in self._objects(at)
+                 for each in self._known[at].dump.needs(key) if each in tables}  # fmt: skip
+        if not found:
+            return side
+        (first, *others) = found
+        return first if not others and first != "neither" and key in self._objects(first) else "neither"
 
     def _objects(self, side: Side) -> Mapping[Key, DumpObject]:
         return self._known[side].dump.objects
@@ -156,7 +191,8 @@ class _Composition:
 
     def _side_by_columns(self, key: Key) -> tuple[Side, bool]:
         """Return the schema with a table's columns, where that is known; of other objects, the nearest one."""
-        columns = self._touches.get((PG_ATTRIBUTE, _oid(key)), ()) if _is_table(key) else ()
+        is_named_alike = len({self._objects(side)[key].entry.full_name for side in self._known}) == 1
+        columns = self._touches.get((PG_ATTRIBUTE, _oid(key)), ()) if _is_table(key) and is_named_alike else ()
         if columns and not self._is_mixed(columns):  # all else of a table may come a bit early or late
             self._unsure.append(self._label(key))
             return self._of(columns), True

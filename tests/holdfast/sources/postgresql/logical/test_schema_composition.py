@@ -10,7 +10,7 @@ from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
 from holdfast.sources.postgresql.dump.toc import DumpEntry
-from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, compose
+from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
 
 ORDERS, NOTES = 10, 20
 FUNCTION = 30
@@ -76,7 +76,7 @@ def texts(found: ComposedSchema | None) -> list[str]:
 
 
 def at(position: int, touches: Objects) -> ComposedSchema | None:
-    return compose(BEFORE, AFTER, touches, position, "later")
+    return compose(BEFORE, AFTER, touches, position, "later", lambda _: "earlier")
 
 
 def test_each_object_has_the_definition_that_it_had() -> None:
@@ -89,13 +89,20 @@ def test_each_object_has_the_definition_that_it_had() -> None:
     assert found.unsure == ()
 
 
-def test_a_function_that_is_touched_on_both_sides_is_named_and_a_table_ends_it() -> None:
+def _no_doubt(table: int) -> Side:
+    raise AssertionError(f"what table {table} was is known")
+
+
+def test_what_is_touched_on_both_sides_is_named_and_a_table_is_weighed() -> None:
     touches: Objects = {(1259, ORDERS): [100], (1259, NOTES): [200], (1255, FUNCTION): [110, 190]}
     found = at(150, touches)
     assert texts(found) == ["orders 2", "notes 1", "f 2"]
     assert found is not None
     assert found.unsure == ("function public.f()",)
-    assert at(150, {**touches, (1259, NOTES): [100, 200]}) is None
+    found = at(150, {**touches, (1259, ORDERS): [100, 200]})
+    assert texts(found) == ["orders 1", "notes 1", "f 2"]
+    assert found is not None
+    assert found.doubtful == {ORDERS: "earlier"}
 
 
 def test_columns_decide_where_a_table_was_touched_on_both_sides() -> None:
@@ -107,13 +114,15 @@ def test_columns_decide_where_a_table_was_touched_on_both_sides() -> None:
 
 
 def test_what_was_touched_by_nothing_that_is_told_is_not_known() -> None:
-    assert at(150, {(1259, ORDERS): [100], (1255, FUNCTION): [200]}) is None
+    found = at(150, {(1259, ORDERS): [100], (1255, FUNCTION): [200]})
+    assert found is not None
+    assert found.doubtful == {NOTES: "earlier"}
 
 
 @pytest.mark.parametrize(("position", "there"), [(50, False), (150, True)])
 def test_a_table_is_there_from_when_it_was_made(position: int, there: bool) -> None:
     later = known(table(ORDERS, "orders 1", 1), table(NOTES, "notes 1", 2))
-    found = compose(known(table(ORDERS, "orders 1", 1)), later, {(1259, NOTES): [100]}, position, "earlier")
+    found = compose(known(table(ORDERS, "orders 1", 1)), later, {(1259, NOTES): [100]}, position, "earlier", _no_doubt)
     assert ("notes 1" in texts(found)) is there
     assert found is not None
     assert {each.oid for each in found.catalog.tables} == ({ORDERS, NOTES} if there else {ORDERS})
@@ -124,7 +133,8 @@ def test_two_objects_of_one_name_do_not_fit_together() -> None:
     old = replace(function("old"), oid=31)
     new = replace(function("new"), oid=32)
     orders = table(ORDERS, "orders 1", 1)
-    assert compose(known(orders, old), known(orders, new), {(1255, 31): [200], (1255, 32): [100]}, 150, "later") is None
+    touches: Objects = {(1255, 31): [200], (1255, 32): [100]}
+    assert compose(known(orders, old), known(orders, new), touches, 150, "later", _no_doubt) is None
 
 
 def test_what_came_and_went_is_named() -> None:
