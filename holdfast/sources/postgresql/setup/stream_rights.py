@@ -105,6 +105,11 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
     """Yield the owner's further options, each with its benefit."""
+    if not wanted.definitions and definitions.told(session) and not definitions.is_current(session):
+        yield (
+            "the event triggers are of an earlier release, and tell only when definitions change: --definitions puts "
+            "new ones in their place, which also tell of what, so that other objects are exact between two changes"
+        )
     if not wanted.definitions and not definitions.told(session):
         yield (
             "moments between two backups have their own definitions before the first change and behind the last one "
