@@ -10,7 +10,7 @@ from bench.backups import check_rows
 from bench.figures import Comparison
 from bench.processes import ProgramError, run
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, peek_query

@@ -10,8 +10,8 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import intervals, source_names
 from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_files, read_progress
+from holdfast.common.units import parse_span
 from holdfast.common.words import human_span, named
-from holdfast.config.archives_model import parse_span
 from holdfast.drill.history import drills_of
 
 if TYPE_CHECKING:

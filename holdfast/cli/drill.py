@@ -13,8 +13,8 @@ from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
+from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
-from holdfast.config.archives_model import parse_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.operations.requests.restore import RestoreRequest
 

@@ -19,7 +19,7 @@ from holdfast.cli.shared.options import Json, SchemaTaken, Store, Url, Wait  # n
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.lsn import show_position
-from holdfast.config.archives_model import parse_size
+from holdfast.common.units import parse_size
 from holdfast.point_in_time.schema_choice import resolve
 from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner

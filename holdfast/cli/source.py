@@ -13,8 +13,8 @@ from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at 
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.streams import expected_in, other_streams, stream_names, waiting_in
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
+from holdfast.common.units import parse_size
 from holdfast.common.words import human_size
-from holdfast.config.archives_model import parse_size
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.stream_state import MAX_RETAINED_BYTES
 from holdfast.sources.postgresql.setup.grants import plan_remove, plan_setup, script

@@ -24,6 +24,7 @@ from pydantic import (
 from pydantic_core import PydanticCustomError
 
 from holdfast.common.errors import UsageError
+from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE, SPAN
 from holdfast.config.cron import why_no_schedule
 
 FILE_NAME = "archives.yaml"
@@ -34,69 +35,7 @@ NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
 SQLITE = "sqlite:///"
 
-_NUMBER = r"([1-9][0-9]*(?:\.[0-9]+)?) ?"
-_BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
-_SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
-_SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
-_BUDGET = f"{_SIZE}|{_SPAN}"
 _DOTTED = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$"
-_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
-_LONGEST_S = 1000 * 366 * _SECONDS["d"]
-"""Spans are added to times of day and taken from them, and a time has a year of four digits."""
-
-
-def parse_bandwidth(text: str) -> float:
-    """Parse a bandwidth such as `50 MB`, `1.5 GB/s` or `800kB`.
-
-    Returns bytes a second; the units are decimal.
-
-    :raises UsageError: it is none.
-    """
-    return _bytes(text, _BANDWIDTH, "bandwidth")
-
-
-def parse_size(text: str) -> int:
-    """Parse a size such as `10 GiB`, `500MB` or `1.5 TB`.
-
-    Returns bytes; units with an i are binary, others decimal.
-
-    :raises UsageError: it is none.
-    """
-    return int(_bytes(text, _SIZE, "size"))
-
-
-def parse_span(text: str) -> timedelta:
-    """Parse a length of time such as `24h`, `90 min`, `30d` or `2w`.
-
-    :raises UsageError: they say nothing of that kind.
-    """
-    found = re.fullmatch(_SPAN, text)
-    if found is None:
-        raise UsageError(f"cannot read {text!r} as a length of time: {PATTERNS[_SPAN]}")
-    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
-    if seconds > _LONGEST_S:
-        raise UsageError(f"{text!r} is longer than a thousand years: {PATTERNS[_SPAN]}")
-    return timedelta(seconds=seconds)
-
-
-def parse_budget(text: str) -> int | timedelta:
-    """Parse a budget: bytes for `100 GB`, a length of time for `2h`.
-
-    It is how much may be done at most.
-
-    :raises UsageError: it is neither.
-    """
-    if re.fullmatch(_BUDGET, text) is None:
-        raise UsageError(f"cannot read {text!r} as a budget: {PATTERNS[_BUDGET]}")
-    return parse_span(text) if re.fullmatch(_SPAN, text) else parse_size(text)
-
-
-def _bytes(text: str, pattern: str, what: str) -> float:
-    found = re.fullmatch(pattern, text)
-    if found is None:
-        raise UsageError(f"cannot read {text!r} as a {what}: {PATTERNS[pattern]}")
-    number, unit = found.groups()
-    return float(number) * (1024.0 if "i" in text else 1000.0) ** ("", "k", "M", "G", "T").index(unit)
 
 
 def _without_secret(url: str) -> str:
@@ -135,10 +74,10 @@ Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
 KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
-Size = Annotated[str, StringConstraints(pattern=_SIZE)]
+Size = Annotated[str, StringConstraints(pattern=SIZE)]
 Consistency = Literal["eventual", "sequential"]
 """What a read shows of an archive with replicas: what one of them has, or all that has succeeded and nothing else."""
-Span = Annotated[str, StringConstraints(pattern=_SPAN)]
+Span = Annotated[str, StringConstraints(pattern=SPAN)]
 
 
 class _Section(BaseModel):
@@ -196,7 +135,7 @@ class SourceConfig(_Section):
     tables: list[str] = Field(default_factory=lambda: ["*.*"], min_length=1)
     exclude: list[str] = Field(default_factory=list)
     connections: int | None = Field(default=None, ge=1)
-    bandwidth: Annotated[str, StringConstraints(pattern=_BANDWIDTH)] | None = None
+    bandwidth: Annotated[str, StringConstraints(pattern=BANDWIDTH)] | None = None
     max_retained_wal: Size = "10 GiB"
     restart_stuck_stream: bool = False
     objectives: ObjectivesConfig = Field(default_factory=ObjectivesConfig)
@@ -281,7 +220,7 @@ class VerificationConfig(_Section):
     """
 
     deep_within: Span = "30d"
-    budget: Annotated[str, StringConstraints(pattern=_BUDGET)] | None = None
+    budget: Annotated[str, StringConstraints(pattern=BUDGET)] | None = None
 
 
 class VacuumConfig(_Section):
@@ -440,11 +379,8 @@ class Config(_Section):
 
 
 PATTERNS = {
-    _SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
-    _SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
-    _BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
+    **FORMS,
     _DOTTED: "write a class with its module, such as airflow.providers.smtp.notifications.smtp.SmtpNotifier",
-    _BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
     f"^{NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",
 }

@@ -17,7 +17,7 @@ from holdfast.archive.format.document import Document
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.logical.stream_state import (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from holdfast.config.archives_model import parse_span
+from holdfast.common.units import parse_span
 
 
 def span(given: timedelta | str) -> timedelta:

@@ -24,12 +24,8 @@ from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.plan import (
-    NotRestored,
-    make_plan,
-    without_superusers,
-    without_tablespaces,
-)
+from holdfast.sources.postgresql.restore.plan.plan import NotRestored, without_superusers, without_tablespaces
+from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by

@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 
 from holdfast.common.field_ids import field_id, number_of
-from holdfast.sources.postgresql.catalog.catalog import read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.restore.rows.apply import Applied, apply_net

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 
-from holdfast.sources.postgresql.catalog.catalog import read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.programs import need

@@ -12,7 +12,8 @@ import psycopg
 import pyarrow as pa
 
 from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED
-from holdfast.sources.postgresql.catalog.catalog import Catalog, read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
 from holdfast.sources.postgresql.connection.session import connect

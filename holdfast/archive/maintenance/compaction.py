@@ -17,7 +17,7 @@ from holdfast.archive.format.block import Block, JoinedBlock, Transactions
 from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.history.timeline import chains, to_of
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
-from holdfast.config.archives_model import parse_size, parse_span
+from holdfast.common.units import parse_size, parse_span
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence

@@ -14,8 +14,9 @@ from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError, exit_code_of, sentence
+from holdfast.common.units import parse_span
 from holdfast.common.words import human_size
-from holdfast.config.archives_model import GAP_AFTER, parse_span
+from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log import trimming
 from holdfast.replication.log.replicas import lost, mark_lost, replicas

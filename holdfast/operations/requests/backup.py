@@ -7,7 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import field_validator
 
-from holdfast.config.archives_model import Restart, SourceConfig, parse_bandwidth, parse_size, parse_span
+from holdfast.common.units import parse_bandwidth, parse_size, parse_span
+from holdfast.config.archives_model import Restart, SourceConfig  # noqa: TC001 - pydantic reads it at run time
 from holdfast.operations.requests.base import Option, Request
 from holdfast.replication.log.settings import QUORUM_TIMEOUT_S, QuorumRequest
 

@@ -6,7 +6,8 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import field_validator
 
-from holdfast.config.archives_model import CompactionConfig, parse_size, parse_span
+from holdfast.common.units import parse_size, parse_span
+from holdfast.config.archives_model import CompactionConfig
 from holdfast.operations.requests.base import Option, Request
 
 

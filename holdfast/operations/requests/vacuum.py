@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import field_validator
 
-from holdfast.config.archives_model import parse_span
+from holdfast.common.units import parse_span
 from holdfast.operations.requests.base import Option, Request
 
 

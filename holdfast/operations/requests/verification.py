@@ -6,7 +6,7 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import field_validator
 
-from holdfast.config.archives_model import parse_budget, parse_span
+from holdfast.common.units import parse_budget, parse_span
 from holdfast.operations.requests.base import Option, Request
 
 

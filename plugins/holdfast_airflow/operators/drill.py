@@ -6,8 +6,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from holdfast.common.errors import ReportedError
+from holdfast.common.units import parse_span
 from holdfast.common.words import listed
-from holdfast.config.archives_model import parse_span
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed

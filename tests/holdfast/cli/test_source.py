@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.catalog.catalog import read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect

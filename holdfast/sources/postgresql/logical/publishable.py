@@ -14,7 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.catalog.catalog import NO_EXTENSION, USER_SCHEMA
+from holdfast.sources.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.sources.postgresql.connection.sql import qualified
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.catalog import USER_SCHEMA
+from holdfast.sources.postgresql.catalog.catalog_queries import USER_SCHEMA
 from holdfast.sources.postgresql.connection.session import acting, connect
 from holdfast.sources.postgresql.connection.sql import ident, literal
 from holdfast.sources.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role

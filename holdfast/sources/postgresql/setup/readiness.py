@@ -14,7 +14,7 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.catalog import left_out, read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import left_out, read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.programs import need, version_of
 from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact

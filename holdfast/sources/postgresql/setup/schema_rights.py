@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.catalog.catalog import NO_EXTENSION, USER_SCHEMA
+from holdfast.sources.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.sources.postgresql.connection.sql import ident, qualified
 
 if TYPE_CHECKING:

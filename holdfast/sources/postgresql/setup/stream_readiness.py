@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import acting, connect
 from holdfast.sources.postgresql.logical.publication import plan_publication
 from holdfast.sources.postgresql.logical.stream_state import look, retention_warning, system_identifier, why_broken

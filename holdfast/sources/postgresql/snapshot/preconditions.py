@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.catalog import NO_EXTENSION, USER_SCHEMA
+from holdfast.sources.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.sources.postgresql.catalog.keepable import UnkeepableTypeError, check_keepable
 from holdfast.sources.postgresql.connection.session import acting
 

@@ -18,10 +18,9 @@ import psycopg
 from psycopg import sql
 
 from holdfast.common.errors import BusyError, HoldfastError
-from holdfast.sources.postgresql.catalog.catalog import (
+from holdfast.sources.postgresql.catalog.catalog_queries import (
     NO_EXTENSION,
     USER_SCHEMA,
-    Catalog,
     left_out,
     read_catalog,
     read_tables,
@@ -35,6 +34,7 @@ from holdfast.sources.postgresql.snapshot.preconditions import obstacles, refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.snapshot.export import Snapshot
 

@@ -18,7 +18,8 @@ import psycopg
 import pytest
 
 import holdfast
-from holdfast.sources.postgresql.catalog.catalog import Catalog, read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams

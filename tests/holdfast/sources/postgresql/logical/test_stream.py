@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
-from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer

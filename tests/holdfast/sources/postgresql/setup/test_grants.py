@@ -13,7 +13,7 @@ import psycopg
 import pytest
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
-from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.catalog.catalog import read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, refuse

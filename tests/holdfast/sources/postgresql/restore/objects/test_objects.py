@@ -22,7 +22,8 @@ from holdfast.sources.postgresql.dump.programs import need
 from holdfast.sources.postgresql.dump.toc import DumpEntry, read_entries
 from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.plan import NotRestored, RestorePlan, make_plan
+from holdfast.sources.postgresql.restore.plan.plan import NotRestored, RestorePlan
+from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.plan.target_state import read_target
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot

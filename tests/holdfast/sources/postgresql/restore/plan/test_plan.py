@@ -11,7 +11,8 @@ from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.sources.postgresql.catalog.sequences import SequenceValue
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.dump.toc import PG_CLASS, DumpEntry, Section
-from holdfast.sources.postgresql.restore.plan.plan import RestorePlan, make_plan
+from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
+from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.plan.target_state import Target
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError
-from holdfast.sources.postgresql.catalog.catalog import read_tables
+from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect

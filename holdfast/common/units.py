@@ -1,0 +1,85 @@
+"""Amounts as people write them: sizes, bandwidths and lengths of time."""
+
+from __future__ import annotations
+
+import re
+from datetime import timedelta
+
+from holdfast.common.errors import UsageError
+
+_NUMBER = r"([1-9][0-9]*(?:\.[0-9]+)?) ?"
+
+BANDWIDTH = rf"^{_NUMBER}([kMG]?)B(?:/s)?$"
+
+SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
+
+SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
+
+BUDGET = f"{SIZE}|{SPAN}"
+
+_SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
+
+_LONGEST_S = 1000 * 366 * _SECONDS["d"]
+"""Spans are added to times of day and taken from them, and a time has a year of four digits."""
+
+FORMS = {
+    SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
+    SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
+    BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
+    BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
+}
+"""By pattern, how an amount is written."""
+
+
+def parse_bandwidth(text: str) -> float:
+    """Parse a bandwidth such as `50 MB`, `1.5 GB/s` or `800kB`.
+
+    Returns bytes a second; the units are decimal.
+
+    :raises UsageError: it is none.
+    """
+    return _bytes(text, BANDWIDTH, "bandwidth")
+
+
+def parse_size(text: str) -> int:
+    """Parse a size such as `10 GiB`, `500MB` or `1.5 TB`.
+
+    Returns bytes; units with an i are binary, others decimal.
+
+    :raises UsageError: it is none.
+    """
+    return int(_bytes(text, SIZE, "size"))
+
+
+def parse_span(text: str) -> timedelta:
+    """Parse a length of time such as `24h`, `90 min`, `30d` or `2w`.
+
+    :raises UsageError: they say nothing of that kind.
+    """
+    found = re.fullmatch(SPAN, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a length of time: {FORMS[SPAN]}")
+    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
+    if seconds > _LONGEST_S:
+        raise UsageError(f"{text!r} is longer than a thousand years: {FORMS[SPAN]}")
+    return timedelta(seconds=seconds)
+
+
+def parse_budget(text: str) -> int | timedelta:
+    """Parse a budget: bytes for `100 GB`, a length of time for `2h`.
+
+    It is how much may be done at most.
+
+    :raises UsageError: it is neither.
+    """
+    if re.fullmatch(BUDGET, text) is None:
+        raise UsageError(f"cannot read {text!r} as a budget: {FORMS[BUDGET]}")
+    return parse_span(text) if re.fullmatch(SPAN, text) else parse_size(text)
+
+
+def _bytes(text: str, pattern: str, what: str) -> float:
+    found = re.fullmatch(pattern, text)
+    if found is None:
+        raise UsageError(f"cannot read {text!r} as a {what}: {FORMS[pattern]}")
+    number, unit = found.groups()
+    return float(number) * (1024.0 if "i" in text else 1000.0) ** ("", "k", "M", "G", "T").index(unit)
