@@ -13,12 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.archive import Archive, Change
 from holdfast.archive.format.versions import BORN_IN, PACKED_SINCE
-from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
+from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import (
     HoldfastError,
-    RefusedError,
 )
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.operations import marks
@@ -31,6 +29,7 @@ from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.values.decode import max_value_bytes
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
+from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog
 from sparkjobs.driver.segments import (
     Following,
     Segment,
@@ -42,16 +41,16 @@ from sparkjobs.driver.segments import (
     touched_tables,
 )
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader
-from sparkjobs.driver.start_over import SegmentEnd, as_waiting, end_of_segment, startable, tables_to_restart
-from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block
+from sparkjobs.driver.start_over import as_waiting, end_of_segment, startable, tables_to_restart
+from sparkjobs.driver.window_blocks import summary_of
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.archive import Archive
     from holdfast.archive.format.block import Block, Stream, WaitingTable
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.history.timeline import Chain
     from holdfast.operations.backup_decision import Decision
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.sources.postgresql.catalog.catalog import Catalog
@@ -74,7 +73,7 @@ def follow(
     archive = job.open_archive(wish)
     newest, end = newest_with_stream(archive.state, source), archive.state.streams.get(source)
     if newest is None or end is None or decision.stream is None:
-        raise HoldfastError("this archive follows no stream of the source: start the backup again")
+        raise HoldfastError(NO_STREAM)
     address = database_address("source")
     job.start("sparkjobs.tasks.changes")
     with connect(address) as session:
@@ -120,13 +119,12 @@ class Run:
         self, job: Job, source: str, archive: Archive, address: Address, at_once: int, decision: Decision
     ) -> None:
         self._job = job
-        self._database_oid = decision.database_oid
         self._postponed = decision.postponed
         self._source = source
         self._archive = archive
         self._address = address
         self._at_once = at_once
-        self._done: list[Block] = []
+        self._log = ArchivedLog(job, source, archive, address, decision.database_oid)
         self._catalog: tuple[str, Catalog] | None = None
         self._to_begin: Mapping[str, str] = {}
         self._marks: Mapping[str, MarkRecord | None] = {}
@@ -134,7 +132,7 @@ class Run:
     @property
     def is_done(self) -> bool:
         """Return whether another driver of this run has committed the snapshot of tables that start over."""
-        return any(placed.block.kind == "snapshot" for placed in self._committed())
+        return any(placed.block.kind == "snapshot" for placed in self._log.committed())
 
     def reader(self, limits: Limits) -> SnapshotReader | None:
         """Return the reader of the snapshot that the job was given; None where it cannot be read.
@@ -166,7 +164,7 @@ class Run:
 
     def forget_marks(self) -> None:
         """Remove the records of marks that the archive has reached."""
-        marks.forget(self._job.store, self._marks, self._newest().block)
+        marks.forget(self._job.store, self._marks, self._log.newest.block)
 
     def foreseen(self, now: Segment) -> dict[str, str]:
         """Return the tables that need a snapshot, each with the reason.
@@ -174,22 +172,22 @@ class Run:
         Where more than a window of log is to be read first, none is returned. What the log alone tells, such as of a
         column that cannot be told, is not foreseen. Tables that could not be read in a snapshot either are left out.
         """
-        if now.end - self._position() > log_windows.WINDOW_BYTES:
+        if now.end - self._log.position > log_windows.WINDOW_BYTES:
             return {}
         return startable(self._waiting(now, self._compared(now, self._before())))
 
     def _known_segments(self, flushed: int) -> Iterator[Segment]:
         """Yield the segments that end with a full backup or a mark with known objects."""
-        found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._mine()]
+        found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._log.blocks()]
         self._marks = marks.pending(self._job.store, self._source)
         found += [(parse_position(each.position), each) for each in self._marks.values() if each]
         for end, known in sorted(found, key=lambda each: each[0]):
-            if self._position() < end <= flushed and (segment := self._segment(known)) is not None:
+            if self._log.position < end <= flushed and (segment := self._segment(known)) is not None:
                 yield segment
 
     def _segment(self, known: Placed | MarkRecord) -> Segment | None:
         """Return the segment that ends with a full backup or a mark; None where its objects are unknown."""
-        last = self._newest().block
+        last = self._log.newest.block
         if isinstance(known, MarkRecord):
             return mark_segment(self._job, self._source, last, known) if known.follows(last) else None
         block = known.block
@@ -199,15 +197,15 @@ class Run:
 
     def _before(self) -> Catalog:
         """Return the catalog at the end of the archived changes; read once for each block."""
-        last = self._newest().block
+        last = self._log.newest.block
         if self._catalog is None or self._catalog[0] != last.catalog.path:
             self._catalog = last.catalog.path, known_cut(self._job, last).catalog
         return self._catalog[1]
 
     def _compared(self, segment: Segment, before: Catalog) -> Following:
-        last = self._newest().block
+        last = self._log.newest.block
         begins = last.is_cut and self._archive.state.format >= BORN_IN
-        return compare(segment, self._followed_here(last), before, begins=begins)
+        return compare(segment, self._log.followed(), before, begins=begins)
 
     def to(self, segment: Segment, block: str, *, lets_go: bool = True, reader: SnapshotReader | None = None) -> None:
         """Archive window after window until the segment's end is reached.
@@ -217,12 +215,12 @@ class Run:
         """
         before = self._before()
         following = self._compared(segment, before)
-        is_told = _is_told(self._newest().block, segment)
+        is_told = _is_told(self._log.newest.block, segment)
         if is_told and following.until_changed.keys() - following.followed.keys():
             self._to_first_change(segment, following)
             following = self._to_own_changes(before, segment, following)
             is_told = False
-        last = self._newest()
+        last = self._log.newest
         room = log_windows.WINDOW_BYTES
         while True:
             stretches = self._next(segment.end, room, block)
@@ -234,10 +232,10 @@ class Run:
                 self._to_first_change(segment, following)
                 uncertain = frozenset().union(*(window.uncertain for window in windows))
                 following = self._to_own_changes(before, segment, following.without(uncertain, segment.cut.catalog))
-                is_told, last, block = False, self._newest(), uuid.uuid4().hex
+                is_told, last, block = False, self._log.newest, uuid.uuid4().hex
                 continue
             for stretch, window in zip(stretches, windows, strict=True):
-                at = self._position()
+                at = self._log.position
                 if stretch.start is not None and parse_position(window.to_position) <= at:
                     continue  # the transaction that ends the one before reaches as far
                 if stretch.start is not None and window.first and parse_position(window.first) < at:
@@ -251,7 +249,7 @@ class Run:
                     if is_last
                     else None
                 )
-                self._archive_window(stretch.block, window, segment, last.block, following, end, lets_go=lets_go)
+                self._log.archive(stretch.block, window, segment, last.block, following, end, lets_go=lets_go)
                 following = replace(following, born=())
                 if end:
                     self._to_begin = end.to_begin
@@ -270,13 +268,13 @@ class Run:
 
         :param following: for the whole segment.
         """
-        last = self._newest().block
+        last = self._log.newest.block
         known = last.stream.not_followed if last.stream else {}
         until = Following(following.until_changed, known, ())
         unchanged = replace(segment, cut=known_cut(self._job, last))
         room = log_windows.WINDOW_BYTES
         while True:
-            upto = show_position(min(self._position() + room, segment.end))
+            upto = show_position(min(self._log.position + room, segment.end))
             window = self._commit_unchanged(upto, segment, unchanged, until)
             if window is None:
                 return
@@ -290,16 +288,16 @@ class Run:
         :param before: the objects at the segment's beginning.
         :return: what is to follow from here on.
         """
-        last, now, room = self._newest().block, segment.cut.catalog, log_windows.WINDOW_BYTES
+        last, now, room = self._log.newest.block, segment.cut.catalog, log_windows.WINDOW_BYTES
         held = following.held(now)
         while held:
-            upto = show_position(min(self._position() + room, segment.end))
+            upto = show_position(min(self._log.position + room, segment.end))
             wanted = following.holding(held, now)
             mixed = replace(segment, cut=replace(segment.cut, catalog=now.with_tables(before, held)))
             block = uuid.uuid4().hex
             (window,) = self._read([WindowTask(block, upto)], before, mixed, wanted) or (None,)
             touching = next((each for each in window.defined if touched_tables(each, held)), None) if window else None
-            if touching is not None and parse_position(touching.position) <= self._position():
+            if touching is not None and parse_position(touching.position) <= self._log.position:
                 gone = touched_tables(touching, held)
                 held = {oid: entry for oid, entry in held.items() if oid not in gone}
                 continue
@@ -308,7 +306,7 @@ class Run:
                 (window,) = self._read([WindowTask(block, touching.position)], before, mixed, wanted) or (None,)
             if window is None or window.uncertain or parse_position(window.to_position) >= segment.end:
                 break
-            self._archive_window(block, window, segment, last, wanted, None)
+            self._log.archive(block, window, segment, last, wanted, None)
             following = replace(following, born=())
             room = log_windows.next_room(room, window, None)
         return following
@@ -321,7 +319,7 @@ class Run:
         :param unchanged: the same segment with the objects of its beginning.
         :return: None where nothing of this kind is to follow.
         """
-        at, block, last = self._position(), uuid.uuid4().hex, self._newest().block
+        at, block, last = self._log.position, uuid.uuid4().hex, self._log.newest.block
         (window,) = self._read([WindowTask(block, upto)], unchanged.cut.catalog, unchanged, following) or (None,)
         defined = window.defined if window else ()
         if window and defined and parse_position(defined[0].position) > at:
@@ -333,27 +331,8 @@ class Run:
             return None
         if window is None or window.uncertain:
             return None
-        self._archive_window(block, window, segment, last, following, None)
+        self._log.archive(block, window, segment, last, following, None)
         return None if defined else window
-
-    def _archive_window(
-        self,
-        block: str,
-        window: FinishedWindow,
-        segment: Segment,
-        last: Block,
-        following: Following,
-        end: SegmentEnd | None,
-        *,
-        lets_go: bool = True,
-    ) -> None:
-        """Commit a window, and advance the slot past its log.
-
-        Without `lets_go`, the slot is not advanced for the last window of the segment.
-        """
-        self._commit(window, show_position(self._position()), block, segment, last, following, end)
-        if lets_go or end is None:
-            self._let_go()
 
     def _next(self, end: int, room: int, block: str) -> list[WindowTask]:
         """Cut the next part of the log into windows that are read at a time.
@@ -364,29 +343,7 @@ class Run:
         :param room: bytes of log of one window, at most.
         :param block: id of the first one's block.
         """
-        return log_windows.cut_windows(self._position(), end, room, block, self._at_once)
-
-    def _mine(self) -> list[Placed]:
-        return [each for each in told(self._archive.state, self._source) if each.block.stream]
-
-    def _newest(self) -> Placed:
-        tip = stream_tip(self._archive.state, self._source)
-        if tip is None:
-            raise HoldfastError("this archive follows no stream of the source: start the backup again")
-        return tip
-
-    def _followed_here(self, last: Block) -> dict[int, int]:
-        """Return the tables that are archived completely up to here, each with its publication entry."""
-        found = dict(last.stream.followed) if last.stream else {}
-        for placed in self._mine():
-            block = placed.block
-            if block.kind == "snapshot" and block.stream and to_of(block) == self._position():
-                begun = {int(table.id) for table in block.tables}
-                found.update((oid, entry) for oid, entry in block.stream.followed.items() if oid in begun)
-        return found
-
-    def _position(self) -> int:
-        return parse_position(self._archive.state.streams[self._source])
+        return log_windows.cut_windows(self._log.position, end, room, block, self._at_once)
 
     def _read(
         self, tasks: Sequence[WindowTask], before: Catalog, segment: Segment, following: Following
@@ -407,97 +364,12 @@ class Run:
         )
         return log_windows.read_windows(self._job, tasks, reader)
 
-    def _commit(
-        self,
-        window: FinishedWindow,
-        at: str,
-        block: str,
-        segment: Segment,
-        last: Block,
-        following: Following,
-        end: SegmentEnd | None,
-    ) -> None:
-        """Commit a window and, where the segment ends, the snapshot of tables that start over.
-
-        :param last: the block before the segment.
-        :param end: the segment ends with it; else its schema is told as that from before the segment.
-        """
-        cut = segment.cut if end else known_cut(self._job, last)
-        stream = segment.stream if end else last.stream
-        if stream is None:
-            raise HoldfastError("this archive follows no stream of the source: start the backup again")
-        source = last.source.model_copy(
-            update={"version": str(cut.catalog.server_version), "database_oid": self._database_oid}
-        )
-        added = window_block(
-            window,
-            BlockContext(block, self._job.run, source, at, self._newest().block.covers.to_time, cut, stream),
-            segment,
-            last,
-            following,
-            end,
-        )
-        with connect(self._address) as session:
-            streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
-        self._job.log.progress("committing", rows=self.rows, size=self.size)
-        begun = (end.restarted.block(added, segment, following, end.waiting),) if end and end.restarted else ()
-        if self._archive.state.log is None:
-            self._add(added, *begun)
-            return
-        self._add(added)
-        for each in begun:  # each entry of an update log brings one block, which counts before the next one does
-            self._let_go()
-            self._add(each)
-
-    def _add(self, *blocks: Block) -> None:
-        """Add blocks to the archive by one commit."""
-        change = Change(kind="backup", add=blocks)
-        try:
-            self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
-        except RefusedError:
-            # The last request of a driver that was killed may come late.
-            if blocks[0].id not in self._archive.state.blocks:
-                raise
-        self._done += [each for each in blocks if each.kind == "changes"]
-
-    def _let_go(self) -> None:
-        """Advance the slot past the archived log, once that counts."""
-        stream = self._done[-1].stream
-        if stream:
-            end = self._done[-1].covers.to_position
-            until_kept(self._archive, self._source, end, check=self._job.check, say=self._job.say)
-            with connect(self._address) as session:
-                streams.advance(session, stream.slot, end)
-
-    @property
-    def rows(self) -> int:
-        """Return the number of archived changes."""
-        return sum(block.rows for block in self._done)
-
-    @property
-    def size(self) -> int:
-        """Return the number of stored bytes."""
-        return sum(block.size for block in self._done)
-
-    def _committed(self) -> list[Placed]:
-        """Return the blocks that this run has committed.
-
-        This job may be the run's second part.
-        """
-        return [placed for placed in self._mine() if placed.block.run == self._job.run]
-
     def summary(self) -> dict[str, Any]:
         """Return the summary of the whole run."""
-        return summary_of(self._committed(), self._to_begin, seconds=self._job.log.elapsed_s)
+        return summary_of(self._log.committed(), self._to_begin, seconds=self._job.log.elapsed_s)
 
     def _waiting(self, segment: Segment, following: Following) -> dict[int, WaitingTable]:
         """Return the tables that need a snapshot where a segment ends."""
         now = segment.cut.catalog
-        restart = tables_to_restart(self._job.store, following, now, lambda: self._chain().snapshots)
-        return as_waiting(now, restart, self._newest().block, self._postponed)
-
-    def _chain(self) -> Chain:
-        """Return the chain that the next changes are joined to."""
-        tip = self._newest()
-        every = chains(self._archive.state, self._source)
-        return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
+        restart = tables_to_restart(self._job.store, following, now, lambda: self._log.chain().snapshots)
+        return as_waiting(now, restart, self._log.newest.block, self._postponed)

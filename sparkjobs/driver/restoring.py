@@ -8,18 +8,13 @@ from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.files.data_files import read_file
-from holdfast.archive.format.document import iso
-from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError, exit_code_of, sentence
+from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
-from holdfast.point_in_time.composed_moment import ComposedMoment
-from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
 from holdfast.sources.postgresql.catalog.large_objects import check_comparable
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.toc import read_entries
 from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
@@ -38,6 +33,7 @@ from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, 
 from holdfast.sources.postgresql.restore.rights.unchanged import check_unchanged
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
 from sparkjobs.driver.loading import Loading, files_of
+from sparkjobs.driver.restored_moment import RestoredMoment
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -48,7 +44,6 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.restore import RestoreRequest
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
     from holdfast.sources.postgresql.restore.plan.target_state import Target
     from holdfast.sources.postgresql.restore.rights.loading_role import LoadingRole
@@ -88,8 +83,9 @@ class Restoring:
         self._claim = claim
         self._moment = moment
         self._wish = wish
-        self._catalog = catalog_of(job.store, moment)
-        self._parts, self._unfit = parts_of(job.store, moment, self._catalog)
+        self._restored_moment = RestoredMoment(job.store, moment)
+        self._catalog = self._restored_moment.catalog
+        self._parts = self._restored_moment.parts
         self._left: progress.UnfinishedRestore | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
@@ -130,7 +126,7 @@ class Restoring:
         return plan, ""
 
     def _plan(self, found: Target) -> RestorePlan:
-        entries = self._entries()
+        entries = self._restored_moment.entries(self._session.info.server_version)
         bases = [parts.base for parts in self._parts.values()]
         stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
         wish = self._wish
@@ -138,8 +134,8 @@ class Restoring:
             plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=Maps.parse(wish.map), stored=stored)
         except UsageError as error:
             raise self._moment.explained(error) from error
-        others = self._of_other_moments()
-        given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._older())
+        others = self._restored_moment.of_other_moments()
+        given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._restored_moment.older())
         given_up |= as_partitions(plan.entries, others)
         plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
         if self._wish.has_harmless_roles:
@@ -150,16 +146,6 @@ class Restoring:
             plan = replace(plan, is_loaded_apart=True)
         return within_rights(self._session, plan, strict=self._wish.strict)
 
-    def _entries(self) -> Sequence[DumpEntry]:
-        """Return the entries of the schema dump."""
-        if isinstance(self._moment, ComposedMoment):
-            return self._moment.composed.entries
-        block = self._moment.schema.block
-        if block.schema_dump is None:
-            raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
-        dump = read_file(self._job.store, block.schema_dump)
-        return read_entries(dump, server_version=self._session.info.server_version)
-
     def _is_superuser(self) -> bool:
         return bool(self._session.info.parameter_status("is_superuser") == "on")
 
@@ -168,24 +154,6 @@ class Restoring:
         if self.plan.is_loaded_apart or self._wish.has_harmless_roles:
             return "a log-in of the restore's own, which is no superuser"
         return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
-
-    def _of_other_moments(self) -> set[int]:
-        """Return the oids of the tables with rows that may not fit the restored schema.
-
-        These rows may be of another point in time than the definitions.
-        """
-        if isinstance(self._moment, ComposedMoment):
-            return self._older() | set(self._moment.composed.doubtful)
-        if self._moment.is_snapshot or self._moment.doubt is None:
-            return self._older()
-        return {table.oid for table in self._catalog.with_rows()}
-
-    def _older(self) -> set[int]:
-        """Return the oids of the tables with rows older than the recovery target."""
-        if self._moment.is_snapshot:
-            return set()
-        exact = {int(table) for table, parts in self._parts.items() if not parts.stale}
-        return {table.oid for table in self._catalog.with_rows()} - exact
 
     def _check_server(self, plan: RestorePlan) -> RolePlan:
         """Check roles, tablespaces and rights of the server, and return the plan of roles."""
@@ -238,17 +206,7 @@ class Restoring:
 
     def stale(self) -> list[dict[str, Any]]:
         """Return the tables with older rows, or without rows, each with the reason."""
-        tables = (table.source for table in self.plan.tables)
-        return [
-            {
-                "table": each.label,
-                "as_of": iso(each.as_of) if each.as_of else None,
-                "reason": each.reason,
-                "whole_from": iso(each.again.head.covers.to_time) if each.again else None,
-                "whole_at": f"commit:{each.again.number}" if each.again else None,
-            }
-            for each in older_rows(self._moment, tables, self._parts, self._unfit)
-        ]
+        return self._restored_moment.stale(table.source for table in self.plan.tables)
 
     def resumed(self) -> dict[str, Any] | None:
         """Return the finished work of an unfinished restore and its run; None where there is none."""
@@ -278,7 +236,9 @@ class Restoring:
             late, rows = self._run()
         except Exception as raised:
             error = explained(raised, self._address.url) or raised
-            said = "; ".join(filter(None, (sentence(error), self._in_doubt(error), self._what_is_left(error))))
+            said = "; ".join(
+                filter(None, (sentence(error), self._restored_moment.hint(error), self._what_is_left(error)))
+            )
             raise ReportedError(said, exit_code_of(error)) from raised
         self._job.say(*(f"not restored: {each.what}: {each.reason}" for each in late))
         return {
@@ -410,7 +370,7 @@ class Restoring:
 
     def _with_older_rows(self, plan: RestorePlan) -> set[int]:
         """Return the oids of the target's tables with rows that may not fit their constraints."""
-        others = self._of_other_moments()
+        others = self._restored_moment.of_other_moments()
         return {table.target.oid for table in plan.tables if table.source.oid in others}
 
     def _create_roles(self) -> tuple[NotRestored, ...]:
@@ -428,15 +388,6 @@ class Restoring:
             self._job.say(f"roles that need a password to log in: {named(roles.without_password)}")
         self._job.say(*(f"left as it is: role {each}" for each in roles.differences[:_TOLD]))
         return left
-
-    def _in_doubt(self, error: Exception) -> str:
-        """Return a hint at the other possible schema, where this one refused rows."""
-        if isinstance(self._moment, ComposedMoment):
-            return "the schema is put together of those of two backups; --schema earlier and --schema later take one's"
-        if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
-            return ""
-        is_earlier = self._moment.schema is self._moment.doubt[0]
-        return f"{self._moment.approximate}; --schema {'later' if is_earlier else 'earlier'} takes the other one"
 
     def _what_is_left(self, error: Exception) -> str:
         """Return a sentence on the objects that a failed restore has left.

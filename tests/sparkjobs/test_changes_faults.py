@@ -29,7 +29,7 @@ from holdfast.sources.postgresql.logical import peek
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.storage import ObjectStore
 from locking import Owner
-from sparkjobs.driver import application, following, log_windows
+from sparkjobs.driver import application, archived_log, log_windows
 from tests.support import followed_shop
 from tests.support.command import until
 from tests.support.command_here import run_here
@@ -178,7 +178,7 @@ def test_two_backups_without_a_lock_neither_lose_nor_double_anything(
 ) -> None:
     ran = []
     with pytest.MonkeyPatch.context() as patch:
-        owner, name = (following.Run, "_commit") if mine == "changes" else (archives.Archive, "add")
+        owner, name = (archived_log.ArchivedLog, "archive") if mine == "changes" else (archives.Archive, "add")
         once_before(patch, owner, name, lambda: ran.append(run_backup(truth.address, "--kind", other)))
         code, record = run_backup(truth.address, "--kind", mine)
     (second,) = ran
@@ -225,12 +225,12 @@ def test_a_slot_that_somebody_else_reads_is_left_to_them(
 @pytest.mark.parametrize(
     ("moment", "how"),
     [
-        ("_let_go", signal.SIGQUIT),
+        ("let_go", signal.SIGQUIT),
         *(
             pytest.param(moment, how, marks=pytest.mark.exhaustive)
             for moment, how in (
-                *(("_read", signal.SIGQUIT), ("_read", signal.SIGINT)),
-                *(("_commit", signal.SIGQUIT), ("_commit", signal.SIGINT), ("_let_go", signal.SIGINT)),
+                *(("read_windows", signal.SIGQUIT), ("read_windows", signal.SIGINT)),
+                *(("archive", signal.SIGQUIT), ("archive", signal.SIGINT), ("let_go", signal.SIGINT)),
             )
         ),
     ],
@@ -239,7 +239,8 @@ def test_a_server_that_is_restarted_between_a_window_and_its_commit_loses_nothin
     truth: Truth, store: ObjectStore, run_backup: RunJob, server: RestartedServer, moment: str, how: signal.Signals
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        once_before(patch, following.Run, moment, lambda: server.restart(how), at=2)
+        owner = log_windows if moment == "read_windows" else archived_log.ArchivedLog
+        once_before(patch, owner, moment, lambda: server.restart(how), at=2)
         run_backup(truth.address, *CHANGES)
     assert_goes_on(store, truth, run_backup, moment)
 

@@ -13,7 +13,6 @@ import threading
 from abc import abstractmethod
 from collections import deque
 from contextlib import contextmanager
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
@@ -44,6 +43,7 @@ from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.job_log import progress_logged, spark_lines
 from holdfast_airflow.owners import owner_of
+from holdfast_airflow.prepared_job import PreparedJob
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.requests import add_arguments, request_of
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
@@ -68,31 +68,6 @@ _RELEASE_S = 2.0
 _LAST_LINES = 10
 _ENDED_WITH = "The job's process ended with exit code"
 _LAST_OUTPUT = "Last output:"
-
-
-@dataclass(frozen=True)
-class PreparedJob:
-    """One job, ready to be started: everything was looked up and found good.
-
-    :param source: the source it is about; None where it does not matter.
-    :param database: that it reads or writes; None where it works on the archive alone.
-    :param request: of the operation.
-    :param key: address of the key that opens the archive; None for what the environment says.
-    :param coordination: address of the store with the update log of its replicas; None for what the environment says.
-    """
-
-    url: str
-    run: str
-    source: str | None
-    database: Address | None
-    request: Request
-    key: str | None = None
-    coordination: str | None = None
-
-    @property
-    def arguments(self) -> list[str]:
-        """Return the arguments of the application, without secrets."""
-        return ["--archive", self.url, "--run", self.run, *self.request.to_arguments()]
 
 
 class ArchiveJobOperator(SparkSubmitOperator):

@@ -150,7 +150,7 @@ def test_behind_a_backup_that_was_ended_the_schema_is_not_known(
             followed.run(f"insert into customers values ({number}, repeat('x', 500))")
         with monkeypatch.context() as patch:
             patch.setattr("sparkjobs.driver.log_windows.WINDOW_BYTES", 1 << 10)
-            patch.setattr("sparkjobs.driver.following.Run._let_go", ended)
+            patch.setattr("sparkjobs.driver.archived_log.ArchivedLog.let_go", ended)
             with pytest.raises(OSError, match="ended"):
                 followed.back_up()
         tables = {table.label: described(table) for table in given(followed).tables}

@@ -1,0 +1,164 @@
+"""A source's log as an archive has it: its end, and the commits of an incremental backup that extend it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
+from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.lsn import parse_position, show_position
+from holdfast.replication.work.replica_backup import until_kept
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import stream as streams
+from sparkjobs.driver.segments import known_cut
+from sparkjobs.driver.window_blocks import BlockContext, window_block
+
+if TYPE_CHECKING:
+    from holdfast.archive.format.block import Block
+    from holdfast.archive.format.block_ref import Placed
+    from holdfast.archive.history.timeline import Chain
+    from holdfast.sources.postgresql.connection.address import Address
+    from sparkjobs.driver.application import Job
+    from sparkjobs.driver.segments import Following, Segment
+    from sparkjobs.driver.start_over import SegmentEnd
+    from sparkjobs.tasks.changes import FinishedWindow
+
+NO_STREAM = "this archive follows no stream of the source: start the backup again"
+
+
+class ArchivedLog:
+    """The log of a source, as far as it is archived.
+
+    :param database_oid: of the source's database, as it is now.
+    """
+
+    def __init__(self, job: Job, source: str, archive: Archive, address: Address, database_oid: int | None) -> None:
+        self._job = job
+        self._source = source
+        self._archive = archive
+        self._address = address
+        self._database_oid = database_oid
+        self._done: list[Block] = []
+
+    @property
+    def position(self) -> int:
+        """Return the position that the archive has reached."""
+        return parse_position(self._archive.state.streams[self._source])
+
+    @property
+    def newest(self) -> Placed:
+        """Return the block that the next changes follow on.
+
+        :raises HoldfastError: there is none.
+        """
+        tip = stream_tip(self._archive.state, self._source)
+        if tip is None:
+            raise HoldfastError(NO_STREAM)
+        return tip
+
+    @property
+    def rows(self) -> int:
+        """Return the number of archived changes."""
+        return sum(block.rows for block in self._done)
+
+    @property
+    def size(self) -> int:
+        """Return the number of stored bytes."""
+        return sum(block.size for block in self._done)
+
+    def blocks(self) -> list[Placed]:
+        """Return the source's blocks that changes are joined to, or were read from, in order."""
+        return [each for each in told(self._archive.state, self._source) if each.block.stream]
+
+    def committed(self) -> list[Placed]:
+        """Return the blocks that this run has committed.
+
+        This job may be the run's second part.
+        """
+        return [placed for placed in self.blocks() if placed.block.run == self._job.run]
+
+    def chain(self) -> Chain:
+        """Return the chain that the next changes are joined to."""
+        tip = self.newest
+        every = chains(self._archive.state, self._source)
+        return next(chain for chain in every if tip in (*chain.changes, *chain.snapshots))
+
+    def followed(self) -> dict[int, int]:
+        """Return the tables that are archived completely up to here, each with its publication entry."""
+        last = self.newest.block
+        found = dict(last.stream.followed) if last.stream else {}
+        for placed in self.blocks():
+            block = placed.block
+            if block.kind == "snapshot" and block.stream and to_of(block) == self.position:
+                begun = {int(table.id) for table in block.tables}
+                found.update((oid, entry) for oid, entry in block.stream.followed.items() if oid in begun)
+        return found
+
+    def archive(
+        self,
+        block: str,
+        window: FinishedWindow,
+        segment: Segment,
+        last: Block,
+        following: Following,
+        end: SegmentEnd | None,
+        *,
+        lets_go: bool = True,
+    ) -> None:
+        """Commit a window and, where the segment ends, the snapshot of tables that start over; let go of its log.
+
+        :param block: id of its block.
+        :param last: the block before the segment.
+        :param end: the segment ends with it; else its schema is told as that from before the segment.
+        :param lets_go: of the log, where the segment ends.
+        """
+        cut = segment.cut if end else known_cut(self._job, last)
+        stream = segment.stream if end else last.stream
+        if stream is None:
+            raise HoldfastError(NO_STREAM)
+        source = last.source.model_copy(
+            update={"version": str(cut.catalog.server_version), "database_oid": self._database_oid}
+        )
+        at = show_position(self.position)
+        added = window_block(
+            window,
+            BlockContext(block, self._job.run, source, at, self.newest.block.covers.to_time, cut, stream),
+            segment,
+            last,
+            following,
+            end,
+        )
+        with connect(self._address) as session:
+            streams.check_unchanged(session, stream.slot, stream.publication_oid, at)
+        self._job.log.progress("committing", rows=self.rows, size=self.size)
+        begun = (end.restarted.block(added, segment, following, end.waiting),) if end and end.restarted else ()
+        if self._archive.state.log is None:
+            self._add(added, *begun)
+        else:
+            self._add(added)
+            for each in begun:  # each entry of an update log brings one block, which counts before the next one does
+                self.let_go()
+                self._add(each)
+        if lets_go or end is None:
+            self.let_go()
+
+    def _add(self, *blocks: Block) -> None:
+        """Add blocks to the archive by one commit."""
+        change = Change(kind="backup", add=blocks)
+        try:
+            self._archive.add(lambda state: change, check=self._job.check, fence=self._job.locks.fence)
+        except RefusedError:
+            # The last request of a driver that was killed may come late.
+            if blocks[0].id not in self._archive.state.blocks:
+                raise
+        self._done += [each for each in blocks if each.kind == "changes"]
+
+    def let_go(self) -> None:
+        """Advance the slot past the archived log, once that counts."""
+        stream = self._done[-1].stream
+        if stream:
+            end = self._done[-1].covers.to_position
+            until_kept(self._archive, self._source, end, check=self._job.check, say=self._job.say)
+            with connect(self._address) as session:
+                streams.advance(session, stream.slot, end)

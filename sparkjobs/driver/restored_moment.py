@@ -1,0 +1,87 @@
+"""Recovery target of a restore: its objects, its rows, and where both are not certainly those of the moment."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.format.document import iso
+from holdfast.common.errors import DamagedError, RefusedError, exit_code_of
+from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
+from holdfast.sources.postgresql.dump.toc import read_entries
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    from holdfast.archive.history.timeline import Moment
+    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.sources.postgresql.dump.toc import DumpEntry
+    from holdfast.storage import ObjectStore
+
+
+class RestoredMoment:
+    """A recovery target with everything that the archive has of it.
+
+    :ivar catalog: its objects.
+    :ivar parts: of its tables, by table id, as far as their rows fit.
+    """
+
+    def __init__(self, store: ObjectStore, moment: Moment) -> None:
+        self._store = store
+        self._moment = moment
+        self.catalog = catalog_of(store, moment)
+        self.parts, self._unfit = parts_of(store, moment, self.catalog)
+
+    def entries(self, server_version: int) -> Sequence[DumpEntry]:
+        """Return the entries of its schema dump.
+
+        :param server_version: such as 180006; of the server they are for.
+        :raises DamagedError: there is no dump.
+        """
+        if isinstance(self._moment, ComposedMoment):
+            return self._moment.composed.entries
+        block = self._moment.schema.block
+        if block.schema_dump is None:
+            raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
+        return read_entries(read_file(self._store, block.schema_dump), server_version=server_version)
+
+    def of_other_moments(self) -> set[int]:
+        """Return the oids of the tables with rows that may not fit the restored schema.
+
+        These rows may be of another point in time than the definitions.
+        """
+        if isinstance(self._moment, ComposedMoment):
+            return self.older() | set(self._moment.composed.doubtful)
+        if self._moment.is_snapshot or self._moment.doubt is None:
+            return self.older()
+        return {table.oid for table in self.catalog.with_rows()}
+
+    def older(self) -> set[int]:
+        """Return the oids of the tables with rows older than the recovery target."""
+        if self._moment.is_snapshot:
+            return set()
+        exact = {int(table) for table, parts in self.parts.items() if not parts.stale}
+        return {table.oid for table in self.catalog.with_rows()} - exact
+
+    def stale(self, tables: Iterable[Table]) -> list[dict[str, Any]]:
+        """Return the tables with older rows, or without rows, each with the reason and when it is whole again."""
+        return [
+            {
+                "table": each.label,
+                "as_of": iso(each.as_of) if each.as_of else None,
+                "reason": each.reason,
+                "whole_from": iso(each.again.head.covers.to_time) if each.again else None,
+                "whole_at": f"commit:{each.again.number}" if each.again else None,
+            }
+            for each in older_rows(self._moment, tables, self.parts, self._unfit)
+        ]
+
+    def hint(self, error: Exception) -> str:
+        """Return a hint at another possible schema, where this one refused rows."""
+        if isinstance(self._moment, ComposedMoment):
+            return "the schema is put together of those of two backups; --schema earlier and --schema later take one's"
+        if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
+            return ""
+        is_earlier = self._moment.schema is self._moment.doubt[0]
+        return f"{self._moment.approximate}; --schema {'later' if is_earlier else 'earlier'} takes the other one"
