@@ -18,10 +18,13 @@ from holdfast.cli.shared.request_options import takes
 from holdfast.common.words import human_size
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
+from holdfast.operations.target_check import check_target_is_free
 from holdfast.point_in_time import schema_choice
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
 _SHOWN_LINES = 10
@@ -52,6 +55,8 @@ def restore(
         request.at,
         request.schema_choice,
     )
+    address = places.target(url, to)
+    check_target_is_free(address, request)
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")
@@ -60,7 +65,7 @@ def restore(
         request.with_values(
             source=source, consistency=None if opened.consistency == "eventual" else opened.consistency
         ),
-        address=places.target(url, to),
+        address=address,
         role="target",
         wait=wait,
         output=output,
@@ -83,7 +88,7 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         f"would restore {value['source']} to {value['restored_to']} (commit {value['commit']}): "
         f"{value['rows']:,} rows of {value['tables']} tables, {human_size(value['bytes'])} stored",
         *(f"  {_renamed(table['from'], table['to'])}: {table['rows']:,} rows" for table in plan["tables"]),
-        *_paragraph("with rows that are older", [_stale(**each) for each in value.get("stale", ())]),
+        *_paragraph("with rows that are older", [_stale(each) for each in value.get("stale", ())]),
         *_paragraph("the schema is approximate", [value["schema_note"]] if value.get("schema_note") else []),
         *_paragraph("with them", _counted(plan["objects"])),
         *_paragraph(
@@ -103,8 +108,10 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         console.print(line, markup=False)
 
 
-def _stale(table: str, as_of: str | None, reason: str) -> str:
-    return f"{table}: {f'as of {as_of}' if as_of else 'none'}: {reason}"
+def _stale(stale: Mapping[str, Any]) -> str:
+    as_of = f"as of {stale['as_of']}" if stale["as_of"] else "none"
+    again = f"; whole again at {stale['whole_at']}" if stale.get("whole_at") else ""
+    return f"{stale['table']}: {as_of}: {stale['reason']}{again}"
 
 
 def _not_restored(object: str, reason: str, statement: str) -> list[str]:

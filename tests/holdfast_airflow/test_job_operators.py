@@ -18,6 +18,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 
 from holdfast.archive import Archive
 from holdfast.operations.job_process import process_start
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
@@ -68,6 +70,19 @@ def test_no_lock_is_left_where_there_is_no_archive(
     with pytest.raises(JobRefused, match="is not an archive"):
         run(backup(), context)
     assert not (tmp_path / "nothing" / "locks").exists()
+
+
+@pytest.mark.service
+def test_a_target_that_is_not_empty_is_refused_before_locks_and_spark(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with connect(address) as session:
+        session.execute("create table public.mine (id int)")
+    operator = RestoreOperator(task_id="back", archive="shop", target_conn_id="target")
+    monkeypatch.setattr(operator, "database", lambda archive: ("shop_db", address))
+    monkeypatch.setattr(operator, "submit", lambda *arguments: pytest.fail("a job was started"))
+    with pytest.raises(JobRefused, match=r"is not empty: it has public\.mine"):
+        run(operator, context)
 
 
 def test_password_is_in_the_jobs_environment_and_nowhere_else(

@@ -188,6 +188,9 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Return the executor chosen for the job."""
         return choose_executor(self.operation, forced=forced_executor(self.job_executor))
 
+    def check(self, job: PreparedJob) -> None:
+        """Refuse a job that could only fail; asked before the locks are acquired."""
+
     def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
         """Return whether Spark has to start for certain; asked before the locks are acquired."""
         return self.chosen_executor().executor == "spark"
@@ -204,6 +207,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         with in_airflow_terms():
             job = self._prepare(context)
             store = _open_archive(job)
+            self.check(job)
             if self.needs_spark(store, job):
                 self._check_spark()
             self._locks = self._take_locks(store, job, context, deadline)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
+    from holdfast_airflow.prepared_job import PreparedJob
 
 
 class RestoreOperator(DatabaseJobOperator):
@@ -71,6 +72,13 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the request of the job."""
         is_sequential = self._consistency(archive) == "sequential"
         return super().request(archive, source).with_values(consistency="sequential" if is_sequential else None)
+
+    def check(self, job: PreparedJob) -> None:
+        """Refuse a target that is not empty, where it has to be."""
+        from holdfast.operations.target_check import check_target_is_free
+
+        if job.database is not None and isinstance(job.request, RestoreRequest):
+            check_target_is_free(job.database, job.request)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """Return a sentence on the restored data and its deviations from the source."""

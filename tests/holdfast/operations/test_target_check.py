@@ -1,0 +1,30 @@
+"""A restore's target is looked at before its job starts."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.common.errors import RefusedError
+from holdfast.operations.requests.restore import RestoreRequest
+from holdfast.operations.target_check import check_target_is_free
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+
+pytestmark = pytest.mark.service
+
+
+@pytest.mark.parametrize("dry_run", [False, True])
+def test_a_target_that_is_not_empty_is_refused_where_it_has_to_be(address: Address, dry_run: bool) -> None:
+    check_target_is_free(address, RestoreRequest(dry_run=dry_run))
+    with connect(address) as session:
+        session.execute("create table public.mine (id int)")
+    with pytest.raises(RefusedError, match=r"is not empty: it has public\.mine"):
+        check_target_is_free(address, RestoreRequest(dry_run=dry_run))
+    check_target_is_free(address, RestoreRequest(dry_run=dry_run, tables=("public.other",)))
+
+
+def test_a_schema_of_the_name_that_restores_need_is_refused_as_by_the_job(address: Address) -> None:
+    with connect(address) as session:
+        session.execute("create schema holdfast_restore")
+    with pytest.raises(RefusedError, match="that no restore of this release has made"):
+        check_target_is_free(address, RestoreRequest())
