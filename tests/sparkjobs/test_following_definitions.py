@@ -173,6 +173,7 @@ def test_each_release_lets_the_log_tell_of_definitions(older: PostgresServer, tm
         begin(followed, "create table kept (id int primary key)")
         followed.run("create temp table t (id int)", "insert into kept values (1)")
         followed.run("alter table kept add word text", "insert into kept values (2, 'a')")
+        followed.run("create function f() returns int language sql as 'select 1'", "insert into kept values (3, 'b')")
         followed.back_up()
         assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
         agree(followed, 1)

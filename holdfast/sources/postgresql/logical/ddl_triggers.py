@@ -74,9 +74,10 @@ begin{_IS_OF_A_BACKUP}
 end
 """
 
-# A table passes what ALTER TABLE does on to its partitions and heirs. What a command did to columns and constraints is
-# not told of, but has rows of this transaction, or of one inside of it: columns are named beside their table, as
-# pg_attribute; so are comments, as pg_description. Whatever goes wrong here must not stop the command.
+# A table passes what ALTER TABLE does on to its partitions and heirs. What a command did to columns, and to all else of
+# a table, is not told of, but has rows of this transaction, or of one inside of it. Columns are named beside their
+# table, as pg_attribute; comments beside their object, as pg_description. A key is an index to one command and a
+# constraint to another. Whatever goes wrong here must not stop the command.
 _BODY: Final = f"""
 declare
   touched jsonb;
@@ -96,10 +97,26 @@ begin{_IS_OF_A_BACKUP}
       ), below(oid) as (
         select objid from told where classid = 'pg_class'::regclass
         union select i.inhrelid from pg_inherits i join below b on b.oid = i.inhparent
+      ), indexes(oid) as (
+        select oid from below
+        union select i.indexrelid from pg_index i join below b on b.oid = i.indrelid
+          where age(i.xmin) <= age(pg_current_xact_id()::xid)
       )
       select jsonb_agg(jsonb_build_array(classid::int8, objid::int8)) into touched from (
         select classid, objid from told
-        union select 'pg_class'::regclass::oid, oid from below
+        union select 'pg_class'::regclass::oid, oid from indexes
+        union select 'pg_class'::regclass::oid, s.seqrelid from pg_sequence s
+          join pg_depend d on d.classid = 'pg_class'::regclass and d.objid = s.seqrelid
+          join below b on d.refclassid = 'pg_class'::regclass and b.oid = d.refobjid
+          where age(s.xmin) <= age(pg_current_xact_id()::xid)
+        union select 'pg_type'::regclass::oid, c.reltype from pg_class c join below b on b.oid = c.oid
+          where c.relkind = 'c'
+        union select 'pg_trigger'::regclass::oid, t.oid from pg_trigger t join below b on b.oid = t.tgrelid
+          where not t.tgisinternal and age(t.xmin) <= age(pg_current_xact_id()::xid)
+        union select 'pg_rewrite'::regclass::oid, r.oid from pg_rewrite r join below b on b.oid = r.ev_class
+          where age(r.xmin) <= age(pg_current_xact_id()::xid)
+        union select 'pg_constraint'::regclass::oid, c.oid from pg_constraint c join indexes i on i.oid = c.conindid
+          where c.contype in ('p', 'u', 'x')
         union select 'pg_constraint'::regclass::oid, c.oid from pg_constraint c join below b on b.oid = c.conrelid
           where age(c.xmin) <= age(pg_current_xact_id()::xid)
         union select 'pg_attribute'::regclass::oid, a.attrelid from pg_attribute a join below b on b.oid = a.attrelid

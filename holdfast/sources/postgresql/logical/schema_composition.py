@@ -362,8 +362,10 @@ class _Composition:
                 if is_mixed:  # of privileges it is not even known whose
                     self._unsure.append(f"{name} that were given and taken back")
                 return side, True
-            if not touched or is_mixed:
-                return side, not touched
+            if not touched:  # whoever changes an owner changes privileges, too
+                return side, self._differs(key)
+            if is_mixed:
+                return side, False
             right = self._of(touched)
             if not words[right]:
                 return "neither", True
