@@ -139,8 +139,7 @@ class _Composition:
 
     def _with_tables(self, key: Key, side: Side, tables: Mapping[Key, Side]) -> Side:
         """Return the side of another object of which it is not known: that of such tables that it needs."""
-        found = {tables[each] for at in self._known if key in self._objects(at)
-                 for each in self._known[at].dump.needs(key) if each in tables}  # fmt: skip
+        found = {tables[each] for each in self._needs(key) if each in tables}
         if not found:
             return side
         (first, *others) = found
@@ -209,12 +208,18 @@ class _Composition:
     def _every(self, key: Key) -> frozenset[int]:
         """Return the positions at which an object, or what it needs, was touched, as far as that is another one."""
         if key not in self._all:
-            self._all[key] = frozenset()  # two dumps together may need each other in a circle
-            dumps = [each.dump for each in self._known.values()]
-            needs = {each for dump in dumps if key in dump.objects for each in dump.needs(key)}
-            below = [self._every(each) for each in needs if self._differs(each)]
-            self._all[key] = frozenset(self._own(key)).union(*below) or self._of_tables(needs)
+            seen, waiting = {key}, [key]
+            while waiting:  # two dumps together may need each other in a circle
+                below = {each for each in self._needs(waiting.pop()) if self._differs(each)} - seen
+                seen |= below
+                waiting += below
+            found = frozenset(at for each in seen for at in self._own(each))
+            self._all[key] = found or self._of_tables(self._needs(key))
         return self._all[key]
+
+    def _needs(self, key: Key) -> set[Key]:
+        dumps = (each.dump for each in self._known.values())
+        return {each for dump in dumps if key in dump.objects for each in dump.needs(key)}
 
     def _of_tables(self, needs: Iterable[Key]) -> frozenset[int]:
         """Return the positions at which the columns of tables were touched, or else the tables."""
@@ -251,11 +256,13 @@ class _Composition:
         """Return whether a table's columns and name were the same all the time."""
         if not _is_table(key):
             return False
-        one, other = (self._table(side, _oid(key)) for side in self._known)
+        one, other = (tables.get(_oid(key)) for tables in self._tables)
         return one is not None and other is not None and one.form == other.form != "" and one.label == other.label
 
-    def _table(self, side: Side, oid: int) -> Table | None:
-        return next((table for table in self._known[side].catalog.tables if table.oid == oid), None)
+    @cached_property
+    def _tables(self) -> Sequence[Mapping[int, Table]]:
+        """Return the tables of both schemas by their oids."""
+        return [{table.oid: table for table in each.catalog.tables} for each in self._known.values()]
 
     def _of(self, positions: Iterable[int]) -> Side:
         return "later" if self._is_past(positions) else "earlier"
