@@ -55,6 +55,15 @@ def judge(archive: Archive, sources: Mapping[str, SourceConfig]) -> list[Objecti
     return [each for name, source in sources.items() for each in _of(archive, name, source.objectives, now)]
 
 
+def judge_verification(archive: Archive, source: str, within: str) -> Objective:
+    """Return whether every file of a source was read, or written, within a length of time; requests: two.
+
+    :param within: such as `30d`.
+    :raises UsageError: it is no length of time.
+    """
+    return _verified(archive, source, within, archive.store.list(IDENTITY_KEY).now)
+
+
 def _of(archive: Archive, source: str, objectives: ObjectivesConfig, now: datetime) -> Iterator[Objective]:
     if objectives.rpo:
         yield _rpo(archive, source, objectives.rpo, now)

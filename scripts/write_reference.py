@@ -27,9 +27,9 @@ _COMMANDS_HEAD = """# Commands
 Written by `make reference` from the command itself. `holdfast COMMAND --help` prints the same.
 [How they work together](../command-line.md).
 """
-_OPERATORS_HEAD = """# Operators
+_OPERATORS_HEAD = """# Operators and sensors
 
-Written by `make reference` from `holdfast_airflow.operators`. An argument that is marked *templated* may be a Jinja
+Written by `make reference` from `holdfast_airflow.operators` and `holdfast_airflow.sensors`. An argument that is marked *templated* may be a Jinja
 template. [How they are used](../airflow.md).
 """
 _CONFIGURATION_HEAD = """# archives.yaml
@@ -49,7 +49,7 @@ def commands_page() -> str:
 
 def operators_page() -> str:
     """Return the page of the operators."""
-    from holdfast_airflow import operators  # Airflow takes seconds to import
+    from holdfast_airflow import operators, sensors  # Airflow takes seconds to import
     from holdfast_airflow.operators.job import ArchiveJobOperator
 
     parts = [
@@ -59,9 +59,9 @@ def operators_page() -> str:
         *_documented(inspect.getdoc(ArchiveJobOperator) or ""),
         "",
     ]
-    for name in operators.__all__:
-        found = getattr(operators, name)
-        parts += [f"## {name}", "", *_documented(inspect.getdoc(found) or ""), ""]
+    for package in (operators, sensors):
+        for name in package.__all__:
+            parts += [f"## {name}", "", *_documented(inspect.getdoc(getattr(package, name)) or ""), ""]
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -75,6 +75,7 @@ def get_provider_info() -> dict[str, Any]:
         "description": "Back up SQL databases into shared archives and restore them to any point in time.",
         "versions": [__version__],
         "operators": [{"integration-name": "Holdfast", "python-modules": _OPERATORS}],
+        "sensors": [{"integration-name": "Holdfast", "python-modules": ["holdfast_airflow.sensors"]}],
         "hooks": [{"integration-name": "Holdfast", "python-modules": ["holdfast_airflow.hooks"]}],
         "triggers": [{"integration-name": "Holdfast", "python-modules": _TRIGGERS}],
         "connection-types": [_ARCHIVE, _DATABASE],
