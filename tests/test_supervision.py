@@ -222,9 +222,14 @@ def test_servers_and_their_shared_memory_go(project: Project, stopped: bool) -> 
 
 
 def is_there(name: str, number: str) -> bool:
-    """Say whether shared memory exists: System V's by its number, POSIX's by its name."""
+    """Say whether shared memory exists: System V's by its key and number, POSIX's by its name.
+
+    The number alone may be another server's by now, since the kernel gives it anew.
+    """
     if name.startswith("/SYSV"):
-        return number in {line.split()[1] for line in Path("/proc/sysvipc/shm").read_text().splitlines()}
+        key = int(name.removeprefix("/SYSV")[:8], 16)
+        found = (line.split()[:2] for line in Path("/proc/sysvipc/shm").read_text().splitlines()[1:])
+        return any((int(own) % (1 << 32), each) == (key, number) for own, each in found)
     return Path(name).exists()
 
 
