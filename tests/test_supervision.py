@@ -62,7 +62,7 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 def test_server():
     server = PostgresServer(settings={{"unix_socket_directories": ""}}).start()
     shared = [line.split(maxsplit=5) for line in Path(f"/proc/{{server.pid}}/maps").read_text().splitlines()]
-    memory = [line[4:6] for line in shared if len(line) == 6 and line[5].startswith(("/SYSV", "/dev/shm"))]
+    memory = [line[4:6] for line in shared if len(line) == 6 and line[5].startswith(("/SYSV", "/dev/shm/PostgreSQL."))]
     if STOPPED:
         os.kill(server.pid, signal.SIGSTOP)
     say(pids=[os.getpid(), server.pid], memory=memory)
