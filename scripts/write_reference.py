@@ -29,8 +29,8 @@ Written by `make reference` from the command itself. `holdfast COMMAND --help` p
 """
 _OPERATORS_HEAD = """# Operators and sensors
 
-Written by `make reference` from `holdfast_airflow.operators` and `holdfast_airflow.sensors`. An argument that is marked *templated* may be a Jinja
-template. [How they are used](../airflow.md).
+Written by `make reference` from `holdfast_airflow.operators` and `holdfast_airflow.sensors`. An argument that is marked
+*templated* may be a Jinja template. [How they are used](../airflow.md).
 """
 _CONFIGURATION_HEAD = """# archives.yaml
 

@@ -110,6 +110,16 @@ def _words_of(stretch: dict[str, Any]) -> str:
     return words if stretch["schema"] == "known" else f"{words}; schema approximate"
 
 
+def _why_approximate(span: dict[str, Any]) -> str:
+    if span["changed_back"]:
+        return "what was made and dropped in between is in no backup"
+    if span["by_object"]:
+        return (
+            "it was changed several times, and is known but for what was touched more than once, which a restore names"
+        )
+    return "it was changed several times" if "first" in span else "it was changed, it is not known when"
+
+
 def _remarks(source: dict[str, Any]) -> Iterator[str]:
     """Yield lines about a source's gaps, approximate schemas, marks and waiting tables."""
     for gap in source["gaps"]:
@@ -120,10 +130,7 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
             yield f"only chosen tables from {interval['from']} to {interval['to']}"
         for span in interval["schema_approximate"]:
             within = f"lsn:{span['first']} and lsn:{span['last']}, " if "first" in span else ""
-            why = "it was changed several times" if within else "it was changed, it is not known when"
-            if span["changed_back"]:
-                why = "what was made and dropped in between is in no backup"
-            yield f"schema approximate between {within}{span['from']} and {span['to']}: {why}"
+            yield f"schema approximate between {within}{span['from']} and {span['to']}: {_why_approximate(span)}"
     for each in source["marks"]:
         yield f"mark {each['name']}: {each['at']} at {each['position']}"
     yield from told_waiting(source["waiting"])

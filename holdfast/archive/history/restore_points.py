@@ -128,7 +128,8 @@ def _describe_interval(interval: Interval) -> dict[str, Any]:
 def _approximate(interval: Interval) -> Iterator[dict[str, Any]]:
     """Yield the spans without a certainly known schema.
 
-    Each has its times, and also its positions where the log records the changes.
+    Each has its times, and also its positions where the log records the changes. `by_object`: it also records what they
+    touched, so that the schema is approximate only for objects that were touched on both sides of a position.
     """
     for between in schema_history.stretches(interval.chain):
         before, after = between.before.head, between.after.head
@@ -137,7 +138,7 @@ def _approximate(interval: Interval) -> Iterator[dict[str, Any]]:
         span = {"from": iso(before.covers.to_time), "to": iso(after.covers.to_time)}
         if between.told:
             span |= {"first": show_position(between.told[0]), "last": show_position(between.told[-1])}
-        yield {**span, "changed_back": not between.differ}
+        yield {**span, "changed_back": not between.differ, "by_object": between.touches is not None}
 
 
 def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
