@@ -99,6 +99,6 @@ def _words(pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
         return ""
     earlier, later = (iso(placed.head.covers.to_time) for placed in pair)
     return (
-        f"definitions were changed between {earlier} and {later} more than once, and it is not known of all what they "
-        f"were: perhaps something else than they are now were {named(composed.unsure)}"
+        f"definitions were changed between {earlier} and {later} more than once; these may not be as they were then: "
+        f"{named(composed.unsure)}"
     )

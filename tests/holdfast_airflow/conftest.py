@@ -28,9 +28,11 @@ from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from holdfast.archive import Archive
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.operations.job_process import job_environment
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from tests.support.fake_spark import answering
 from tests.support.operators import PASSWORD, FakeSpark
+from tests.support.replicated import Replicas
 
 ROOT = Path(__file__).parents[2]
 
@@ -120,3 +122,18 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
 def context() -> dict[str, Any]:
     """What Airflow gives a running task, as far as the operators look at it."""
     return {"ti": SimpleNamespace(dag_id="nightly", run_id="run 1", task_id="save", map_index=-1)}
+
+
+@pytest.fixture
+def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
+    """An archive with the replicas `near` and `far`, which archives.yaml knows."""
+    address = f"sqlite:///{tmp_path}/coordination.db"
+    config = tmp_path / "archives.yaml"
+    config.write_text(
+        f"archives:\n  shop:\n    replicas: {{near: {tmp_path}/near, far: {tmp_path}/far}}\n    store: {address}\n"
+        f"  alone:\n    url: {tmp_path}/alone\n"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(config))
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    with CoordinationStore.open(address) as coordination:
+        yield Replicas.begun(tmp_path, coordination, "far")

@@ -5,9 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import shutil
-from collections.abc import Iterator
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -29,21 +27,6 @@ from tests.support.operators import FakeSpark
 from tests.support.replicated import Replicas
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
-    """An archive with the replicas `near` and `far`, which archives.yaml knows."""
-    address = f"sqlite:///{tmp_path}/coordination.db"
-    config = tmp_path / "archives.yaml"
-    config.write_text(
-        f"archives:\n  shop:\n    replicas: {{near: {tmp_path}/near, far: {tmp_path}/far}}\n    store: {address}\n"
-        f"  alone:\n    url: {tmp_path}/alone\n"
-    )
-    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(config))
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
-    with CoordinationStore.open(address) as coordination:
-        yield Replicas.begun(tmp_path, coordination, "far")
 
 
 def run(operator: BaseOperator, context: dict[str, Any] | None = None) -> Any:

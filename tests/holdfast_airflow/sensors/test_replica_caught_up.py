@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from holdfast.replication.log.replicas import mark_lost
-from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import SyncReplica
 from holdfast_airflow.sensors import ReplicaCaughtUpSensor
@@ -16,20 +12,6 @@ from tests.support.operators import run
 from tests.support.replicated import Replicas
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture
-def shop(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
-    """An archive with the replicas `near` and `far`, which archives.yaml knows."""
-    address = f"sqlite:///{tmp_path}/coordination.db"
-    config = tmp_path / "archives.yaml"
-    config.write_text(
-        f"archives: {{shop: {{replicas: {{near: {tmp_path}/near, far: {tmp_path}/far}}, store: '{address}'}}}}"
-    )
-    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(config))
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
-    with CoordinationStore.open(address) as coordination:
-        yield Replicas.begun(tmp_path, coordination, "far")
 
 
 def caught_up(replica: str, within: str | None = None) -> bool:

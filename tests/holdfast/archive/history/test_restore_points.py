@@ -13,15 +13,6 @@ from holdfast.common.errors import UsageError
 MakeBlock = Callable[..., Block]
 
 
-@pytest.fixture
-def state(archive: Archive, block: MakeBlock, noon: datetime) -> State:
-    for hour in range(3):
-        added = block(identity=f"b{hour}", position=f"0/{hour}00", at=noon + timedelta(hours=hour))
-        change = Change(kind="backup", add=(added,))
-        archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
-    return archive.state
-
-
 def test_full_backups_alone_are_moments_with_named_gaps_between(state: State) -> None:
     source = restore_points.describe(state)["sources"][0]
     assert [(each["from"], each["to"], each["commit"]) for each in source["intervals"]] == [

@@ -3,25 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timedelta
 
 import pytest
 
-from holdfast.archive import Archive, Change, State
+from holdfast.archive import Archive, State
 from holdfast.archive.format.block import Block
 from holdfast.archive.history import target_resolution
 from holdfast.common.errors import RefusedError, UsageError
 
 MakeBlock = Callable[..., Block]
-
-
-@pytest.fixture
-def state(archive: Archive, block: MakeBlock, noon: datetime) -> State:
-    for hour in range(3):
-        added = block(identity=f"b{hour}", position=f"0/{hour}00", at=noon + timedelta(hours=hour))
-        change = Change(kind="backup", add=(added,))
-        archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
-    return archive.state
 
 
 @pytest.mark.parametrize(
