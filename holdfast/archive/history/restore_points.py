@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
 
-_SHOWN = 10
-
 
 @dataclass(frozen=True)
 class Interval:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError, UsageError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.dump.sqltext import tokens
@@ -24,8 +25,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.restore.plan.rename import Names
     from holdfast.sources.postgresql.restore.plan.target_state import Target
 
-
-_NAMED = 5
 
 _LEDGER_LEFT = NotRestored(f"schema {LEDGER}", "a restore that had not come to its end had left it in the source")
 
@@ -115,7 +114,7 @@ def _check(
     _check_maps(tables, created, maps)
     if chosen and (lacking := [each.label for each in tables if each.has_rows and each.oid not in stored]):
         raise RefusedError(
-            f"there are no rows of {_some(lacking)} for this moment, or none that fit what it is then: take another "
+            f"there are no rows of {named(lacking, 5)} for this moment, or none that fit what it is then: take another "
             "one ('holdfast points' lists them, and when a table was not followed), or choose other tables"
         )
     places: dict[tuple[str, str], str] = {}
@@ -129,7 +128,7 @@ def _check(
     if there := [place for place in places if target.has("TABLE", *place)]:
         example = f"{places[there[0]]}={'.'.join(there[0])}_restored"
         raise RefusedError(
-            f"the target has {_some(['.'.join(place) for place in there])} already: restore under another name "
+            f"the target has {named(['.'.join(place) for place in there], 5)} already: restore under another name "
             f"(--map {example}), or rename what is there"
         )
     _check_extensions(created, maps, target)
@@ -161,11 +160,6 @@ def _is_worth_naming(entry: DumpEntry) -> bool:
     Others are named with their table, or with all that is in them.
     """
     return entry.kind == "SEQUENCE" or entry.kind not in ATTACHED | {"SCHEMA"}
-
-
-def _some(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import connect, is_refusal
@@ -122,8 +123,7 @@ def check_empty(session: Connection, address: Address) -> None:
     found = [row[0] for row in session.execute(_USER_OBJECTS)]
     if found:
         raise RefusedError(
-            f"{address.url} is not empty: it has {', '.join(found[:5])}"
-            f"{f' and {len(found) - 5} more' if len(found) > 5 else ''}. Restore into an empty database "
+            f"{address.url} is not empty: it has {named(found, 5)}. Restore into an empty database "
             "(createdb makes one), or choose --tables"
         )
 
