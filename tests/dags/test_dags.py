@@ -18,7 +18,7 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast.archive.format.versions import FORMAT
-from holdfast_airflow.assets import backups_of
+from holdfast_airflow.assets import backups_of, record_of
 from tests.support.alerts import FileNotifier
 
 pytestmark = pytest.mark.slow
@@ -229,7 +229,8 @@ def test_other_dags_can_be_scheduled_on_the_backups_of_an_archive(read: Read) ->
     bag = read(TWO)
     for name in ("backup_big", "changes_big"):
         outlets = {task.task_id: task.outlets for task in dag(bag, name).tasks}
-        assert outlets == {"choose_sources": [], "backup_a": [backups_of("big")], "backup_b": [backups_of("big")]}
+        both = [backups_of("big"), record_of("big")]
+        assert outlets == {"choose_sources": [], "backup_a": both, "backup_b": both}
     assert (backups_of("big").name, backups_of("big").uri) == ("holdfast_big", "x-holdfast://big")
 
 
