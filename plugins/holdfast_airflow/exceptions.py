@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from airflow.sdk import get_current_context
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast.common.errors import BusyError, HoldfastError, UsageError, exit_code_of
+from holdfast_airflow.notes import FAILURE, leave_note
 from locking import InvalidLockName, LockError
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-log = logging.getLogger(__name__)
-
-FAILURE = "holdfast_failure"
-"""The XCom with the sentence and the exit code of a task that has failed."""
 
 _WORTH_ANOTHER_TRY = frozenset({HoldfastError.exit_code, BusyError.exit_code})
 
@@ -65,7 +59,7 @@ def in_airflow_terms() -> Iterator[None]:
         with _translated():
             yield
     except JobFailed as error:
-        _record_failure(error)
+        leave_note(FAILURE, {"sentence": str(error), "exit_code": error.exit_code})
         raise
 
 
@@ -79,15 +73,3 @@ def _translated() -> Iterator[None]:
         raise JobRefused(str(error)) from None
     except (HoldfastError, LockError, StoreError) as error:
         raise failure(str(error), exit_code_of(error)) from None
-
-
-def _record_failure(error: JobFailed) -> None:
-    """Put the sentence and the exit code where the page finds them: Airflow keeps only that a task has failed."""
-    try:
-        task = get_current_context()["ti"]
-    except RuntimeError:  # no task runs, as in a trigger or the test button of a connection
-        return
-    try:
-        task.xcom_push(key=FAILURE, value={"sentence": str(error), "exit_code": error.exit_code})
-    except Exception as problem:  # noqa: BLE001 - whatever keeps Airflow from taking it, the failure itself matters
-        log.warning("the page will not show why this task has failed: %s", problem)

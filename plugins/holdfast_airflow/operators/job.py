@@ -40,6 +40,7 @@ from holdfast_airflow.connections import check_spark_connection, find_archive_or
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.job_log import progress_logged, spark_lines
+from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.prepared_job import PreparedJob
@@ -291,6 +292,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise JobFailed("the task was killed before its job began")
         about = f" of {job.source}" if job.source else ""
         self.log.info("%s%s begins: run %s in %s", self.operation, about, job.run, job.url)
+        leave_note(RUN, {"run": job.run, "archive": self.archive, "url": job.url})
         with progress_logged(lambda: _read_last(store, job.run), lambda words: self.log.info("%s", words)):
             problem = self.submit(store, job, context)
         end = _end_of(problem, self.operation)
