@@ -137,11 +137,13 @@ def open_failures(session: Session, dags: Dags) -> list[Task]:
 
     A run that went well ends the failures before it.
     """
+    run = aliased(DagRun)
     newest = (
-        select(DagRun.id)
-        .where(DagRun.dag_id == DagModel.dag_id, DagRun.state.in_(("success", "failed")))
-        .order_by(DagRun.run_after.desc())
+        select(run.id)
+        .where(run.dag_id == DagModel.dag_id, run.state.in_(("success", "failed")))
+        .order_by(run.run_after.desc())
         .limit(1)
+        .correlate(DagModel)
         .scalar_subquery()
     )
     failed = session.execute(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.models.asset import AssetEvent, AssetModel
 from sqlalchemy import select
+from sqlalchemy.orm import aliased
 
 from holdfast_airflow.assets import RECORD, SCHEME
 
@@ -46,11 +47,13 @@ def newest_records(session: Session, assets: Mapping[str, int]) -> dict[str, Kep
     :param assets: ids by archive, as `recorded_archives` returns them.
     """
     names = {identity: name for name, identity in assets.items()}
+    event = aliased(AssetEvent)
     newest = (
-        select(AssetEvent.id)
-        .where(AssetEvent.asset_id == AssetModel.id)
-        .order_by(AssetEvent.timestamp.desc())
+        select(event.id)
+        .where(event.asset_id == AssetModel.id)
+        .order_by(event.timestamp.desc())
         .limit(1)
+        .correlate(AssetModel)
         .scalar_subquery()
     )
     rows = session.execute(

@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from holdfast.objectives import Objective
     from holdfast_airflow.page.activity import Task
 
+NO_OBJECTIVES = "archives.yaml has no 'objectives' of it, so nothing says how fresh its backups have to be"
+
 State = Literal["ready", "not ready", "unknown"]
 
 
@@ -23,7 +25,8 @@ State = Literal["ready", "not ready", "unknown"]
 class Verdict:
     """Verdict on one source.
 
-    :param state: `ready` where all its objectives are kept and nothing speaks against it; `unknown` without a record.
+    :param state: `ready` where all its objectives are kept and nothing speaks against it; `unknown` without a record,
+        or without objectives.
     :param reasons: why it is not ready, one sentence each.
     :param objectives: how each stands.
     """
@@ -74,6 +77,8 @@ def judge_source(
         reasons.append(f"the newest rows of {tables} are in no backup: they wait to start over")
     reasons += [_failed(each) for each in failures if _is_about(each, name)]
     reasons += _replicas(replication)
+    if not reasons and not judged:
+        return Verdict(name, "unknown", [NO_OBJECTIVES], judged, told["facts"])
     return Verdict(name, "not ready" if reasons else "ready", reasons, judged, told["facts"])
 
 
