@@ -7,7 +7,7 @@ from decimal import Decimal
 
 import pyarrow as pa
 
-from bench.paper_archive import make_column
+from bench.compaction.paper_archive import make_column
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
