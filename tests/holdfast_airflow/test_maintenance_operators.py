@@ -317,7 +317,7 @@ def test_operators_maintain_an_archive_by_real_jobs(
     assert (looked["files"], looked["commits"]) == (3, 4)
     joined = run(CompactOperator(task_id="save", archive="shop", job_executor="spark"), context)
     assert (joined["commit"], joined["blocks_added"]) == (None, 0)
-    # Its files are made up. By Spark, a command verifies in tests/sparkjobs/test_encrypted.py.
+    # Its files are made up. By Spark, a command verifies in tests/sparkjobs/storage/test_encrypted.py.
     with pytest.raises(JobRefused, match="another checksum") as caught:
         run(VerifyOperator(task_id="save", archive="shop", job_executor="inline"), context)
     assert caught.value.exit_code == 4

@@ -1,4 +1,4 @@
-"""`holdfast drill`: what it asks for and what it tells; whole drills are in tests/sparkjobs/test_drill.py."""
+"""`holdfast drill`: what it asks for and what it tells; whole drills are in tests/sparkjobs/restore/test_drill.py."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """`holdfast protect`: what it asks of its backups, and what ends it before anything is done; whole ones are in
-tests/sparkjobs/test_protect.py.
+tests/sparkjobs/restore/test_protect.py.
 """
 
 from __future__ import annotations

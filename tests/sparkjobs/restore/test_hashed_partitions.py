@@ -12,7 +12,7 @@ from holdfast.common.errors import ReportedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.rows import staging_tables
-from tests.sparkjobs.test_rows_first import brought_back
+from tests.sparkjobs.restore.test_rows_first import brought_back
 from tests.support.followed import Followed, open_followed
 from tests.support.jobs import RunJob, failed
 

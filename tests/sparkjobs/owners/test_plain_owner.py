@@ -11,7 +11,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects import objects
-from tests.sparkjobs.test_rows_first import lost, rows
+from tests.sparkjobs.restore.test_rows_first import lost, rows
 from tests.support.jobs import RunJob, failed
 
 pytestmark = pytest.mark.service

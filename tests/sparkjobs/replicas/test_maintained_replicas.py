@@ -20,7 +20,7 @@ from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs import compaction
 from sparkjobs.driver.application import Job
-from tests.sparkjobs.test_replicas import Shop, shop
+from tests.sparkjobs.replicas.test_replicas import Shop, shop
 from tests.support.command import Finished
 from tests.support.command_here import run_here
 from tests.support.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told, request_of

@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical.flush_position import emit
 from holdfast.sources.postgresql.logical.stream import drop_stream, stream_name
-from tests.sparkjobs.test_rows_first import rows
+from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.followed import Followed, open_followed
 from tests.support.roundtrips import hashes, schema_of
 from tests.support.servers import create_database

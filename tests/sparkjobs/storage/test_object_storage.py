@@ -83,7 +83,7 @@ def test_a_backup_in_each_cloud_comes_back(create_database: Callable[..., Addres
         # One program, since each Spark takes seconds to start.
         done = subprocess.run(
             [sys.executable, "-m", "tests.support.cloud_jobs", source.url, *(each.url for each in targets), *clouds],
-            cwd=Path(__file__).resolve().parents[2],
+            cwd=Path(__file__).resolve().parents[3],
             env={
                 **os.environ,
                 **azure.environment,
