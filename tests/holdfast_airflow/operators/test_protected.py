@@ -1,17 +1,10 @@
-"""What `protected` puts around tasks, and what a mark's task does."""
+"""Tasks between two marks."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import pytest
 from airflow.sdk import DAG, task
 
-from holdfast.operations.marks import SetMark
-from holdfast.storage import ObjectStore
-from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import MarkOperator, protected
-from tests.support.operators import run
 
 
 def test_tasks_of_a_block_are_between_two_marks_and_their_backups() -> None:
@@ -43,24 +36,3 @@ def test_tasks_of_a_block_are_between_two_marks_and_their_backups() -> None:
         "changes",
         "changes",
     ]
-
-
-def test_a_mark_is_set_in_the_source_and_left_in_each_replica(
-    store: ObjectStore, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    asked: dict[str, Any] = {}
-
-    def set_mark(archive: Any, stores: Any, address: Any, source: str, name: str, **more: Any) -> SetMark:
-        asked.update(stores=[each.url for each in stores], source=source, name=name, **more)
-        return SetMark("0/1", archive.identity.created, "no pg_dump")
-
-    monkeypatch.setattr("holdfast.operations.marks.set_mark", set_mark)
-    done = run(MarkOperator(task_id="mark", archive="shop", name="before 4.2"), context)
-    assert asked["stores"] == [store.url]
-    assert (asked["source"], asked["name"], asked["tables"]) == ("shop_db", "before 4.2", ["*.*"])
-    assert (done["mark"], done["position"], done["schema_note"]) == ("before 4.2", "0/1", "no pg_dump")
-
-
-def test_a_name_that_means_something_else_is_refused_for_good(store: ObjectStore, context: dict[str, Any]) -> None:
-    with pytest.raises(JobRefused, match="means something else"):
-        run(MarkOperator(task_id="mark", archive="shop", name="latest"), context)

@@ -1,4 +1,4 @@
-"""Backup and restore operators: locks, then Spark, then the look into the archive, then release."""
+"""Operators whose work a job does: locks, then Spark, then the look into the archive, then release."""
 
 from __future__ import annotations
 
@@ -23,7 +23,15 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
-from holdfast_airflow.operators import BackupOperator, RestoreOperator
+from holdfast_airflow.operators import (
+    BackupOperator,
+    CompactOperator,
+    MigrateOperator,
+    RestoreOperator,
+    TruncateOperator,
+    VacuumOperator,
+    VerifyOperator,
+)
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.triggers.lock import PlanFreeTrigger
 from locking import RWLock
@@ -52,9 +60,14 @@ def soon(action: Callable[[], object], *, when: Callable[[], bool]) -> Iterator[
     "operator",
     [
         BackupOperator(task_id="save", archive="shop"),
+        CompactOperator(task_id="save", archive="shop"),
+        MigrateOperator(task_id="save", archive="shop", to=2),
         RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres"),
+        TruncateOperator(task_id="save", archive="shop"),
+        VacuumOperator(task_id="save", archive="shop"),
+        VerifyOperator(task_id="save", archive="shop"),
     ],
-    ids=["backup", "restore"],
+    ids=lambda operator: operator.operation,
 )
 def test_what_airflow_fills_in_is_what_the_operator_was_given(operator: ArchiveJobOperator) -> None:
     assert [field for field in operator.template_fields if callable(getattr(operator, field))] == []
