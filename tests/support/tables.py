@@ -74,6 +74,14 @@ class Tables:
         """Insert rows, given as a VALUES list or a query."""
         self.session.execute(f"insert into {table} {rows}".encode())
 
+    def written(self, definition: str, *values: str) -> tuple[str, pa.RecordBatch]:
+        """Create a table with these columns and rows, and return its name and the rows as they are read."""
+        table = self.create(definition)
+        for value in values:
+            self.fill(table, value)
+        [batch] = self.read(table, Decoder(self.columns(table)))
+        return table, batch
+
     def columns(self, table: str) -> tuple[Column, ...]:
         """Return the table's columns as the catalog gives them."""
         found = self.session.execute("select %s::regclass::oid::int8", (table,)).fetchone()

@@ -1,25 +1,23 @@
-"""Names and records: what is written is read back, and nothing else is taken for it."""
+"""Records: what is written is read back, and nothing else is taken for it."""
 
 from __future__ import annotations
 
-import string
 from datetime import UTC, datetime
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from locking import InvalidLockName, LockBusy, Owner, RWLock
+from locking import LockBusy, Owner, RWLock
 from locking.errors import UnreadableRecord
-from locking.names import MODES, check_resource, parse_name, split_target
 from locking.record import LockRecord, decode_record, encode_record
 from locking.terms import Terms
+from tests.locking.test_names import NAMES
 from tests.support.lockstore import MemoryStore
 
-NAMES = st.text(string.ascii_letters + string.digits + "._-", min_size=1, max_size=128).filter(
-    lambda name: name[0] not in "._-"
-)
 TEXT = st.text(max_size=50) | st.none()
+
+
 OWNERS = st.builds(
     Owner,
     scope=st.sampled_from(["process", "task", "run"]),
@@ -32,6 +30,8 @@ OWNERS = st.builds(
     pid=st.integers(0, 2**31),
     process_start=st.integers(0, 2**63),
 )
+
+
 RECORDS = st.builds(
     LockRecord,
     txn=st.text("0123456789abcdef", min_size=32, max_size=32),
@@ -68,28 +68,6 @@ def test_any_other_bytes_are_unreadable(body: bytes) -> None:
 def test_a_field_that_a_later_release_adds_is_passed_over(record: LockRecord) -> None:
     body = encode_record(record).replace(b"{", b'{"x-added": [1, {}], ', 1)
     assert decode_record(body, resource=record.resource, mode=record.mode, txn=record.txn) == record
-
-
-@given(NAMES, st.sampled_from(sorted(MODES)))
-def test_a_valid_target_is_taken_apart(resource: str, word: str) -> None:
-    assert split_target(f"locks/{resource}/{word}") == ("locks", check_resource(resource), MODES[word])
-
-
-@given(st.text(max_size=60) | st.text("/.\\\0 -_aé", max_size=1100))
-def test_a_name_is_valid_or_refused_and_never_leads_elsewhere(name: str) -> None:
-    try:
-        check_resource(name)
-    except InvalidLockName:
-        return
-    assert "/" not in name
-    assert name.isascii()
-    assert name not in {".", ".."}
-
-
-@given(st.text("INTETDAWRIDE.0123456789abcdef", max_size=50))
-def test_no_other_name_is_taken_for_one_of_ours(name: str) -> None:
-    found = parse_name(name)
-    assert found is None or name.endswith(found.txn)
 
 
 @given(st.binary(max_size=100))
