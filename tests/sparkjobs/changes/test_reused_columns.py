@@ -1,4 +1,4 @@
-"""Columns, keys and labels that come, go and come again between two backups: nothing comes back in another's place.
+"""Columns and keys that come, go and come again between two backups: nothing comes back in another's place.
 
 Each transaction's rows are told by the server itself; each of these moments is then looked up in the archive. Jobs run
 without Spark.
@@ -6,26 +6,20 @@ without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
 from sparkjobs.driver import log_windows
-from tests.support.followed import Followed, agree, comes_back, open_followed
+from tests.support.followed import Followed, agree, comes_back
 from tests.support.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
+from tests.support.followed_walks import follow, oids_of
 
 pytestmark = pytest.mark.service
 
+
 NewDatabase = Callable[..., Address]
-
-
-@pytest.fixture
-def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
-    with open_followed(address, tmp_path / "archive") as opened:
-        yield opened
 
 
 @pytest.fixture(params=[pytest.param("one window", marks=pytest.mark.exhaustive), "a window for each transaction"])
@@ -35,33 +29,14 @@ def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
 
 
-def follow(followed: Followed, cases: Mapping[str, Case], which: str) -> None:
-    """Make the tables of one case or all, follow them through their transactions, and look at all of their moments.
-
-    Which of the two schemas a moment takes depends on all tables: where there are those of other cases, both are taken.
-    """
-    made, steps = chosen(cases, which)
-    followed.make(made)
-    followed.note()
-    followed.back_up()
-    for step in steps:
-        followed.run(*step)
-    followed.back_up()
-    agree(followed, 1, schemas=("earlier", "later") if which == TOGETHER else ("auto",))
-    newest = followed.moment("latest").tables()
-    assert not [oid for oid in oids(followed, cases, which) if newest[str(oid)].stale]
-
-
-def oids(followed: Followed, cases: Mapping[str, Case], which: str) -> set[int]:
-    """Return those of the tables that are looked at."""
-    names = [f"{schema}.t" for schema in schemas(cases, which).values()]
-    query = "select name::regclass::oid::int8 from unnest(%s::text[]) name"
-    return {oid for (oid,) in followed.session.execute(query, (names,))}
-
-
 _ID = ["create table t (id int primary key)", "insert into t values (1)"]
+
+
 _TEXT = ["create table t (id int primary key, a text)", "insert into t values (1, 'one')"]
+
+
 _INT = ["create table t (id int primary key, a int)", "insert into t values (1, 1)"]
+
 
 AGAIN: dict[str, Case] = {
     "added, dropped and added": (
@@ -115,7 +90,10 @@ _FULL = [
     "alter table t replica identity full",
     "insert into t values (1, 11, 'a'), (2, 12, 'b'), (3, 13, 'c')",
 ]
+
+
 _DEFAULT = [_FULL[0], _FULL[2]]
+
 
 KEYS: dict[str, Case] = {
     "dropped for a while": (
@@ -191,6 +169,7 @@ _ROOT = [
     "insert into root values (1, 'a'), (2, 'b')",
 ]
 
+
 PARTITIONS: dict[str, Case] = {
     "unlogged for a while": (
         _ROOT,
@@ -234,6 +213,7 @@ _LATER = [
     "insert into t values (1, 1, 'x', 1), (2, 2, 'y', 2)",
 ]
 
+
 LATER: dict[str, Case] = {
     "without a column": (_LATER, ["alter table t drop b", "delete from t where a = 2"]),
     "of another number": (_LATER, ["alter table t alter n type numeric", "insert into t values (3, 3, 'z', 1.234)"]),
@@ -271,108 +251,7 @@ def test_what_is_stale_is_named_as_it_is_called_at_the_moment(followed: Followed
     assert [each["table"] for each in followed.restore("latest", new_database())["stale"]] == ["public.t"]
 
 
-_SWAP = [
-    "alter type mood rename value 'sad' to 'x'",
-    "alter type mood rename value 'happy' to 'sad'",
-    "alter type mood rename value 'x' to 'happy'",
-]
 _MOOD = "create type mood as enum ('sad', 'happy')"
-_MOODS = [_MOOD, "create table t (id int primary key, m mood)", "insert into t values (1, 'sad')"]
-_ARRAYS = [_MOOD, "create table t (id int primary key, m mood[])", "insert into t values (1, '{sad,NULL}')"]
-_PAIRS = [
-    "create type pair as (a int, b text)",
-    "create table t (id int primary key, p pair)",
-    "insert into t values (1, '(1,x)')",
-]
-
-TYPES: dict[str, Case] = {
-    "labels that change places and back": (_MOODS, [_SWAP, "insert into t values (2, 'sad')", _SWAP]),
-    "labels of arrays that change places and back": (_ARRAYS, [_SWAP, "insert into t values (2, '{sad}')", _SWAP]),
-    "a label that is added, used and renamed": (
-        _MOODS,
-        [
-            "alter type mood add value 'tpyo'",
-            "insert into t values (2, 'tpyo')",
-            "alter type mood rename value 'tpyo' to 'typo'",
-        ],
-    ),
-    "one of arrays": (
-        _ARRAYS,
-        [
-            "alter type mood add value 'a \"b\"'",
-            "insert into t values (2, array['a \"b\"', 'sad']::mood[])",
-            "alter type mood rename value 'a \"b\"' to 'c'",
-        ],
-    ),
-    "one inside of a composite type": (
-        [_MOOD, "create type pair as (a int, m mood)", *_PAIRS[1:2], "insert into t values (1, '(1,sad)')"],
-        [
-            "alter type mood add value 'tpyo'",
-            "insert into t values (2, '(2,tpyo)')",
-            "alter type mood rename value 'tpyo' to 'typo'",
-        ],
-    ),
-    "an attribute that is added, used and dropped": (
-        _PAIRS,
-        [
-            "alter type pair add attribute c int",
-            "insert into t values (2, '(2,y,3)')",
-            "alter type pair drop attribute c",
-        ],
-    ),
-    "an attribute inside of a domain": (
-        [_PAIRS[0], "create domain d as pair", "create table t (id int primary key, p d)", _PAIRS[2]],
-        [
-            "alter type pair add attribute c int",
-            "insert into t values (2, '(2,y,3)')",
-            "alter type pair drop attribute c",
-        ],
-    ),
-    "an attribute inside of a range": (
-        [
-            _PAIRS[0],
-            "create type pairs as range (subtype = pair)",
-            "create table t (id int primary key, p pairs)",
-            "insert into t values (1, '[\"(1,x)\",\"(2,x)\")')",
-        ],
-        [
-            "alter type pair add attribute c int",
-            "insert into t values (2, '[\"(1,x,1)\",\"(2,x,1)\")')",
-            "alter type pair drop attribute c",
-        ],
-    ),
-    "a number that becomes an oid, which is kept as text": (
-        _INT,
-        ["update t set a = -1", "alter table t alter a type oid", "insert into t values (2, 4000000000)"],
-    ),
-    "the same, where whole rows are told apart": (
-        ["create table t (id int, a int)", "alter table t replica identity full", _INT[1]],
-        ["alter table t alter a type oid", "delete from t", "insert into t values (2, 4000000000)"],
-    ),
-    "a column of a table whose rows are values": (
-        ["create table pair (a int, b text)", *_PAIRS[1:]],
-        ["alter table pair add c int", "insert into t values (2, '(2,y,3)')", "alter table pair drop c"],
-    ),
-    "an attribute of a type that no column had before": (
-        [*_PAIRS[:1], *_ID],
-        [
-            "alter table t add p pair",
-            "alter type pair add attribute c int",
-            "update t set p = '(1,x,3)'",
-            "alter type pair drop attribute c",
-        ],
-    ),
-    "a column of a table whose rows were no values before": (
-        ["create table pair (a int, b text)", *_ID],
-        ["alter table t add p pair", "update t set p = '(1,x)'", "alter table pair add c int"],
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("which", together_and_alone(TYPES))
-def test_values_mean_what_they_meant(followed: Followed, which: str, new_database: NewDatabase) -> None:
-    follow(followed, TYPES, which)
-    comes_back(followed, "latest", new_database())
 
 
 KEPT: dict[str, Case] = {
@@ -409,46 +288,7 @@ def test_what_the_log_tells_begins_nothing_anew(followed: Followed) -> None:
     followed.session.execute(f"vacuum full {vacuumed}.t".encode())
     followed.run(f"insert into {vacuumed}.root values (4, 'd')")
     assert "begun" not in followed.back_up()
-    agree(followed, 1, oids(followed, KEPT, TOGETHER))
-
-
-GONE: dict[str, Case] = {
-    kind: (
-        [_MOOD, f"create table t (id int primary key, m {kind})"],
-        [
-            "alter type mood add value 'so so'",
-            f"insert into t values (1, '{value}')",
-            ["alter table t drop m", "drop type mood"],
-        ],
-    )
-    for kind, value in (("mood", "so so"), ("mood[]", "{sad,so so}"))
-}
-
-
-@pytest.mark.parametrize("which", together_and_alone(GONE))
-def test_a_moment_has_the_labels_of_a_type_that_is_gone_by_now(
-    followed: Followed, which: str, new_database: NewDatabase
-) -> None:
-    made, (added, used, gone) = chosen(GONE, which)
-    followed.make(made)
-    followed.back_up()
-    followed.run(*added)
-    at = followed.run(*used)
-    followed.run(*gone)
-    followed.back_up()
-    comes_back(followed, f"lsn:{at}", new_database())
-
-
-@pytest.mark.exhaustive
-def test_a_moment_has_the_labels_that_its_arrays_have(followed: Followed, new_database: NewDatabase) -> None:
-    followed.make([*_ARRAYS, "create table u (id int primary key)"])
-    followed.back_up()
-    followed.run("alter type mood add value 'so so'")
-    followed.run("insert into t values (2, '{sad}'), (3, '{happy,so so}')")
-    at = followed.run("insert into u values (1)")
-    followed.run("alter table u add n int")
-    assert "begun" not in followed.back_up()
-    comes_back(followed, f"lsn:{at}", new_database())
+    agree(followed, 1, oids_of(followed, KEPT, TOGETHER))
 
 
 @pytest.mark.exhaustive
@@ -472,49 +312,3 @@ def test_a_generated_column_that_is_computed_otherwise_comes_back(
     comes_back(followed, "latest", new_database())
     for schema in ("earlier", "later"):
         followed.restore(f"lsn:{between}", new_database(), schema=schema)
-
-
-@pytest.mark.representatives("as it is")
-@pytest.mark.parametrize("renamed", [False, True], ids=["as it is", "the other one renamed"])
-def test_a_label_that_another_type_always_had_tells_nothing_of_when_one_got_it(
-    followed: Followed, new_database: NewDatabase, renamed: bool
-) -> None:
-    followed.make(
-        [
-            "create type job_status as enum ('todo', 'done')",
-            "create type event_type as enum ('deferred', 'cancelled')",
-            "create table jobs (id int primary key, status job_status)",
-            "create table events (id int primary key, type event_type, types event_type[])",
-            "insert into jobs values (1, 'todo')",
-        ]
-    )
-    followed.back_up()
-    at = followed.run("insert into events values (1, 'cancelled', '{cancelled}')")
-    if renamed:
-        followed.run("alter type event_type rename to event_kind")
-    followed.run("alter type job_status add value 'cancelled'")
-    followed.run("alter table jobs add priority int", "insert into jobs values (2, 'cancelled', 7)")
-    assert "begun" not in followed.back_up()
-    target = new_database()
-    followed.restore(f"lsn:{at}", target)
-    with connect(target) as session:
-        (jobs,) = session.execute("select array_agg(j::text) from public.jobs j").fetchall()
-        assert jobs == (["(1,todo)"],)
-        assert session.execute("select types::text from public.events").fetchall() == [("{cancelled}",)]
-
-
-@pytest.mark.exhaustive
-def test_a_label_that_is_renamed_begins_only_tables_anew_that_have_its_type(followed: Followed) -> None:
-    followed.make(
-        [
-            "create type one as enum ('a', 'b')",
-            "create type other as enum ('a', 'b')",
-            "create table ones (id int primary key, v one)",
-            "create table others (id int primary key, v other, many other[])",
-            "insert into ones values (1, 'a')",
-            "insert into others values (1, 'a', '{a}')",
-        ]
-    )
-    followed.back_up()
-    followed.run("alter type one rename value 'a' to 'c'")
-    assert followed.back_up()["begun"] == ["public.ones"]

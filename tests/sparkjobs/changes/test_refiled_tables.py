@@ -5,14 +5,13 @@ The log tells nothing of either. Jobs run without Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
-from pathlib import Path
 
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
-from tests.support.followed import Followed, agree, agree_at, comes_back, open_followed
+from tests.support.followed import Followed, agree, agree_at, comes_back
 
 pytestmark = pytest.mark.service
 
@@ -50,12 +49,6 @@ SHORT: dict[str, Sequence[str]] = {
 """Of a table that can have no large values."""
 
 _MADE_SHORT = "create table t (id int primary key, a char(9), b char(9), n int)"
-
-
-@pytest.fixture
-def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
-    with open_followed(address, tmp_path / "archive") as opened:
-        yield opened
 
 
 def live(followed: Followed, cases: Mapping[str, Sequence[str]]) -> set[str]:
