@@ -20,8 +20,8 @@ from holdfast_airflow.operators import (
 )
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from locking import Owner
-from tests.support.operators import FakeSpark, locks_of, run
-from tests.support.vacuuming import commit, write_block
+from tests.support.airflow.operators import FakeSpark, locks_of, run
+from tests.support.archives.vacuuming import commit, write_block
 
 pytestmark = pytest.mark.slow
 

@@ -31,7 +31,7 @@ from locking.record import (
 )
 from locking.terms import Terms
 from tests.support.generator.trials import tiered
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 
 pytestmark = pytest.mark.slow
 

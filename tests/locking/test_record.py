@@ -13,7 +13,7 @@ from locking.errors import UnreadableRecord
 from locking.record import LockRecord, decode_record, encode_record
 from locking.terms import Terms
 from tests.locking.test_names import NAMES
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 
 TEXT = st.text(max_size=50) | st.none()
 

@@ -28,11 +28,12 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
 from sparkjobs.driver import application
-from tests.support import command, maintaining
-from tests.support.jobs import Ran, RunJob, SteadyExecutor, session_arguments
-from tests.support.servers import RestartedServer
-from tests.support.sudden_jobs import SuddenJobs
-from tests.support.versions import older_server, programs_of, running
+from tests.support.archives import maintaining
+from tests.support.jobs import command
+from tests.support.jobs.inline_jobs import Ran, RunJob, SteadyExecutor, session_arguments
+from tests.support.jobs.sudden_jobs import SuddenJobs
+from tests.support.servers.postgres import RestartedServer
+from tests.support.servers.versions import older_server, programs_of, running
 
 _numbers = itertools.count(1)
 

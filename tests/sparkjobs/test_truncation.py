@@ -14,7 +14,7 @@ from holdfast.replication.work.membership import found
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore
 from sparkjobs import truncation
-from tests.support.maintaining import RunMaintenance, back_up, result_of
+from tests.support.archives.maintaining import RunMaintenance, back_up, result_of
 
 
 def test_a_truncation_is_one_commit_that_a_dry_run_only_tells_of(filled: ObjectStore, maintain: RunMaintenance) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from holdfast.storage import ObjectStore
 from sparkjobs import truncation, vacuum
-from tests.support.maintaining import RunMaintenance, result_of
+from tests.support.archives.maintaining import RunMaintenance, result_of
 
 
 def test_a_vacuum_deletes_what_was_removed_and_a_dry_run_only_tells_of_it(

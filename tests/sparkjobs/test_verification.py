@@ -8,7 +8,7 @@ from holdfast.archive import Archive
 from holdfast.storage import ObjectStore
 from locking import RWLock, inspect
 from sparkjobs import verification
-from tests.support.maintaining import RunMaintenance, result_of
+from tests.support.archives.maintaining import RunMaintenance, result_of
 
 
 def test_a_verification_reads_all_files_and_goes_on_where_it_ended(

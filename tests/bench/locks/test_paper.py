@@ -8,7 +8,7 @@ import pytest
 
 from bench.locks import paper
 from locking.store import LockStore
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 Take = Callable[[LockStore, str], str]
 

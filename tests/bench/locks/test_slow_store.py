@@ -6,7 +6,7 @@ import pytest
 
 from bench.locks.slow_store import SlowStore
 from locking import RWLock
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 from tests.support.no_waiting import no_waiting
 
 

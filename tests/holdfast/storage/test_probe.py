@@ -24,7 +24,7 @@ from holdfast.storage import (
     open_store,
 )
 from holdfast.storage.probe import Budget, ProbeResult, keep, probe
-from tests.support.moto_server import BUCKET, running_moto
+from tests.support.stores.moto_server import BUCKET, running_moto
 
 pytestmark = pytest.mark.slow
 

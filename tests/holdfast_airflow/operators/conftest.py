@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.operators import FakeSpark, Play
+from tests.support.airflow.operators import FakeSpark, Play
 
 
 @pytest.fixture

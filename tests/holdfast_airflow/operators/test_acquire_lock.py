@@ -15,7 +15,7 @@ from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
 from holdfast_airflow.operators import AcquireLock
 from holdfast_airflow.triggers.lock import ResourceFreeTrigger
 from locking import RWLock
-from tests.support.operators import acquire, execute
+from tests.support.airflow.operators import acquire, execute
 
 
 def test_lock_outlives_its_task_and_belongs_to_the_run(store: ObjectStore, context: dict[str, Any]) -> None:

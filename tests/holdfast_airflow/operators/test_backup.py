@@ -26,8 +26,8 @@ from holdfast.storage import ObjectStore
 from holdfast_airflow.assets import backups_of
 from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.triggers.quorum import QuorumTrigger
-from tests.support.operators import FakeSpark, backup, locks_of, run
-from tests.support.replicated import Replicas, nothing
+from tests.support.airflow.operators import FakeSpark, backup, locks_of, run
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

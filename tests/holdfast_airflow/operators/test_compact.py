@@ -11,7 +11,7 @@ from holdfast.storage import ObjectStore
 from holdfast_airflow.operators import (
     CompactOperator,
 )
-from tests.support.operators import MAINTENANCE, FakeSpark, Play, locks_of, run
+from tests.support.airflow.operators import MAINTENANCE, FakeSpark, Play, locks_of, run
 
 pytestmark = pytest.mark.slow
 

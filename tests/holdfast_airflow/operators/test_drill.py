@@ -19,7 +19,7 @@ from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import DrillOperator
 from locking import Owner, RWLock
-from tests.support.operators import FakeSpark, locks_of, run
+from tests.support.airflow.operators import FakeSpark, locks_of, run
 
 RESTORED = {"commit": 1, "rows": 7, "tables": 2, "bytes": 70, "seconds": 1.5, "not_restored": [], "stale": []}
 

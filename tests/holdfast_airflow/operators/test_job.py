@@ -35,7 +35,7 @@ from holdfast_airflow.operators import (
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.triggers.lock import PlanFreeTrigger
 from locking import RWLock
-from tests.support.operators import PASSWORD, FakeSpark, backup, locks_of, run
+from tests.support.airflow.operators import PASSWORD, FakeSpark, backup, locks_of, run
 
 pytestmark = pytest.mark.slow
 

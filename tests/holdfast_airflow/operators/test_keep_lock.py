@@ -14,7 +14,7 @@ from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators import KeepLock
 from holdfast_airflow.triggers.keep import KeepLockTrigger
-from tests.support.operators import acquire, execute
+from tests.support.airflow.operators import acquire, execute
 
 
 def keep(context: dict[str, Any], taken: Any) -> KeepLockTrigger:

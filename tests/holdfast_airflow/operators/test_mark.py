@@ -10,7 +10,7 @@ from holdfast.operations.marks import SetMark
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import MarkOperator
-from tests.support.operators import run
+from tests.support.airflow.operators import run
 
 
 def test_a_mark_is_set_in_the_source_and_left_in_each_replica(

@@ -11,7 +11,7 @@ from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import (
     MigrateOperator,
 )
-from tests.support.operators import FakeSpark, Play, run
+from tests.support.airflow.operators import FakeSpark, Play, run
 
 pytestmark = pytest.mark.slow
 

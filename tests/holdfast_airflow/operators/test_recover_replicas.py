@@ -7,8 +7,8 @@ import pytest
 from holdfast.replication.log.replicas import mark_lost, replica
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import RecoverReplicas
-from tests.support.operators import execute
-from tests.support.replicated import Replicas
+from tests.support.airflow.operators import execute
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

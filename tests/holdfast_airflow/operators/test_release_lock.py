@@ -7,7 +7,7 @@ from typing import Any
 import locking
 from holdfast.storage import ObjectStore
 from locking import RWLock
-from tests.support.operators import acquire, execute, release
+from tests.support.airflow.operators import acquire, execute, release
 
 
 def test_release_gives_back_the_lock_of_the_run(store: ObjectStore, context: dict[str, Any]) -> None:

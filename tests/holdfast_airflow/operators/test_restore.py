@@ -14,8 +14,8 @@ from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators import RestoreOperator
-from tests.support.operators import FakeSpark, run
-from tests.support.replicated import Replicas
+from tests.support.airflow.operators import FakeSpark, run
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import SyncReplica
 from locking import RWLock
 from locking import inspect as inspect_locks
-from tests.support.operators import FakeSpark, execute
-from tests.support.replicated import Replicas
+from tests.support.airflow.operators import FakeSpark, execute
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

@@ -9,8 +9,8 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import SyncReplica, TrimLog
-from tests.support.operators import execute
-from tests.support.replicated import Replicas
+from tests.support.airflow.operators import execute
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import (
     TruncateOperator,
 )
-from tests.support.operators import MAINTENANCE, FakeSpark, Play, run
+from tests.support.airflow.operators import MAINTENANCE, FakeSpark, Play, run
 
 pytestmark = pytest.mark.slow
 

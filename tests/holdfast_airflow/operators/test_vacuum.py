@@ -12,7 +12,7 @@ from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import (
     VacuumOperator,
 )
-from tests.support.operators import MAINTENANCE, FakeSpark, Play, locks_of, run
+from tests.support.airflow.operators import MAINTENANCE, FakeSpark, Play, locks_of, run
 
 pytestmark = pytest.mark.slow
 

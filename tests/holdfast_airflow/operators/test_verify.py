@@ -18,8 +18,8 @@ from holdfast_airflow.operators import (
     VerifyOperator,
 )
 from locking import RWLock
-from tests.support.operators import FakeSpark, Play, execute, run
-from tests.support.replicated import Replicas
+from tests.support.airflow.operators import FakeSpark, Play, execute, run
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

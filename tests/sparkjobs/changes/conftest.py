@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support.followed import Followed, open_followed
-from tests.support.versions import running
+from tests.support.following.followed import Followed, open_followed
+from tests.support.servers.versions import running
 
 
 @pytest.fixture

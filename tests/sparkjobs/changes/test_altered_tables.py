@@ -15,8 +15,8 @@ from holdfast.common.lsn import parse_position
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from sparkjobs.driver import log_windows
-from tests.support.followed import Followed, agree, comes_back
-from tests.support.followed_tables import oids
+from tests.support.following.followed import Followed, agree, comes_back
+from tests.support.following.followed_tables import oids
 
 pytestmark = pytest.mark.service
 

@@ -23,9 +23,9 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.setup.stream_readiness import check_stream
 from holdfast.storage import open_store
 from locking import Owner
-from tests.support.followed import Followed, agree
-from tests.support.followed_tables import oids
-from tests.support.servers import create_database, drop_slots
+from tests.support.following.followed import Followed, agree
+from tests.support.following.followed_tables import oids
+from tests.support.servers.postgres import create_database, drop_slots
 
 pytestmark = pytest.mark.service
 

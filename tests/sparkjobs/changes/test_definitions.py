@@ -17,8 +17,8 @@ from holdfast.common.lsn import parse_position
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
-from tests.support.followed import Followed, agree, comes_back, known
-from tests.support.followed_tables import begin, gaps, names, oid
+from tests.support.following.followed import Followed, agree, comes_back, known
+from tests.support.following.followed_tables import begin, gaps, names, oid
 
 pytestmark = pytest.mark.service
 

@@ -20,9 +20,9 @@ from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical.flush_position import emit
 from holdfast.sources.postgresql.logical.stream import drop_stream, stream_name
 from tests.sparkjobs.restore.test_rows_first import rows
-from tests.support.followed import Followed, open_followed
-from tests.support.roundtrips import hashes, schema_of
-from tests.support.servers import create_database
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.following.followed import Followed, open_followed
+from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.service
 

@@ -17,10 +17,10 @@ from holdfast.point_in_time.query import Query
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from sparkjobs.driver import log_windows
-from tests.support.compacting import compact, everything_told
-from tests.support.followed import Followed, agree, agree_at, comes_back, open_followed
-from tests.support.followed_tables import begin, gaps, names, oid
-from tests.support.servers import create_database
+from tests.support.archives.compacting import compact, everything_told
+from tests.support.following.followed import Followed, agree, agree_at, comes_back, open_followed
+from tests.support.following.followed_tables import begin, gaps, names, oid
+from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.service
 

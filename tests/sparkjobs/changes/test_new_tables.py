@@ -10,9 +10,9 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.logical import ddl_triggers, new_tables
-from tests.support.compacting import compact
-from tests.support.followed import Followed, agree, comes_back, open_followed
-from tests.support.servers import create_database
+from tests.support.archives.compacting import compact
+from tests.support.following.followed import Followed, agree, comes_back, open_followed
+from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.service
 

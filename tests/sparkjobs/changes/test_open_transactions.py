@@ -23,8 +23,8 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
-from tests.support.followed import Followed, agree, open_followed
-from tests.support.followed_tables import oids
+from tests.support.following.followed import Followed, agree, open_followed
+from tests.support.following.followed_tables import oids
 
 pytestmark = pytest.mark.service
 

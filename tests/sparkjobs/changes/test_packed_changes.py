@@ -22,8 +22,8 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage.folder import FolderStore
 from sparkjobs.tasks import changes
-from tests.support.compacting import compact, everything_told
-from tests.support.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
+from tests.support.archives.compacting import compact, everything_told
+from tests.support.following.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 
 pytestmark = pytest.mark.service
 

@@ -22,9 +22,9 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.restore.rows.load import content_hash
 from holdfast.storage import ObjectStore
-from tests.support import pgbench
-from tests.support.followed import Followed, open_followed
-from tests.support.pgbench import TABLES, Ledger, State
+from tests.support.following.followed import Followed, open_followed
+from tests.support.servers import pgbench
+from tests.support.servers.pgbench import TABLES, Ledger, State
 
 pytestmark = pytest.mark.service
 

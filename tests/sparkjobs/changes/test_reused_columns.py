@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs.driver import log_windows
-from tests.support.followed import Followed, agree, comes_back
-from tests.support.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
-from tests.support.followed_walks import follow, oids_of
+from tests.support.following.followed import Followed, agree, comes_back
+from tests.support.following.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
+from tests.support.following.followed_walks import follow, oids_of
 
 pytestmark = pytest.mark.service
 

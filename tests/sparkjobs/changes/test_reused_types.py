@@ -12,9 +12,9 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.followed import Followed, comes_back
-from tests.support.followed_cases import Case, chosen, together_and_alone
-from tests.support.followed_walks import follow
+from tests.support.following.followed import Followed, comes_back
+from tests.support.following.followed_cases import Case, chosen, together_and_alone
+from tests.support.following.followed_walks import follow
 
 pytestmark = pytest.mark.service
 

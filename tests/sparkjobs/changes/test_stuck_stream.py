@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

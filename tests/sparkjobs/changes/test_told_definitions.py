@@ -19,9 +19,9 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream
-from tests.support.followed import Followed, agree, comes_back, open_followed
-from tests.support.followed_tables import begin, names
-from tests.support.servers import create_database
+from tests.support.following.followed import Followed, agree, comes_back, open_followed
+from tests.support.following.followed_tables import begin, names
+from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.service
 

@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.programs import need
 from holdfast.sources.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.sources.postgresql.restore.rows import load
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

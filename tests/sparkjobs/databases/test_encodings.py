@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.jobs import RunJob, failed
-from tests.support.roundtrips import hashes, schema_of
-from tests.support.versions import need_locales
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.inline_jobs import RunJob, failed
+from tests.support.servers.versions import need_locales
 
 pytestmark = pytest.mark.service
 

@@ -9,9 +9,9 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support import every_object
-from tests.support.jobs import RunJob
-from tests.support.roundtrips import schema_of
+from tests.support.databases import every_object
+from tests.support.databases.roundtrips import schema_of
+from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
 

@@ -15,9 +15,9 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
-from tests.support.followed import Followed, open_followed
-from tests.support.servers import create_database
-from tests.support.versions import running
+from tests.support.following.followed import Followed, open_followed
+from tests.support.servers.postgres import create_database
+from tests.support.servers.versions import running
 
 pytestmark = pytest.mark.service
 

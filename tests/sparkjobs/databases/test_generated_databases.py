@@ -34,8 +34,8 @@ from sparkjobs import backup, restore
 from sparkjobs.driver import snapshot_reader
 from tests.support.generator.databases import databases
 from tests.support.generator.trials import many, same_few, tiered
-from tests.support.jobs import job_without_spark
-from tests.support.servers import passing_database
+from tests.support.jobs.inline_jobs import job_without_spark
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

@@ -11,8 +11,8 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident, literal
-from tests.support.jobs import RunJob
-from tests.support.roundtrips import hashes, schema_of
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
 

@@ -9,9 +9,9 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident
-from tests.support.jobs import RunJob
-from tests.support.roundtrips import hashes, schema_of
-from tests.support.versions import need_locales
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.inline_jobs import RunJob
+from tests.support.servers.versions import need_locales
 
 pytestmark = pytest.mark.service
 

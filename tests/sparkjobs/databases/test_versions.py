@@ -8,9 +8,9 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support import every_object
-from tests.support.jobs import RunJob, failed
-from tests.support.roundtrips import hashes, schema_of
+from tests.support.databases import every_object
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

@@ -24,10 +24,11 @@ from holdfast.storage import open_store
 from sparkjobs.driver import following, log_windows
 from sparkjobs.executors.inline import InlineExecutor
 from sparkjobs.tasks.changes import WindowTask
-from tests.support import command, jobs
-from tests.support.command_here import run_here
-from tests.support.followed import Followed, agree, open_followed
-from tests.support.servers import drop_slots
+from tests.support.following.followed import Followed, agree, open_followed
+from tests.support.jobs import command
+from tests.support.jobs import inline_jobs as jobs
+from tests.support.jobs.command_here import run_here
+from tests.support.servers.postgres import drop_slots
 
 pytestmark = pytest.mark.service
 

@@ -17,8 +17,8 @@ from holdfast.operations import backup_run
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot
-from tests.support.command_here import run_here
-from tests.support.followed import Followed, known, open_followed
+from tests.support.following.followed import Followed, known, open_followed
+from tests.support.jobs.command_here import run_here
 
 pytestmark = pytest.mark.service
 

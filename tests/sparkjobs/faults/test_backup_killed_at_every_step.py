@@ -33,10 +33,10 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
-from tests.support.command import until
-from tests.support.sessions import nothing_left_in
-from tests.support.steps import When, last_of_each, one_of_each_kind
-from tests.support.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
+from tests.support.jobs.command import until
+from tests.support.jobs.steps import When, last_of_each, one_of_each_kind
+from tests.support.jobs.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
+from tests.support.servers.sessions import nothing_left_in
 
 pytestmark = pytest.mark.service
 

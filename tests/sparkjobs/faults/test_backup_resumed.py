@@ -22,7 +22,7 @@ from holdfast.storage import ObjectStore
 from sparkjobs import backup
 from sparkjobs.driver import application
 from sparkjobs.tasks import pieces
-from tests.support.jobs import failed
+from tests.support.jobs.inline_jobs import failed
 
 pytestmark = pytest.mark.service
 

@@ -30,18 +30,18 @@ from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.storage import ObjectStore
 from locking import Owner
 from sparkjobs.driver import application, archived_log, log_windows
-from tests.support import followed_shop
-from tests.support.command import until
-from tests.support.command_here import run_here
-from tests.support.damage import flipped
-from tests.support.failing_requests import FULL, UNKNOWN, Failing
-from tests.support.followed_shop import SOURCE, run_all, settled, slot_of
-from tests.support.jobs import RunJob, failed
-from tests.support.proxy import Fault, faulty_network
-from tests.support.servers import RestartedServer, create_database, drop_slots
-from tests.support.small_disk import OnSmallDisk, leave_room
-from tests.support.steps import SteppedStore, When
-from tests.support.truth import Truth, rows_of
+from tests.support.archives.damage import flipped
+from tests.support.databases.truth import Truth, rows_of
+from tests.support.following import followed_shop
+from tests.support.following.followed_shop import SOURCE, run_all, settled, slot_of
+from tests.support.jobs.command import until
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.inline_jobs import RunJob, failed
+from tests.support.jobs.steps import SteppedStore, When
+from tests.support.servers.postgres import RestartedServer, create_database, drop_slots
+from tests.support.servers.proxy import Fault, faulty_network
+from tests.support.servers.small_disk import OnSmallDisk, leave_room
+from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.service
 

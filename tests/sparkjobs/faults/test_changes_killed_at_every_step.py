@@ -31,13 +31,13 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import open_store
 from locking import Owner, RWLock
-from tests.support import followed_shop
-from tests.support.command import until
-from tests.support.followed_shop import SOURCE, run_all, settled
-from tests.support.servers import passing_database
-from tests.support.steps import Kill, When
-from tests.support.sudden_jobs import Ended, Order, SuddenJobs
-from tests.support.truth import Truth, rows_of
+from tests.support.databases.truth import Truth, rows_of
+from tests.support.following import followed_shop
+from tests.support.following.followed_shop import SOURCE, run_all, settled
+from tests.support.jobs.command import until
+from tests.support.jobs.steps import Kill, When
+from tests.support.jobs.sudden_jobs import Ended, Order, SuddenJobs
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

@@ -23,13 +23,13 @@ from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from sparkjobs import compaction
 from sparkjobs.driver import application
-from tests.support.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes, request_of
-from tests.support.failing_requests import FULL, UNKNOWN, Failing
-from tests.support.followed import open_followed
-from tests.support.followed_shop import CHANGES, MORE_CHANGES, begin
-from tests.support.servers import passing_database
-from tests.support.steps import Kill, SteppedStore, When
-from tests.support.sudden_compaction import compact_and_die
+from tests.support.archives.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes, request_of
+from tests.support.following.followed import open_followed
+from tests.support.following.followed_shop import CHANGES, MORE_CHANGES, begin
+from tests.support.jobs.steps import Kill, SteppedStore, When
+from tests.support.jobs.sudden_compaction import compact_and_die
+from tests.support.servers.postgres import passing_database
+from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.service
 

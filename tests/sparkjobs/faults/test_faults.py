@@ -24,12 +24,12 @@ from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application, snapshot_reader
-from tests.support.command import until
-from tests.support.jobs import RunJob, failed
-from tests.support.proxy import Fault, faulty_network
-from tests.support.servers import RestartedServer, Standby, create_database
-from tests.support.sessions import nothing_left_in
-from tests.support.small_disk import leave_room, small_disk
+from tests.support.jobs.command import until
+from tests.support.jobs.inline_jobs import RunJob, failed
+from tests.support.servers.postgres import RestartedServer, Standby, create_database
+from tests.support.servers.proxy import Fault, faulty_network
+from tests.support.servers.sessions import nothing_left_in
+from tests.support.servers.small_disk import leave_room, small_disk
 
 pytestmark = pytest.mark.service
 

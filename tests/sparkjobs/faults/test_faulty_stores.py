@@ -26,13 +26,13 @@ from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from locking.store import StoreError
 from sparkjobs.driver import application, snapshot_reader
-from tests.support.command import until
-from tests.support.failing_requests import FULL, UNKNOWN, Failing
-from tests.support.jobs import RunJob
-from tests.support.sessions import nothing_left_in
-from tests.support.small_disk import OnSmallDisk, leave_room
-from tests.support.steps import Kill, SteppedStore, When
-from tests.support.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
+from tests.support.jobs.command import until
+from tests.support.jobs.inline_jobs import RunJob
+from tests.support.jobs.steps import Kill, SteppedStore, When
+from tests.support.jobs.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
+from tests.support.servers.sessions import nothing_left_in
+from tests.support.servers.small_disk import OnSmallDisk, leave_room
+from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.service
 

@@ -23,12 +23,12 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import open_store
-from tests.support import followed_shop
-from tests.support.command import until
-from tests.support.followed_shop import run_all, settled
-from tests.support.steps import Kill, When
-from tests.support.sudden_jobs import Ended, Order, SuddenJobs
-from tests.support.truth import Rows, Truth, rows_of
+from tests.support.databases.truth import Rows, Truth, rows_of
+from tests.support.following import followed_shop
+from tests.support.following.followed_shop import run_all, settled
+from tests.support.jobs.command import until
+from tests.support.jobs.steps import Kill, When
+from tests.support.jobs.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
 

@@ -27,9 +27,9 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import open_store
 from locking import RWLock
-from tests.support.command import until
-from tests.support.steps import Kill, When, one_of_each_kind
-from tests.support.sudden_jobs import Ended, Order, SuddenJobs
+from tests.support.jobs.command import until
+from tests.support.jobs.steps import Kill, When, one_of_each_kind
+from tests.support.jobs.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
 

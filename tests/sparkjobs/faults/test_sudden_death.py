@@ -22,9 +22,9 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock, inspect
-from tests.support.command import NOTHING, ON_SPARK, Finished, Job, all_gone, finish, job_of, run, start, until
-from tests.support.command_here import run_here
-from tests.support.gate import GUARD, loading_held_up, reading_held_up
+from tests.support.jobs.command import NOTHING, ON_SPARK, Finished, Job, all_gone, finish, job_of, run, start, until
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.gate import GUARD, loading_held_up, reading_held_up
 
 pytestmark = pytest.mark.service
 

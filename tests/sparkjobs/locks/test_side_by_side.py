@@ -10,9 +10,9 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.command import Finished, finish, until
-from tests.support.gate import loading_held_up
-from tests.support.shared import COMMIT, ROWS, Shared, SharedStore, is_busy, shared_store
+from tests.support.jobs.command import Finished, finish, until
+from tests.support.jobs.gate import loading_held_up
+from tests.support.jobs.shared import COMMIT, ROWS, Shared, SharedStore, is_busy, shared_store
 
 pytestmark = pytest.mark.service
 

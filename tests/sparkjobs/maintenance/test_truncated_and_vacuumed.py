@@ -17,7 +17,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.common.lsn import parse_position
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.followed import Followed, known, open_followed
+from tests.support.following.followed import Followed, known, open_followed
 
 pytestmark = pytest.mark.service
 

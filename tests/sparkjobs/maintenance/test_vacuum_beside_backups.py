@@ -16,9 +16,9 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
-from tests.support.command import until
-from tests.support.sudden_jobs import Ended, Order, SuddenJobs
-from tests.support.vacuuming import DAY, run_vacuum
+from tests.support.archives.vacuuming import DAY, run_vacuum
+from tests.support.jobs.command import until
+from tests.support.jobs.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
 

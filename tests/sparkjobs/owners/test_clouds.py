@@ -25,9 +25,9 @@ from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream
 from holdfast.storage import ObjectStore
 from tests.sparkjobs.restore.test_rows_first import rows
-from tests.support.clouds import CLOUDS, READS_LARGE_OBJECTS
-from tests.support.jobs import RunJob, failed
-from tests.support.versions import programs_of, running
+from tests.support.databases.clouds import CLOUDS, READS_LARGE_OBJECTS
+from tests.support.jobs.inline_jobs import RunJob, failed
+from tests.support.servers.versions import programs_of, running
 
 pytestmark = pytest.mark.service
 

@@ -10,8 +10,8 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
-from tests.support.jobs import RunJob
-from tests.support.wire import Said, recorded
+from tests.support.jobs.inline_jobs import RunJob
+from tests.support.servers.wire import Said, recorded
 
 pytestmark = pytest.mark.service
 

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.jobs import RunJob, failed
-from tests.support.owners import TAKEN, loaders, passing_roles
+from tests.support.databases.owners import TAKEN, loaders, passing_roles
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

@@ -14,9 +14,9 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.sources.postgresql.restore.rights.restricted_login import temporary_login
 from tests.sparkjobs.restore.test_rows_first import rows
-from tests.support.jobs import RunJob, failed
-from tests.support.owners import TAKEN, loaders, passing_roles
-from tests.support.roundtrips import hashes, schema_of
+from tests.support.databases.owners import TAKEN, loaders, passing_roles
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

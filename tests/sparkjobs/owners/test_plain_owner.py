@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects import objects
 from tests.sparkjobs.restore.test_rows_first import lost, rows
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

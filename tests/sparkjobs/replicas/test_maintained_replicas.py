@@ -21,11 +21,11 @@ from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs import compaction
 from sparkjobs.driver.application import Job
 from tests.sparkjobs.replicas.test_replicas import Shop, shop
-from tests.support.command import Finished
-from tests.support.command_here import run_here
-from tests.support.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told, request_of
-from tests.support.followed import Followed, agree, comes_back
-from tests.support.jobs import SteadyExecutor
+from tests.support.archives.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told, request_of
+from tests.support.following.followed import Followed, agree, comes_back
+from tests.support.jobs.command import Finished
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.inline_jobs import SteadyExecutor
 
 __all__ = ["shop"]  # the fixture
 

@@ -17,7 +17,7 @@ from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs.driver import log_windows
 from tests.sparkjobs.replicas.test_replicas import Shop, shop
-from tests.support.followed import agree, comes_back
+from tests.support.following.followed import agree, comes_back
 
 __all__ = ["shop"]  # the fixture
 

@@ -29,11 +29,11 @@ from holdfast.sources.postgresql.restore.rows import load
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import restore
-from tests.support.command_here import run_here
-from tests.support.followed import Followed, agree, comes_back, open_followed
-from tests.support.jobs import job_without_spark
-from tests.support.roundtrips import hashes
-from tests.support.servers import passing_database
+from tests.support.databases.roundtrips import hashes
+from tests.support.following.followed import Followed, agree, comes_back, open_followed
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.inline_jobs import job_without_spark
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

@@ -11,7 +11,7 @@ from holdfast.archive.history import restore_points
 from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.followed import agree, open_followed
+from tests.support.following.followed import agree, open_followed
 
 pytestmark = pytest.mark.service
 

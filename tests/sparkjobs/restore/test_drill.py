@@ -19,11 +19,11 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
-from tests.support import command
-from tests.support.command_here import run_here
-from tests.support.jobs import RunJob
-from tests.support.owners import loaders
-from tests.support.servers import create_database, drop_slots
+from tests.support.databases.owners import loaders
+from tests.support.jobs import command
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.inline_jobs import RunJob
+from tests.support.servers.postgres import create_database, drop_slots
 
 pytestmark = pytest.mark.service
 

@@ -12,8 +12,8 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import dump
 from holdfast.sources.postgresql.restore.plan import progress
-from tests.support.followed import open_followed
-from tests.support.jobs import RunJob
+from tests.support.following.followed import open_followed
+from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
 

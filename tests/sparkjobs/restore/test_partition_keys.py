@@ -10,8 +10,8 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from tests.sparkjobs.restore.test_rows_first import brought_back, lost, rows
-from tests.support.followed import Followed, open_followed
-from tests.support.jobs import RunJob, failed
+from tests.support.following.followed import Followed, open_followed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

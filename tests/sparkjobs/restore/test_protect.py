@@ -15,9 +15,9 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.sparkjobs.restore.test_rows_first import rows
-from tests.support.command import finish, start, until
-from tests.support.command_here import run_here
-from tests.support.roundtrips import hashes, schema_of
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.command import finish, start, until
+from tests.support.jobs.command_here import run_here
 
 pytestmark = pytest.mark.service
 

@@ -12,7 +12,7 @@ from holdfast.common.errors import ReportedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.rows import load
-from tests.support.followed import Followed, open_followed
+from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service
 

@@ -14,9 +14,9 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.programs import need
 from holdfast.storage import ObjectStore
-from tests.support.command import all_gone, finish, job_of, start, until
-from tests.support.gate import GUARD, loading_held_up
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.command import all_gone, finish, job_of, start, until
+from tests.support.jobs.gate import GUARD, loading_held_up
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

@@ -11,7 +11,7 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import qualified
-from tests.support.followed import Followed, open_followed
+from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service
 

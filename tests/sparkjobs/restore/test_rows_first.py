@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

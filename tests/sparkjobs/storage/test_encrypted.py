@@ -19,9 +19,9 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from holdfast.storage.encryption.sealed_store import IN_THE_CLEAR
 from holdfast.storage.encryption.sealing import MAGIC
-from tests.support import command
-from tests.support.command_here import run_here
-from tests.support.servers import create_database, drop_slots
+from tests.support.jobs import command
+from tests.support.jobs.command_here import run_here
+from tests.support.servers.postgres import create_database, drop_slots
 
 pytestmark = pytest.mark.service
 

@@ -14,10 +14,10 @@ import pytest
 from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from holdfast.operations.executor_choice import JOB_VARIABLE
 from holdfast.sources.postgresql.connection.address import Address
-from tests.support.azurite import ACCOUNT_KEY, running_azurite
-from tests.support.command import ON_SPARK, run
-from tests.support.command_here import run_here
-from tests.support.fake_gcs import running_fake_gcs
+from tests.support.jobs.command import ON_SPARK, run
+from tests.support.jobs.command_here import run_here
+from tests.support.stores.azurite import ACCOUNT_KEY, running_azurite
+from tests.support.stores.fake_gcs import running_fake_gcs
 
 pytestmark = pytest.mark.service
 
@@ -82,7 +82,14 @@ def test_a_backup_in_each_cloud_comes_back(create_database: Callable[..., Addres
         gcs.make_bucket("backups")
         # One program, since each Spark takes seconds to start.
         done = subprocess.run(
-            [sys.executable, "-m", "tests.support.cloud_jobs", source.url, *(each.url for each in targets), *clouds],
+            [
+                sys.executable,
+                "-m",
+                "tests.support.jobs.cloud_jobs",
+                source.url,
+                *(each.url for each in targets),
+                *clouds,
+            ],
             cwd=Path(__file__).resolve().parents[3],
             env={
                 **os.environ,

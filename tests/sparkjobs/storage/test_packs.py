@@ -17,8 +17,8 @@ from holdfast.point_in_time.query import Query
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from sparkjobs.tasks import pieces
-from tests.support.compacting import NOTHING, compact
-from tests.support.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
+from tests.support.archives.compacting import NOTHING, compact
+from tests.support.following.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 
 pytestmark = pytest.mark.service
 

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.archive.history.holds import check_holds, standing
 from holdfast.common.errors import RefusedError
-from tests.support.backups import Backups
+from tests.support.archives.backups import Backups
 
 
 def test_changes_in_the_midst_of_which_a_point_is_held_cannot_be_removed() -> None:

@@ -7,7 +7,7 @@ from datetime import datetime
 import pytest
 
 from holdfast.archive import Archive
-from tests.support.written_blocks import MakeBlock, Writer
+from tests.support.archives.written_blocks import MakeBlock, Writer
 
 
 @pytest.fixture

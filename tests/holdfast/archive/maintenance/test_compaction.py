@@ -23,7 +23,7 @@ from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.config.archives_model import CompactionConfig
 from holdfast.storage import ObjectStore
-from tests.support.written_blocks import KB, POLICY, Writer, file
+from tests.support.archives.written_blocks import KB, POLICY, Writer, file
 
 
 def test_small_neighbours_are_joined_and_fewer_than_the_least_number_are_not(writer: Writer) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from holdfast.archive import Change
 from holdfast.archive.history import restore_points
 from holdfast.archive.maintenance.consolidation import newest_cut
-from tests.support.written_blocks import Writer
+from tests.support.archives.written_blocks import Writer
 
 
 def test_a_snapshot_that_is_made_behind_a_cut_leaves_the_end_of_the_interval_where_it_is(writer: Writer) -> None:

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
-from tests.support.conditioned import BEGINNING
-from tests.support.followed import Followed, open_followed
+from tests.support.following.conditioned import BEGINNING
+from tests.support.following.followed import Followed, open_followed
 
 
 @pytest.fixture

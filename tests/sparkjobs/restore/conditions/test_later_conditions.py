@@ -9,7 +9,7 @@ import pytest
 from holdfast.common.errors import ReportedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.conditioned import (
+from tests.support.following.conditioned import (
     A_CHECK,
     GENERATED,
     KEYLESS,
@@ -21,8 +21,8 @@ from tests.support.conditioned import (
     nothing_is_left,
     rows,
 )
-from tests.support.followed import Followed
-from tests.support.followed_cases import Case, chosen, together_and_alone
+from tests.support.following.followed import Followed
+from tests.support.following.followed_cases import Case, chosen, together_and_alone
 
 pytestmark = pytest.mark.service
 

@@ -11,15 +11,15 @@ from holdfast.common.errors import RefusedError, ReportedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.rows import load
-from tests.support.conditioned import (
+from tests.support.following.conditioned import (
     PLAIN,
     change,
     left_out,
     nothing_is_left,
     rows,
 )
-from tests.support.followed import Followed
-from tests.support.followed_cases import chosen, schemas, together_and_alone
+from tests.support.following.followed import Followed
+from tests.support.following.followed_cases import chosen, schemas, together_and_alone
 
 pytestmark = pytest.mark.service
 

@@ -11,14 +11,14 @@ from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
-from tests.support.conditioned import (
+from tests.support.following.conditioned import (
     A_CHECK,
     GENERATED,
     change,
     nothing_is_left,
     rows,
 )
-from tests.support.followed import Followed
+from tests.support.following.followed import Followed
 
 pytestmark = pytest.mark.service
 

@@ -10,7 +10,7 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.granting import Execute
+from tests.support.databases.granting import Execute
 
 _numbers = itertools.count(1)
 

@@ -8,7 +8,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.backup_role import MARK, BackupRoleRecord
-from tests.support.granting import Execute, remove, setup
+from tests.support.databases.granting import Execute, remove, setup
 
 pytestmark = pytest.mark.service
 

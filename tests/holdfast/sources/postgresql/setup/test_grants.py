@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.backup_role import read_role
-from tests.support.granting import Execute, exists, in_the_way, remove, rights, run_script, setup
+from tests.support.databases.granting import Execute, exists, in_the_way, remove, rights, run_script, setup
 
 pytestmark = pytest.mark.service
 

@@ -17,7 +17,7 @@ from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.backup_role import MARK
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream, streams_of
-from tests.support.granting import Execute, exists, remove, run_script, setup
+from tests.support.databases.granting import Execute, exists, remove, run_script, setup
 
 pytestmark = pytest.mark.service
 

@@ -10,7 +10,7 @@ from holdfast.sources.postgresql.values.copy_in import copy_in
 from holdfast.sources.postgresql.values.encode import copy_statement
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 
 pytestmark = pytest.mark.service

@@ -9,7 +9,7 @@ import pytest
 from holdfast.sources.postgresql.values.encode import encode
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 
 pytestmark = pytest.mark.service

@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.values.encode import encode
 from holdfast.sources.postgresql.values.encode_binary import encode_binary, has_binary_form
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 
 pytestmark = pytest.mark.service

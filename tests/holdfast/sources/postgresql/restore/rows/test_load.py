@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.rows import load
 from holdfast.sources.postgresql.values.decode import Decoder
 from holdfast.sources.postgresql.values.hashing import ContentHash
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 
