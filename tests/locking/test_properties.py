@@ -1,6 +1,6 @@
 """What holds for every name, record and handle, also for those that nobody has thought of.
 
-The plain round trips of names and records are in test_records.py.
+The plain round trips of names and records are in test_names.py and test_record.py.
 """
 
 from __future__ import annotations
