@@ -19,7 +19,7 @@ from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast.archive.format.versions import FORMAT
 from holdfast_airflow.assets import backups_of, record_of
-from tests.support.alerts import FileNotifier
+from tests.support.airflow.alerts import FileNotifier
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +164,7 @@ def test_the_dag_of_the_configuration_fails_while_there_is_a_mistake(
 
 
 def test_alerts_tell_of_mistakes_in_other_archives(read: Read) -> None:
-    notifier = "{notifier: tests.support.alerts.FileNotifier, arguments: {path: told, text: x}}"
+    notifier = "{notifier: tests.support.airflow.alerts.FileNotifier, arguments: {path: told, text: x}}"
     bag = read(f"archives: {{good: {{url: y, alerts: [{notifier}]}}, bad: {{urll: x}}}}")
     told: Any = bag.dags["holdfast_configuration"].get_task("check").on_failure_callback
     assert [type(each) for each in told] == [FileNotifier]

@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+
 LOAD = """
 import json, sys, locking
 from airflow import plugins_manager
@@ -70,14 +71,3 @@ def test_folder_registers_the_plugin_only_where_the_distribution_does_not(
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     names = runpy.run_path(str(ROOT / "plugins" / "holdfast_plugin.py"))
     assert ("HoldfastPlugin" in names) is registers
-
-
-def test_provider_info_fits_airflows_schema() -> None:
-    import airflow
-    from jsonschema import validate  # type: ignore[import-untyped]
-
-    from holdfast_airflow.provider_info import get_provider_info
-
-    schema = json.loads(Path(airflow.__file__).with_name("provider_info.schema.json").read_text())
-    validate(get_provider_info(), schema)
-    assert get_provider_info()["package-name"] == "holdfast"

@@ -17,7 +17,7 @@ from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreDenied
-from tests.support.command import PROGRAM, RunCommand
+from tests.support.jobs.command import PROGRAM, RunCommand
 
 
 def one_sentence(err: str) -> str:

@@ -23,8 +23,8 @@ from holdfast.replication.log.leader import lead
 from holdfast.replication.work import abandon
 from holdfast.replication.work.abandon import give_up, prepare
 from locking import LockBusy, RWLock
-from tests.support.given_up import STREAM, append, changes, destroyed, ends, equal, full
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.given_up import STREAM, append, changes, destroyed, ends, equal, full
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -24,10 +24,10 @@ from holdfast.replication.work.rebuild_store import prepare
 from holdfast.replication.work.survey import ReadableReplica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
-from tests.support.failing_requests import Failing
-from tests.support.rebuilt import KilledError, at_place, become, bring_back, go_on, rebuild, urls
-from tests.support.replicated import Replicas, nothing
-from tests.support.steps import SteppedStore
+from tests.support.jobs.steps import SteppedStore
+from tests.support.replicas.rebuilt import KilledError, at_place, become, bring_back, go_on, rebuild, urls
+from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.stores.failing_requests import Failing
 
 pytestmark = pytest.mark.slow
 

@@ -9,7 +9,7 @@ from adbc_driver_manager import AdbcConnection
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 
