@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from contextlib import suppress
+from typing import Any
+
 from airflow.plugins_manager import AirflowPlugin
+
+DAG_PROCESSOR = "airflow.dag_processing.manager"
+"""Module of the process that forks a child for each DAG file; no other process of Airflow imports it."""
+
+OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
 
 
 class HoldfastPlugin(AirflowPlugin):
@@ -12,3 +22,22 @@ class HoldfastPlugin(AirflowPlugin):
     """
 
     name = "holdfast"
+
+    @classmethod
+    def on_load(cls, *args: Any, **kwargs: Any) -> None:
+        """Import what DAG files need, and read archives.yaml, in Airflow's DAG processor.
+
+        Its children find both there, one for each DAG file and reading of it. After a change of archives.yaml they read
+        it themselves. Other processes of Airflow load the plugin, too; nothing is done in these.
+        """
+        if DAG_PROCESSOR not in sys.modules:
+            return
+        # The DAG files say what cannot be imported; one of them says what is wrong with archives.yaml.
+        with suppress(ImportError):
+            for module in OF_DAG_FILES:
+                importlib.import_module(module)
+            from holdfast.common.errors import UsageError
+            from holdfast.config.archives_yaml import read_archives
+
+            with suppress(UsageError):
+                read_archives()
