@@ -33,7 +33,9 @@ class FormField(Param):
 
     def __deepcopy__(self, memo: dict[int, Any]) -> FormField:
         made = object.__new__(type(self))
-        made.__dict__.update(self.__dict__, value=copy.deepcopy(self.value, memo))
+        made.__dict__.update(self.__dict__)
+        if isinstance(self.value, list | dict):
+            made.value = copy.deepcopy(self.value, memo)
         return made
 
     def resolve(self, value: Any = NO_VALUE, suppress_exception: bool = False) -> Any:
