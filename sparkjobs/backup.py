@@ -80,7 +80,7 @@ def back_up_snapshot(
         return _result(job, placed)
     reader = SnapshotReader(job, archive.state, source, limits, refuse=lambda *seen: _refuse(choice, *seen))
     found = reader.read(choice.of(reader.block.catalog))
-    stream = _joined_stream(archive.state, source, decision, reader.snapshot, reader.seen())
+    stream = joined_stream(archive.state, source, decision, reader.snapshot, reader.seen())
     job.log.progress("committing")
     block = reader.describe(found, stream, gap=decision.gap)
     return _result(job, _commit(job, archive, block, reader.block.begun.started_from))
@@ -111,7 +111,7 @@ def _result(job: Job, placed: Placed) -> dict[str, Any]:
     }
 
 
-def _joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, known: Seen) -> Stream | None:
+def joined_stream(state: State, source: str, decision: Decision, snapshot: Snapshot, known: Seen) -> Stream | None:
     """Return the stream with changes that can be joined to a snapshot; None where there is none.
 
     Of one that begins with the snapshot, changes are wanted from there on: those since its slot was made are in the

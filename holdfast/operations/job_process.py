@@ -264,7 +264,7 @@ def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[byte
         start_new_session=True,
     )
     patience = 0.0
-    with tidied(lambda: _end_session(process, patience)):
+    with tidied(lambda: end_session(process, patience)):
         while True:
             try:
                 code = process.wait(1.0)
@@ -272,21 +272,25 @@ def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[byte
                 on_tick()
                 continue
             # A driver whose Java was killed lives on: it has a moment to say so, and none to commit.
-            patience = _LAST_WORDS_S
+            patience = LAST_WORDS_S
             return code
 
 
-_LAST_WORDS_S = 5.0
-_POLITE_S = 10.0
+LAST_WORDS_S = 5.0
+"""Seconds for what is left of a job once its first process has ended by itself."""
+
+POLITE_S = 10.0
+"""Seconds between asking a job's processes to end and ending them."""
+
 _FORCED_S = 5.0
 
 
-def _end_session(process: subprocess.Popen[bytes], patience: float) -> None:
+def end_session(process: subprocess.Popen[bytes], patience: float) -> None:
     """End all processes left in a job's session: Java, the driver, its workers.
 
     :param patience: seconds to let them end by themselves.
     """
-    for number, seconds in ((0, patience), (signal.SIGTERM, _POLITE_S), (signal.SIGKILL, _FORCED_S)):
+    for number, seconds in ((0, patience), (signal.SIGTERM, POLITE_S), (signal.SIGKILL, _FORCED_S)):
         for pid in _session(process.pid):
             with suppress(ProcessLookupError):
                 os.kill(pid, number)

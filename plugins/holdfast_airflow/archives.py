@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Param, get_parsing_context
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast_airflow.alerts import notifiers
+from holdfast_airflow.form_fields import FormField
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -137,6 +138,7 @@ def archive_dag(
         # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
         defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
     common["default_args"] = defaults | settings.pop("default_args", {})
+    settings["params"] = {word: FormField.of(param) for word, param in settings.get("params", {}).items()}
     dag = DAG(dag_id=f"{operation}_{name}", **(common | settings))
     # Airflow shows the code of the file that makes the DAG, and takes it to be this one.
     dag.fileloc = sys._getframe(1).f_code.co_filename

@@ -27,9 +27,8 @@ _PYTHONS = re.compile(r"\S+\.py:\d+: \w*Warning: ")
 """A warning of Python, whose source stands on the next line."""
 _TRACE = re.compile(r"(?:at |\.\.\. \d+ more|Caused by: )")
 
-_POLL_S = 2.0
-_SAME_STEP_S = 10.0
-"""A step that goes on is logged so often."""
+POLL_S = 2.0
+SAME_STEP_S = 10.0
 _LAST_READ_S = 5.0
 """A read under way when the job ends is waited for so long, and is then left to its own time limit."""
 
@@ -81,24 +80,31 @@ def spark_lines(log: Any, run: str) -> Iterator[SparkLines]:
 
 
 @contextmanager
-def progress_logged(read: Callable[[], RunRecord | None], say: Callable[[str], None]) -> Iterator[None]:
+def progress_logged(
+    read: Callable[[], RunRecord | None],
+    say: Callable[[str], None],
+    *,
+    poll_s: float = POLL_S,
+    same_step_s: float = SAME_STEP_S,
+) -> Iterator[None]:
     """Log the progress of a job while the block runs.
 
     Each step is logged once it begins, and a step that goes on now and then.
 
-    :param read: returns the newest record of its run.
+    :param read: returns the newest record of its run; called every `poll_s` seconds.
+    :param same_step_s: seconds between two lines on a step that goes on.
     """
     done = threading.Event()
 
     def watch() -> None:
         step, at = "", 0.0
-        while not done.wait(_POLL_S):
+        while not done.wait(poll_s):
             record = None
             with suppress(StoreError):  # the job goes on whether it can be watched or not
                 record = read()
             if done.is_set() or record is None or record.state != "running":
                 continue
-            if record.step != step or time.monotonic() - at >= _SAME_STEP_S:
+            if record.step != step or time.monotonic() - at >= same_step_s:
                 step, at = record.step, time.monotonic()
                 say(record.describe())
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+from contextlib import suppress
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +15,11 @@ from holdfast_airflow.page.lazy import LazyApplication
 
 PREFIX = "/holdfast"
 """Where the API server mounts the page, below its own address."""
+
+DAG_PROCESSOR = "airflow.dag_processing.manager"
+"""Module of the process that forks a child for each DAG file; no other process of Airflow imports it."""
+
+OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
 
 
 def _page(query: str = "") -> str:
@@ -29,3 +37,22 @@ class HoldfastPlugin(AirflowPlugin):
         {"name": "Holdfast", "href": _page(), "destination": "nav", "category": "browse", "url_route": "holdfast"},
         {"name": "Holdfast", "href": _page("?dag={DAG_ID}"), "destination": "dag", "url_route": "holdfast-archive"},
     ]
+
+    @classmethod
+    def on_load(cls, *args: Any, **kwargs: Any) -> None:
+        """Import what DAG files need, and read archives.yaml, in Airflow's DAG processor.
+
+        Its children find both there, one for each DAG file and reading of it. After a change of archives.yaml they read
+        it themselves. Other processes of Airflow load the plugin, too; nothing is done in these.
+        """
+        if DAG_PROCESSOR not in sys.modules:
+            return
+        # The DAG files say what cannot be imported; one of them says what is wrong with archives.yaml.
+        with suppress(ImportError):
+            for module in OF_DAG_FILES:
+                importlib.import_module(module)
+            from holdfast.common.errors import UsageError
+            from holdfast.config.archives_yaml import read_archives
+
+            with suppress(UsageError):
+                read_archives()

@@ -46,10 +46,14 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
 
-_WATCH_S = 1.0
+WATCH_S = 1.0
+"""Seconds between two looks at the parent."""
+
+CHECK_LOCKS_EVERY = 20
+"""The locks are checked at each so many of these looks."""
+
 _SHOW_S = 15.0
 _ABORT_SIGNAL = signal.SIGUSR1
-_CHECK_LOCKS_EVERY = 20
 
 
 _Request = TypeVar("_Request", bound=Request)
@@ -202,11 +206,11 @@ class Job:
 
     def _watch(self) -> None:
         turns = 0
-        while not self._stopping.wait(_WATCH_S):
+        while not self._stopping.wait(WATCH_S):
             turns += 1
             try:
                 self._check_parent()
-                if turns % _CHECK_LOCKS_EVERY == 0:
+                if turns % CHECK_LOCKS_EVERY == 0:
                     self.locks.check()
             except (LockStateUnknown, StoreError):
                 continue  # the store did not answer: the commit will ask again, and nothing relies on the lock before

@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 
 from holdfast.archive.format.runs import RunRecord
-from holdfast_airflow import job_log
 from holdfast_airflow.job_log import progress_logged, spark_lines
 from locking.store import StoreUnavailable
 
@@ -87,11 +86,7 @@ def records() -> Iterator[RunRecord | None]:
 
 
 @pytest.mark.parametrize(("again_s", "said"), [(1000.0, ["reading tables", "committing"]), (0.0, 3)])
-def test_each_step_is_logged_as_it_begins_and_one_that_goes_on_now_and_then(
-    monkeypatch: pytest.MonkeyPatch, again_s: float, said: Any
-) -> None:
-    monkeypatch.setattr(job_log, "_POLL_S", 0.0)
-    monkeypatch.setattr(job_log, "_SAME_STEP_S", again_s)
+def test_each_step_is_logged_as_it_begins_and_one_that_goes_on_now_and_then(again_s: float, said: Any) -> None:
     ended, told = threading.Event(), records()
     heard: list[str] = []
 
@@ -102,18 +97,17 @@ def test_each_step_is_logged_as_it_begins_and_one_that_goes_on_now_and_then(
             ended.set()
             return None
 
-    with progress_logged(read, heard.append):
+    with progress_logged(read, heard.append, poll_s=0, same_step_s=again_s):
         assert ended.wait(10)
     assert ([words.partition(" · ")[0] for words in heard] if again_s else len(heard)) == said
 
 
-def test_a_store_that_is_away_ends_no_job(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_store_that_is_away_ends_no_job() -> None:
     asked = threading.Event()
 
     def away() -> RunRecord | None:
         asked.set()
         raise StoreUnavailable("no route")
 
-    monkeypatch.setattr(job_log, "_POLL_S", 0.0)
-    with progress_logged(away, lambda words: None):
+    with progress_logged(away, lambda words: None, poll_s=0):
         assert asked.wait(10)

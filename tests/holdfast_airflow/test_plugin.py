@@ -18,7 +18,9 @@ ROOT = Path(__file__).parents[2]
 
 
 LOAD = """
-import json, sys, locking
+import json, sys, threading, locking
+if "dag-processor" in sys.argv:
+    import airflow.dag_processing.manager
 from airflow import plugins_manager
 plugins, errors = plugins_manager._get_plugins()
 files = {name: getattr(module, "__file__", None) or "" for name, module in list(sys.modules.items())}
@@ -28,21 +30,28 @@ print("\\n" + json.dumps({
     "executed": sorted(name for name, file in files.items() if "/plugins/" in file),
     "locking": locking.__file__,
     "in modules": sys.modules["locking"] is locking,
+    "imported": [name for name in files if name.partition(".")[0] in ("holdfast", "holdfast_airflow")],
+    "threads": threading.active_count(),
 }))
 """
 
 
-def load_plugins(tmp_path: Path, *, syntax: str) -> dict[str, Any]:
-    """Load the plugins folder in a process of its own."""
+def load_plugins(tmp_path: Path, *words: str, syntax: str = "glob", archives: str = "") -> dict[str, Any]:
+    """Load the plugins folder in a process of its own.
+
+    :param archives: the text of archives.yaml.
+    """
+    (tmp_path / "archives.yaml").write_text(archives)
     environment = {
         **os.environ,
         "AIRFLOW_HOME": str(tmp_path / "home"),
         "AIRFLOW__CORE__PLUGINS_FOLDER": str(ROOT / "plugins"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__CORE__DAG_IGNORE_FILE_SYNTAX": syntax,
+        "HOLDFAST_ARCHIVES": str(tmp_path / "archives.yaml"),
     }
     done = subprocess.run(
-        [sys.executable, "-c", LOAD], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
+        [sys.executable, "-c", LOAD, *words], env=environment, cwd=ROOT, capture_output=True, text=True, check=True
     )
     return dict(json.loads(done.stdout.splitlines()[-1]))
 
@@ -56,6 +65,23 @@ def test_loader_executes_only_the_one_file_and_registers_the_plugin_once(tmp_pat
     assert {name.partition(".")[0] for name in found["executed"]} == {"holdfast_plugin", "holdfast_airflow"}
     assert found["locking"] == str(ROOT / "locking" / "__init__.py")
     assert found["in modules"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    "archives", ["archives: {shop: {url: /x}}", pytest.param("archives: [", marks=pytest.mark.exhaustive)]
+)
+def test_dag_processor_imports_what_its_children_need_and_starts_no_thread(tmp_path: Path, archives: str) -> None:
+    found = load_plugins(tmp_path, "dag-processor", archives=archives)
+    assert found["errors"] == {}
+    assert {"holdfast_airflow.operators.backup", "holdfast_airflow.archives"} <= set(found["imported"])
+    assert found["threads"] == 1
+
+
+@pytest.mark.slow
+def test_other_processes_of_airflow_import_no_more_than_the_plugin(tmp_path: Path) -> None:
+    imported = set(load_plugins(tmp_path)["imported"])
+    assert imported <= {"holdfast", *(f"holdfast_airflow{name}" for name in ("", ".plugin", ".provider_info"))}
 
 
 @pytest.mark.parametrize(("group", "registers"), [("airflow.plugins", False), ("other", True), (None, True)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import types
 from dataclasses import dataclass
+from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, Union, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
@@ -95,13 +96,14 @@ class Request(BaseModel):
     operation: ClassVar[str]
 
     @classmethod
-    def options(cls) -> list[OptionField]:
+    @cache
+    def options(cls) -> tuple[OptionField, ...]:
         """Return the options, in the order of the fields."""
-        return [
+        return tuple(
             _field(name, option, field.annotation, None if field.is_required() else field.get_default())
             for name, field in cls.model_fields.items()
             if (option := _option(field.metadata))
-        ]
+        )
 
     @model_validator(mode="before")
     @classmethod

@@ -129,7 +129,7 @@ def test_a_wrong_java_home_is_named_even_where_path_has_java(
 @pytest.fixture
 def with_java(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(job_process, "check_java", lambda: None)
-    monkeypatch.setattr(job_process, "_LAST_WORDS_S", 0.2)
+    monkeypatch.setattr(job_process, "LAST_WORDS_S", 0.2)
 
 
 def submit(folder: Path, tmp_path: Path, **more: object) -> int:
@@ -171,7 +171,7 @@ echo $! >>{pids}
 def test_nothing_is_left_of_a_job_that_is_interrupted(
     program: MakeProgram, tmp_path: Path, with_java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_process, "_POLITE_S", 0.5)
+    monkeypatch.setattr(job_process, "POLITE_S", 0.5)
     pids = tmp_path / "pids"
     folder = program("spark-submit", f"{_CHILDREN.format(pids=pids)}\nwait")
 
@@ -187,7 +187,7 @@ def test_nothing_is_left_of_a_job_that_is_interrupted(
 def test_nothing_is_left_of_a_job_whose_java_was_killed(
     program: MakeProgram, tmp_path: Path, with_java: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(job_process, "_POLITE_S", 0.5)
+    monkeypatch.setattr(job_process, "POLITE_S", 0.5)
     pids = tmp_path / "pids"
     assert submit(program("spark-submit", f"{_CHILDREN.format(pids=pids)}\nkill -9 $$"), tmp_path) == -9
     assert [pid for pid in pids.read_text().split() if job_process.process_start(int(pid))] == []

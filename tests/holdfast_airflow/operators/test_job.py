@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -13,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, AirflowTaskTimeout, TaskDeferred
 
 from holdfast.archive import Archive
+from holdfast.archive.locks import HeldLocks
 from holdfast.operations.job_process import process_start
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
@@ -242,12 +243,13 @@ def test_kill_is_told_as_one_where_the_job_has_ended_before_its_exit_code_is_ask
         operator.on_kill()
         ended.set()
 
-    def read_to_the_end(hook: SparkSubmitHook, lines: Iterator[str]) -> None:
-        read(hook, lines)
-        assert ended.wait(30)  # and only then is the exit code asked for
+    def late(process: subprocess.Popen[str], *given: Any, **more: Any) -> int:
+        if threading.current_thread() is threading.main_thread():  # the task, once the job has said all
+            assert ended.wait(30)
+        return wait(process, *given, **more)
 
-    read = SparkSubmitHook._process_spark_submit_log
-    monkeypatch.setattr(SparkSubmitHook, "_process_spark_submit_log", read_to_the_end)
+    wait = subprocess.Popen.wait
+    monkeypatch.setattr(subprocess.Popen, "wait", late)
     with soon(kill, when=spark.note.exists), pytest.raises(JobFailed, match="the task was killed, and its job with it"):
         run(operator, context)
     assert len(spark.starts()) == 1
@@ -273,7 +275,13 @@ def test_timeout_ends_the_job_before_the_locks_are_released(
 
     monkeypatch.setattr("airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook.submit", time_out)
     monkeypatch.setattr("holdfast_airflow.operators.job.end_job", lambda run: order.append("end"))
-    monkeypatch.setattr(operator, "_release", lambda: order.append("release"))
+    release = HeldLocks.release
+
+    def released(held: HeldLocks) -> None:
+        order.append("release")
+        release(held)
+
+    monkeypatch.setattr(HeldLocks, "release", released)
     with pytest.raises(AirflowTaskTimeout):
         run(operator, context)
     assert order == ["end", "release"]

@@ -136,12 +136,13 @@ def test_place_that_names_no_store_ends_the_wait_at_once(tmp_path: Path) -> None
 def test_a_wait_is_logged_when_its_holder_changes_and_else_now_and_then(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    looks = iter([("a", "a holds it, 1 s"), ("a", "a holds it, 2 s"), ("b", "b holds it, 1 s"), ("", "")])
+    def held(by: str, seconds: int) -> list[SimpleNamespace]:
+        return [SimpleNamespace(txn=by, describe=lambda: f"{by} holds it, {seconds} s")]
+
+    looks = iter([held("a", 1), held("a", 2), held("b", 1), []])
     said: list[str] = []
-    trigger = backup_trigger(store)
-    monkeypatch.setattr(trigger, "_look", lambda: next(looks))
-    monkeypatch.setattr(trigger, "poll_s", 0.0)
+    monkeypatch.setattr(PlanFreeTrigger, "blockers", lambda *_: next(looks))
     log = SimpleNamespace(info=lambda words, *values: said.append(words % values))
-    monkeypatch.setattr(trigger, "_log", log)
-    assert fire(trigger)["state"] == "free"
+    monkeypatch.setattr(PlanFreeTrigger, "log", log)
+    assert fire(backup_trigger(store))["state"] == "free"
     assert said == ["waiting: a holds it, 1 s", "waiting: b holds it, 1 s"]

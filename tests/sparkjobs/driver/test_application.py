@@ -35,8 +35,8 @@ Run = Callable[[Work], tuple[int, RunRecord | None]]
 @pytest.fixture
 def run(store: ObjectStore, job_environment: Callable[..., None], monkeypatch: pytest.MonkeyPatch) -> Run:
     """Runs work as a job would, with a watch that looks often."""
-    monkeypatch.setattr(application, "_WATCH_S", 0.05)
-    monkeypatch.setattr(application, "_CHECK_LOCKS_EVERY", 2)
+    monkeypatch.setattr(application, "WATCH_S", 0.05)
+    monkeypatch.setattr(application, "CHECK_LOCKS_EVERY", 2)
     monkeypatch.setenv(PARENT_VARIABLE, f"{(me := os.getpid())}:{process_start(me)}")
 
     def work_on(work: Work) -> tuple[int, RunRecord | None]:
@@ -174,13 +174,14 @@ def test_nothing_interrupts_the_step_that_commits(run: Run, monkeypatch: pytest.
     parent = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     monkeypatch.setenv(PARENT_VARIABLE, f"{parent.pid}:{process_start(parent.pid)}")
     noticed = threading.Event()
-    end_work = Job._end_work
 
-    def notice(job: Job, error: HoldfastError) -> None:
-        noticed.set()
-        end_work(job, error)
+    def notice(pid: int) -> str | None:
+        start = process_start(pid)
+        if start is None:
+            noticed.set()
+        return start
 
-    monkeypatch.setattr(Job, "_end_work", notice)
+    monkeypatch.setattr(application, "process_start", notice)
 
     def commit(job: Job) -> dict[str, Any]:
         with job.last_step():
@@ -210,7 +211,7 @@ def test_a_job_ends_at_once_when_a_lock_is_lost(run: Run, store: ObjectStore, jo
 def test_a_check_finds_a_lost_lock_before_the_watch_does(
     run: Run, store: ObjectStore, job_locks: locks.HeldLocks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(application, "_WATCH_S", 60)
+    monkeypatch.setattr(application, "WATCH_S", 60)
 
     def lose_a_lock(job: Job) -> dict[str, Any]:
         for handle in json.loads(job_locks.handles()):

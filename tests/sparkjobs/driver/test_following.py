@@ -108,7 +108,7 @@ def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_double
     with monkeypatch.context() as patch:
         patch.setattr(backup_run, "hold_snapshot", hold)
         if release == "earlier":  # whose archives are followed from the slot on
-            patch.setattr(backup, "_joined_stream", lambda state, source, decision, *_: decision.stream)
+            patch.setattr(backup, "joined_stream", lambda state, source, decision, *_: decision.stream)
         shop.back_up("changes")
     (opened,) = shop.archive().state.blocks.values()
     stream, since = opened.block.stream, parse_position(opened.block.covers.to_position)

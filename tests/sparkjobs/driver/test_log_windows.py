@@ -51,13 +51,13 @@ def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
 def read(monkeypatch: pytest.MonkeyPatch) -> Read:
     """What is read at a time, in windows of 20 kB."""
 
-    def next_ones(self: following.Run, end: int, room: int, block: str) -> list[WindowTask]:
-        found.append(cut(self, end, room, block))
+    def next_ones(*given: Any) -> list[WindowTask]:
+        found.append(cut(*given))
         return found[-1]
 
     found: Read = []
-    cut = following.Run._next
-    monkeypatch.setattr(following.Run, "_next", next_ones)
+    cut = log_windows.cut_windows
+    monkeypatch.setattr(log_windows, "cut_windows", next_ones)
     monkeypatch.setattr(log_windows, "WINDOW_BYTES", 20_000)
     return found
 

@@ -172,7 +172,8 @@ def test_only_one_daemon_takes_a_prepared_one() -> None:
 
 
 def test_nothing_is_handed_over_to_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(daemon, "_is_ours", lambda connection: False)
+    user = os.getuid()
+    monkeypatch.setattr(os, "getuid", lambda: user + 1)
     with socket.socket(socket.AF_UNIX) as other:
         other.bind("\0holdfast-other")
         other.listen(1)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast.archive import Archive, Change
+from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.resume import UnfinishedBlock
 from holdfast.archive.format.runs import RunRecord, read_last, read_unfinished
 from holdfast.archive.maintenance.verify import verify
@@ -68,7 +70,7 @@ def left(store: ObjectStore, drive: Drive, snapshot: Snapshot, monkeypatch: pyte
         raise SparkEndedError("Spark's Java process has ended")
 
     with monkeypatch.context() as patch:
-        patch.setattr(backup, "_commit", end)
+        patch.setattr(application.Job, "last_step", end)
         assert drive(snapshot)[0] == 1
     found = read_unfinished(store, "r")
     assert found is not None
@@ -209,16 +211,18 @@ def test_nothing_is_used_of_what_was_read_in_another_snapshot(
 def test_a_commit_that_arrives_late_is_the_only_one(
     store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    commit = backup._commit
+    add = Archive.add
+    arrived: list[ArchiveCommit] = []
 
-    def arrive_first(job: application.Job, archive: Archive, block: Block, started_from: str | None) -> object:
-        change = Change(kind="backup", add=(block,), expected_ends={"shop": None})
-        Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
-        return commit(job, archive, block, started_from)
+    def arrive_first(archive: Archive, plan: Callable[[State], Change], **given: Any) -> ArchiveCommit:
+        if not arrived:
+            arrived.append(add(Archive.open(store), plan, check=lambda: None, fence=None))
+        return add(archive, plan, **given)
 
-    monkeypatch.setattr(backup, "_commit", arrive_first)
+    monkeypatch.setattr(Archive, "add", arrive_first)
     code, record = drive(snapshot)
     assert record.result is not None
+    assert [block.id for commit in arrived for block in commit.add] == [left.block.id]
     assert (code, record.result["commit"], record.result["block"]) == (0, 1, left.block.id)
     assert Archive.open(store).state.sequence == 1
 

@@ -272,7 +272,7 @@ def test_a_machine_without_programs_that_are_new_enough_is_told_what_to_install_
     assert_whole(store, shop, commits=0)
     assert run_backup(shop)[0] == 0
     with monkeypatch.context() as machine:
-        machine.setattr(programs, "_candidates", lambda name: iter(()))
+        machine.setattr(programs, "version_of", lambda program: None)
         code, message = failed(run_restore(target))
     assert (code, "no pg_restore of version 18 or newer was found: install postgresql-client-18" in message) == (
         1,

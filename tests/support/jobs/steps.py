@@ -113,6 +113,18 @@ class Steps:
             os.kill(os.getpid(), self._end)
 
 
+def before_first(words: str, action: Callable[[], None]) -> Steps:
+    """Return steps that do something right before the first of them with these words in its name."""
+    done: list[str] = []
+
+    def tell(name: str) -> None:
+        if words in name and not done:
+            done.append(name)
+            action()
+
+    return Steps(0, "before", tell)
+
+
 class SteppedStore(ObjectStore):
     """A store each of whose requests is a step; of a file that is written, its begin, every write and its end."""
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import pytest
 import sqlalchemy as sa
 
 from bench.support.blocks import make_block
@@ -24,7 +25,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import State
 from holdfast.replication.log import schema
-from holdfast.replication.log.replicas import add
+from holdfast.replication.log.replicas import add, log_state
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.recovery import Recovered, recover
@@ -146,6 +147,23 @@ class Replicas:
         """Make replicas lost."""
         for name in names:
             self.change(name, is_lost=True, lost_reason="it was away", active_until=0.0)
+
+    def once_appended(self, patch: pytest.MonkeyPatch, action: Callable[[], None]) -> None:
+        """Do something once, right after the next transaction that appends an entry, before its caller goes on."""
+        run = self.coordination.run
+
+        def head() -> int:
+            return run(lambda c: log_state(c, self.archive)).head
+
+        def watched(work: Callable[[sa.Connection], Any], **more: Any) -> Any:
+            before = head()
+            result = run(work, **more)
+            if head() > before:
+                patch.undo()
+                action()
+            return result
+
+        patch.setattr(self.coordination, "run", watched)
 
     def is_whole(self, name: str) -> bool:
         """Say whether every file that a replica names is there as it was written; raises where one is not."""

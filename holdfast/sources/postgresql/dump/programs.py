@@ -16,7 +16,7 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.connection.server import embedded_programs
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from holdfast.sources.postgresql.connection.address import Address
 
@@ -27,7 +27,7 @@ _LINE = 200
 """Characters of a line that a program says; it repeats whole queries that have failed."""
 
 
-def _candidates(name: str) -> Iterator[Path]:
+def candidates(name: str) -> Iterator[Path]:
     """Yield the possible paths of a program.
 
     They are in HOLDFAST_PG_BIN, PATH, Debian's folders and the embedded wheel.
@@ -53,22 +53,25 @@ def version_of(program: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
-def find(name: str, *, at_least: int) -> Path | None:
+def find(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
 
     :param at_least: the server's major version; an older pg_dump refuses a newer server.
+    :param among: the paths to choose from; None: `candidates`.
     """
-    known = {path: version for path in _candidates(name) if path.exists() and (version := version_of(path))}
+    paths = candidates(name) if among is None else among
+    known = {path: version for path in paths if path.exists() and (version := version_of(path))}
     suitable = [(version, path) for path, version in known.items() if version >= at_least]
     return min(suitable, key=lambda pair: pair[0])[1] if suitable else None
 
 
-def need(name: str, *, at_least: int) -> Path:
+def need(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Path:
     """Return a suitable program.
 
+    :param at_least, among: as `find` takes them.
     :raises HoldfastError: there is none; says what to install.
     """
-    found = find(name, at_least=at_least)
+    found = find(name, at_least=at_least, among=among)
     if found is None:
         raise HoldfastError(
             f"no {name} of version {at_least} or newer was found: install postgresql-client-{at_least}, or set "

@@ -23,7 +23,7 @@ MARK_PREFIX: Final = "holdfast"
 
 FLUSH_WAIT_S = 10.0
 _POLL_S = 0.01
-_URGE_S = 0.5
+URGE_S = 0.5
 """After this the server is urged: it lets the end of its log lie where nobody waits for it."""
 
 
@@ -51,7 +51,7 @@ def flush_position(session: Connection) -> tuple[datetime, str]:
             raise HoldfastError(
                 f"the server's log was not on its disk up to {inserted[0]} after {FLUSH_WAIT_S:.0f} s: is that slow?"
             )
-        if waited > _URGE_S and not urged:
+        if waited > URGE_S and not urged:
             emit(session, "holdfast_flush", "")
             urged = True
         time.sleep(_POLL_S)

@@ -213,10 +213,10 @@ def test_a_replica_that_has_appended_what_nobody_else_has_is_not_removed_by_the_
 ) -> None:
     near = two.open("near")
 
-    def die(*given: object, **more: object) -> None:
+    def die() -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(near, "_executed", die)
+    two.once_appended(monkeypatch, die)
     with pytest.raises(KeyboardInterrupt):
         near.add(two.backup(near.store), check=nothing, fence=None)
     with pytest.raises(RefusedError, match="what entry 1 adds may be at near only"):

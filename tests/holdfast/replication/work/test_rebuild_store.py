@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import shutil
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,6 @@ import pytest
 import sqlalchemy as sa
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.locks import HeldLocks
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError, OldStoreError
@@ -21,15 +21,20 @@ from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import rebuild_store
 from holdfast.replication.work.rebuild_store import prepare
-from holdfast.replication.work.survey import ReadableReplica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
-from tests.support.jobs.steps import SteppedStore
+from tests.support.jobs.steps import SteppedStore, Steps, before_first
 from tests.support.replicas.rebuilt import KilledError, at_place, become, bring_back, go_on, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 from tests.support.stores.failing_requests import Failing
 
 pytestmark = pytest.mark.slow
+
+
+def before_the_first_move(action: Callable[[], None]) -> Callable[[str], ObjectStore]:
+    """Return what opens replicas, so that something is done right before the first commit that one of them makes."""
+    steps = before_first("create commits/", action)
+    return lambda url: SteppedStore(open_store(url), steps)
 
 
 def test_a_store_that_is_gone_is_made_anew_from_replicas_that_are_equal(
@@ -183,22 +188,18 @@ def test_who_acted_for_a_replica_before_acts_no_more(two: Replicas) -> None:
         two.coordination.run(lambda c: append(c, acting, Draft("e", EntryChange(kind="backup"), planned_at=0)))
 
 
-def test_nothing_is_appended_any_more_once_a_rebuilding_has_begun(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_appended_any_more_once_a_rebuilding_has_begun(two: Replicas) -> None:
     _, acting = two.open("near").in_use()
 
-    def die(*given: Any) -> None:
+    def die() -> None:
         raise KilledError("killed")
 
-    monkeypatch.setattr(rebuild_store, "_move", die)
     with pytest.raises(KilledError):
-        rebuild(two.coordination, {}, force=True)
+        rebuild(two.coordination, {}, force=True, places=before_the_first_move(die))
     with pytest.raises(EpochOverError):
         two.coordination.run(lambda c: append(c, acting, Draft("e", EntryChange(kind="backup"), planned_at=0)))
     with pytest.raises(OldStoreError, match="another store"):
         two.back_up("near")
-    monkeypatch.undo()
     rebuild(two.coordination, {})
     go_on(two)
 
@@ -209,121 +210,81 @@ def test_replicas_that_the_store_still_knows_are_asked_too(three: Replicas) -> N
     assert [each.name for each in moved.told] == ["far", "near", "off"]
 
 
-def test_two_cannot_rebuild_at_once(two: Replicas, empty: CoordinationStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    move = rebuild_store._move
-
-    def meanwhile(*given: Any) -> None:
-        monkeypatch.undo()
+def test_two_cannot_rebuild_at_once(two: Replicas, empty: CoordinationStore) -> None:
+    def meanwhile() -> None:
         with pytest.raises(LockBusy, match="rebuilding the coordination store"):
             rebuild(empty, urls(two))
-        move(*given)
 
-    monkeypatch.setattr(rebuild_store, "_move", meanwhile)
-    rebuild(empty, urls(two))
+    rebuild(empty, urls(two), places=before_the_first_move(meanwhile))
     two.coordination = empty
     go_on(two)
 
 
 def test_locks_are_taken_in_the_order_of_the_places_however_replicas_are_called(
-    two: Replicas, empty: CoordinationStore, monkeypatch: pytest.MonkeyPatch
+    two: Replicas, empty: CoordinationStore
 ) -> None:
-    locked = rebuild_store._locked
-    taken: list[str] = []
+    written: dict[str, str] = {}
 
-    def told(each: ReadableReplica, wait: float) -> HeldLocks:
-        taken.append(each.url)
-        return locked(each, wait)
+    def told(url: str) -> ObjectStore:
+        def tell(name: str) -> None:
+            if name.startswith(("put ", "create ")):
+                written.setdefault(url, name)
+
+        return SteppedStore(open_store(url), Steps(0, "before", tell))
 
     (two.folder / "a").mkdir()
     moved = {"near": str(shutil.move(two.folder / "near", two.folder / "a" / "near")), "far": two.place("far").url}
-    monkeypatch.setattr(rebuild_store, "_locked", told)
-    rebuild(empty, moved)
-    assert taken == [moved["near"], moved["far"]]
+    rebuild(empty, moved, places=told)
+    assert list(written) == [moved["near"], moved["far"]]
+    assert all("locks/" in name for name in written.values())
 
 
-def test_two_that_know_of_no_replica_in_common_do_not_both_succeed(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_that_know_of_no_replica_in_common_do_not_both_succeed(two: Replicas) -> None:
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
-    move = rebuild_store._move
 
-    def meanwhile(*given: Any) -> None:
-        monkeypatch.undo()
+    def meanwhile() -> None:
         two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="a third one")))
-        move(*given)
 
-    monkeypatch.setattr(rebuild_store, "_move", meanwhile)
     with pytest.raises(BusyError, match="somebody else has changed the log of shop meanwhile"):
-        rebuild(two.coordination, {})
+        rebuild(two.coordination, {}, places=before_the_first_move(meanwhile))
 
 
-def test_a_store_that_another_one_has_rebuilt_meanwhile_is_left_alone(
-    two: Replicas, empty: CoordinationStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = rebuild_store._locked
-
-    def late(*given: Any) -> Any:
-        monkeypatch.undo()
-        rebuild(empty, urls(two))
-        return locked(*given)
-
-    monkeypatch.setattr(rebuild_store, "_locked", late)
+def test_a_store_that_another_one_has_rebuilt_meanwhile_is_left_alone(two: Replicas, empty: CoordinationStore) -> None:
+    planned = prepare(empty, urls(two))
+    rebuild(empty, urls(two))
     with pytest.raises(BusyError, match="somebody else has changed the log of shop meanwhile"):
-        rebuild(empty, urls(two))
+        rebuild_store.rebuild(empty, planned)
     two.coordination = empty
     go_on(two)
 
 
-def test_a_replica_that_goes_on_meanwhile_is_asked_again_under_its_locks(
-    old: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = rebuild_store._locked
-
-    def late(*given: Any) -> Any:
-        monkeypatch.undo()
-        archive = Archive.open(old.place("near"))
-        log = old.place_of("near").model_copy(update={"index": 4, "entry": "late"})
-        archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
-        return locked(*given)
-
-    monkeypatch.setattr(rebuild_store, "_locked", late)
-    assert rebuild(old.coordination, {}).done.head == 4
+def test_a_replica_that_goes_on_meanwhile_is_asked_again_under_its_locks(old: Replicas) -> None:
+    planned = prepare(old.coordination, {})
+    archive = Archive.open(old.place("near"))
+    log = old.place_of("near").model_copy(update={"index": 4, "entry": "late"})
+    archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
+    assert rebuild_store.rebuild(old.coordination, planned).done.head == 4
     go_on(old)
 
 
-def test_a_contradiction_that_appears_before_the_locks_are_held_is_seen(
-    old: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    locked = rebuild_store._locked
-
-    def late(*given: Any) -> Any:
-        monkeypatch.undo()
-        archive = Archive.open(old.place("far"))
-        log = old.place_of("far").model_copy(update={"index": 3, "entry": "another"})
-        archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
-        return locked(*given)
-
-    monkeypatch.setattr(rebuild_store, "_locked", late)
+def test_a_contradiction_that_appears_before_the_locks_are_held_is_seen(old: Replicas) -> None:
+    planned = prepare(old.coordination, {})
+    archive = Archive.open(old.place("far"))
+    log = old.place_of("far").model_copy(update={"index": 3, "entry": "another"})
+    archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
     with pytest.raises(RefusedError, match="has executed another entry 3 than"):
-        rebuild(old.coordination, {})
+        rebuild_store.rebuild(old.coordination, planned)
 
 
-def test_a_replica_that_is_changed_in_spite_of_its_locks_is_not_moved(
-    two: Replicas, empty: CoordinationStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    move = rebuild_store._move
-
-    def late(*given: Any) -> None:
-        monkeypatch.undo()
+def test_a_replica_that_is_changed_in_spite_of_its_locks_is_not_moved(two: Replicas, empty: CoordinationStore) -> None:
+    def late() -> None:
         for name in ("near", "far"):
             archive = Archive.open(two.place(name))
             log = two.place_of(name).model_copy(update={"index": 1, "entry": "late"})
             archive.add(partial(at_place, two.backup(archive.store), log), check=nothing, fence=None)
-        move(*given)
 
-    monkeypatch.setattr(rebuild_store, "_move", late)
     with pytest.raises(BusyError, match=r"somebody else has changed .* meanwhile: start again"):
-        rebuild(empty, urls(two))
+        rebuild(empty, urls(two), places=before_the_first_move(late))
     assert empty.run(lambda c: c.execute(sa.select(schema.archives)).all()) == []
 
 

@@ -115,20 +115,22 @@ def test_a_backup_that_started_from_an_older_end_is_refused(two: Replicas) -> No
         near.add(planned_before, check=nothing, fence=None)
 
 
-def test_two_that_append_at_the_same_time_are_told_apart_by_the_store(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_that_append_at_the_same_time_are_told_apart_by_the_store(two: Replicas) -> None:
     near = two.open("near")
-    append = near._append
+    plan = two.backup(near.store)
+    planned: list[State] = []
 
-    def late(draft: object) -> int:
-        monkeypatch.undo()
-        two.back_up("far")  # between what near has planned and its append
-        return append(draft)  # type: ignore[arg-type]
+    def planning(state: State) -> Change:
+        planned.append(state)
+        return plan(state)
 
-    monkeypatch.setattr(near, "_append", late)
+    def late() -> None:
+        if len(planned) == 1:  # the last look at the locks, between what near has planned and its append
+            planned.append(planned[0])
+            two.back_up("far")
+
     with pytest.raises(RefusedError, match="another backup of shop_db was appended meanwhile"):
-        near.add(two.backup(near.store), check=nothing, fence=None)
+        near.add(planning, check=late, fence=None)
     assert two.back_up("near") == 2
 
 
@@ -299,14 +301,14 @@ def test_a_replica_that_others_bring_forward_meanwhile_is_not_taken_for_an_older
     two: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     two.back_up("near")
-    agree = ReplicatedArchive._agree
+    run = two.coordination.run
 
-    def late(self: ReplicatedArchive) -> None:
+    def late(work: Callable[[Connection], object]) -> object:
         monkeypatch.undo()
-        two.sync("far")  # between this one's opening and its look into the store
-        agree(self)
+        two.sync("far")  # between this one's opening and its first look into the store
+        return run(work)
 
-    monkeypatch.setattr(ReplicatedArchive, "_agree", late)
+    monkeypatch.setattr(two.coordination, "run", late)
     assert two.open("far").state.log == two.state("far").log
     assert pointer(two, "far") == 2
 
@@ -351,19 +353,16 @@ def test_a_process_that_was_suspended_behind_its_append_finds_its_commit_among_l
     two: Replicas, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     near = two.open("near")
-    append = near._append
 
-    def suspended(draft: Draft) -> int:
-        index = append(draft)
+    def meanwhile() -> None:
         # Its locks end meanwhile: another process of the replica executes its entry, and one that follows.
         two.sync("near")
         vacuum = Archive.open(two.place("near"))
         vacuum.add(lambda state: Change("vacuum", abandoned=("gone",)), check=nothing, fence=None)
         two.back_up("far", "other_db")
         two.sync("near")
-        return index
 
-    monkeypatch.setattr(near, "_append", suspended)
+    two.once_appended(monkeypatch, meanwhile)
     made = near.add(two.backup(near.store), check=nothing, fence=None)
     assert (made.kind, made.log and made.log.index) == ("backup", 1)
     assert two.place_of("near").index == 2
@@ -371,15 +370,12 @@ def test_a_process_that_was_suspended_behind_its_append_finds_its_commit_among_l
 
 def test_an_entry_that_is_another_one_behind_its_append_is_told(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     near = two.open("near")
-    append = near._append
 
-    def replaced(draft: Draft) -> int:
-        index = append(draft)
+    def replace() -> None:
         two.coordination.run(lambda c: c.execute(schema.entries.update().values(entry="another")))
         two.sync("near")
-        return index
 
-    monkeypatch.setattr(near, "_append", replaced)
+    two.once_appended(monkeypatch, replace)
     with pytest.raises(OldStoreError, match="entry 1 of the log is another one than"):
         near.add(two.backup(near.store), check=nothing, fence=None)
 

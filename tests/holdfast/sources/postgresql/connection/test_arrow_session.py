@@ -6,6 +6,7 @@ import psycopg
 import pytest
 from adbc_driver_manager import AdbcConnection
 
+from holdfast.sources.postgresql.connection import arrow_session
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
 from holdfast.sources.postgresql.connection.session import connect
@@ -38,14 +39,12 @@ def test_a_query_that_the_server_breaks_off_is_told_in_its_words(address: Addres
 
 
 def test_a_driver_that_cannot_close_hides_nothing(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(connection: AdbcConnection) -> None:
-        raise RuntimeError("Cannot close AdbcConnection")
+    class Broken(AdbcConnection):
+        def close(self) -> None:
+            super().close()
+            raise RuntimeError("Cannot close AdbcConnection")
 
-    session = ArrowSession(address)
-    opened = session._connection
-    monkeypatch.setattr(session, "_connection", type("Broken", (), {"close": fail})())
-    with pytest.raises(psycopg.DataError) as raised, session:
+    monkeypatch.setattr(arrow_session, "AdbcConnection", Broken)
+    with pytest.raises(psycopg.DataError) as raised, ArrowSession(address):
         raise psycopg.DataError("bad row")
     assert raised.value.__notes__[0] == "then, while tidying up: RuntimeError: Cannot close AdbcConnection"
-    opened.close()
-    session._database.close()

@@ -13,41 +13,35 @@ MakeProgram = Callable[[str], Path]
 
 
 @pytest.fixture
-def make_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[MakeProgram]:
-    """Makes versions of pg_dump, in folders that are the only ones looked into."""
-    places: list[Path] = []
+def make_program(tmp_path: Path) -> Iterator[MakeProgram]:
+    """Makes versions of pg_dump, each in a folder of its own."""
 
     def make(version: str) -> Path:
         path = tmp_path / version / "pg_dump"
         path.parent.mkdir()
         path.write_text(f"#!/bin/sh\necho 'pg_dump (PostgreSQL) {version}'\n")
         path.chmod(0o755)
-        places.append(path)
         return path
 
-    monkeypatch.setattr(programs, "_candidates", lambda name: iter(places))
     yield make
     programs.version_of.cache_clear()
 
 
 def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram) -> None:
-    make_program("18.1")
-    fit = make_program("16.4")
-    make_program("15.9")
-    assert programs.find("pg_dump", at_least=16) == fit
+    made = [make_program(version) for version in ("18.1", "16.4", "15.9")]
+    assert programs.find("pg_dump", at_least=16, among=made) == made[1]
 
 
 def test_programs_that_are_too_old_or_tell_no_version_are_not_taken(make_program: MakeProgram) -> None:
-    make_program("15.9")
-    make_program("of no version")
-    assert programs.find("pg_dump", at_least=16) is None
+    made = [make_program(version) for version in ("15.9", "of no version")]
+    assert programs.find("pg_dump", at_least=16, among=made) is None
     with pytest.raises(HoldfastError, match="install postgresql-client-16, or set HOLDFAST_PG_BIN"):
-        programs.need("pg_dump", at_least=16)
+        programs.need("pg_dump", at_least=16, among=made)
 
 
 def test_the_named_folder_is_looked_into_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_PG_BIN", str(tmp_path))
-    assert next(programs._candidates("pg_dump")) == tmp_path / "pg_dump"
+    assert next(programs.candidates("pg_dump")) == tmp_path / "pg_dump"
 
 
 def test_debians_wrapper_on_path_is_left_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,10 +50,10 @@ def test_debians_wrapper_on_path_is_left_aside(tmp_path: Path, monkeypatch: pyte
     wrapper.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "pg_dump").symlink_to(wrapper)
-    assert tmp_path / "pg_dump" not in programs._candidates("pg_dump")
+    assert tmp_path / "pg_dump" not in programs.candidates("pg_dump")
     (tmp_path / "pg_dump").unlink()
     (tmp_path / "pg_dump").symlink_to("/bin/true")
-    assert tmp_path / "pg_dump" in programs._candidates("pg_dump")
+    assert tmp_path / "pg_dump" in programs.candidates("pg_dump")
 
 
 @pytest.fixture

@@ -80,12 +80,16 @@ def test_a_log_that_does_not_reach_its_disk_is_waited_for_with_a_bound(
     session: Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urged: list[str] = []
-    monkeypatch.setattr(moment, "_flushed", lambda *given: "")
+
+    class SlowDisk:
+        def execute(self, query: str) -> Any:
+            return _Server("0/0") if "flush_lsn" in query else session.execute(query.encode())
+
     monkeypatch.setattr(moment, "FLUSH_WAIT_S", 0.1)
-    monkeypatch.setattr(moment, "_URGE_S", 0.02)
+    monkeypatch.setattr(moment, "URGE_S", 0.02)
     monkeypatch.setattr(moment, "emit", lambda session, prefix, content: urged.append(prefix))
     with pytest.raises(HoldfastError, match="was not on its disk"):
-        flush_position(session)
+        flush_position(SlowDisk())  # type: ignore[arg-type]
     assert urged == ["holdfast_flush"]
 
 

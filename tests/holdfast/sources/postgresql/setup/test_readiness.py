@@ -160,7 +160,7 @@ def test_a_password_that_will_not_do_for_long_is_named(reader: Address, execute:
 
 
 def test_a_missing_pg_dump_is_found_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(programs, "_candidates", lambda name: iter(()))
+    monkeypatch.setattr(programs, "version_of", lambda program: None)
     program, (found,) = readiness.find_pg_dump(18)
     assert program is None
     assert "install postgresql-client-18" in found.do

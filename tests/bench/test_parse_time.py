@@ -1,0 +1,73 @@
+"""The bench of parse time reads our DAG files and plain ones with as many DAGs and tasks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from bench.parse_time import (
+    OURS,
+    WITH_FORMS,
+    WITHOUT_FORMS,
+    ParseTimes,
+    archives_yaml,
+    as_markdown,
+    in_processor,
+    measure,
+    plain_files,
+)
+from bench.support.figures import Series
+from bench.support.processes import ProgramError
+from holdfast.config.archives_yaml import read_archives
+
+
+def test_the_archives_have_their_sources(tmp_path: Path) -> None:
+    path = tmp_path / "archives.yaml"
+    path.write_text(archives_yaml(12, 3))
+    read = read_archives(path)
+    assert (len(read.archives), dict(read.mistakes)) == (12, {})
+    assert {tuple(archive.sources) for archive in read.archives.values()} == {("s0", "s1", "s2")}
+
+
+@pytest.mark.slow
+def test_the_plain_dags_are_as_many_as_ours() -> None:
+    found = measure(2, 2, 1)
+    assert (found.dags, found.tasks) == (21, 33)
+    assert all(0 < series.best < 60 for series in found.series.values())
+    assert len(found.files) == 15
+
+
+@pytest.mark.slow
+def test_plain_files_make_the_dags_of_every_archive_with_and_without_forms(tmp_path: Path) -> None:
+    dag = {
+        "dag_id": "kind_a0",
+        "fileloc": "/dags/kind.py",
+        "timetable": {"__var": {"expression": "@daily"}},
+        "doc_md": "It's a text.",
+        "description": "What it does",
+        "tags": ["x"],
+        "params": [["n", {"default": 3, "description": "So many.", "schema": {"__var": {"type": "integer"}}}]],
+        "tasks": [{"__var": {"task_id": "t"}}, {"__var": {"task_id": "u"}}],
+    }
+    (tmp_path / "archives.yaml").write_text(archives_yaml(1, 1))
+    for with_forms in (True, False):
+        folder = tmp_path / str(with_forms)
+        folder.mkdir()
+        ((name, text),) = plain_files([dag, {**dag, "dag_id": "kind_a1"}], 2, with_forms=with_forms).items()
+        (folder / name).write_text(text)
+        made = in_processor(folder, tmp_path)["dags"]
+        assert sorted(each["dag_id"] for each in made) == ["kind_a0", "kind_a1"]
+        assert {len(each["tasks"]) for each in made} == {2}
+        assert {len(each["params"]) for each in made} == {int(with_forms)}
+    (folder / name).write_text("from airflow.sdk import DAG\nraise ValueError('broken')\n")
+    with pytest.raises(ProgramError, match="broken"):
+        in_processor(folder, tmp_path)
+
+
+def test_the_report_says_what_was_not_reached() -> None:
+    series = {OURS: Series(OURS, (3.0,)), WITH_FORMS: Series(WITH_FORMS, (2.0,)), WITHOUT_FORMS: Series("x", (1.0,))}
+    slow = ParseTimes(1, 1, 10, 12, series, {"backup.py": 0.5}, {"Processor": "x"}, "today")
+    assert slow.missed == ["beside plain DAGs with the same forms"]
+    assert "**no**" in as_markdown(slow)
+    assert "| backup.py | 0.50 |" in as_markdown(slow)
