@@ -1,4 +1,4 @@
 """The Holdfast page in Airflow: a FastAPI application with plain assets, built by the API server alone.
 
-It imports nothing of `operators`, `sensors` or `decorators`.
+Imports what plain modules of `holdfast_airflow` have, and none of its other packages.
 """
