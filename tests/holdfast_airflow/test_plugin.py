@@ -81,7 +81,10 @@ def test_dag_processor_imports_what_its_children_need_and_starts_no_thread(tmp_p
 @pytest.mark.slow
 def test_other_processes_of_airflow_import_no_more_than_the_plugin(tmp_path: Path) -> None:
     imported = set(load_plugins(tmp_path)["imported"])
-    assert imported <= {"holdfast", *(f"holdfast_airflow{name}" for name in ("", ".page", ".page.lazy", ".plugin", ".provider_info"))}
+    assert imported <= {
+        "holdfast",
+        *(f"holdfast_airflow{name}" for name in ("", ".page", ".page.lazy", ".plugin", ".provider_info")),
+    }
 
 
 @pytest.mark.parametrize(("group", "registers"), [("airflow.plugins", False), ("other", True), (None, True)])

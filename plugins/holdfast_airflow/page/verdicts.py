@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 
 NO_OBJECTIVES = "archives.yaml has no 'objectives' of it, so nothing says how fresh its backups have to be"
 
+NO_RECORD = "no task has recorded anything of it yet: run its backup"
+
 State = Literal["ready", "not ready", "unknown"]
 
 
@@ -84,8 +86,8 @@ def judge_source(
 
 def without_record(source: str, failures: Iterable[Task]) -> Verdict:
     """Return the verdict on a source that no task has told anything of."""
-    reasons = ["no task has recorded anything of it yet: run its backup"]
-    return Verdict(source, "unknown", [*reasons, *(_failed(each) for each in failures if _is_about(each, source))])
+    failed = [_failed(each) for each in failures if _is_about(each, source)]
+    return Verdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
 
 
 def _is_about(task: Task, source: str) -> bool:

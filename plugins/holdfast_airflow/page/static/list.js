@@ -25,7 +25,7 @@ export function showList(main, dag) {
       draw();
     },
   });
-  const body = el("div", null, el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
+  const body = el("div", { class: "archives" }, el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
   main.replaceChildren(el("div", { class: "bar" }, el("h2", null, "Archives"), input), body);
 
   function draw() {
@@ -67,7 +67,7 @@ function rows(archive, now) {
       index
         ? el("td")
         : el("th", { scope: "row" }, el("a", { href: `#archive=${encodeURIComponent(archive.archive)}` }, archive.archive)),
-      el("td", null, source?.source ?? "", whyOf(archive, source)),
+      el("td", { class: "names" }, source?.source ?? "", whyOf(archive, source)),
       el("td", null, source ? promised(source, "rpo", ago(source.facts.restorable_to, now)) : ""),
       el("td", null, source ? drilled(source, now) : ""),
       el("td", null, source ? promised(source, "verified_within", source.facts.verified ? `within ${span((now - Date.parse(source.facts.verified)) / 1000)}` : "never") : ""),
