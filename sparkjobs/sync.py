@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
 
-_TASK_BYTES = 256 << 20
+TASK_BYTES = 256 << 20
 """How many bytes one task copies, unless a single file is larger: four pieces of a large table at a time."""
 
 
@@ -66,7 +66,7 @@ class SparkFetch:
 
     def __call__(self, source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
         """Fetch files as `fetch` does."""
-        tasks = pack(files, lambda file: file.size, room=_TASK_BYTES)
+        tasks = pack(files, lambda file: file.size, room=TASK_BYTES)
         step = f"fetching files, {self._size / 1e6:,.0f} MB were fetched"
         if len(tasks) == 1:
             self._job.log.progress(step)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 _TASK_BYTES = 64 << 20
 """How many stored bytes one task reads, unless a single file is larger."""
 
-_WAIT_S = 300.0
+WAIT_S = 300.0
 """A vacuum that deletes a batch is waited for, at most so long."""
 
 
@@ -73,7 +73,7 @@ def verify(job: Job, scope: Scope) -> dict[str, Any]:
     found = verify_and_remember(
         archive,
         scope,
-        reading=HistoryReader(job.store, owner=Owner(), purpose=f"verification {job.run}", wait=_WAIT_S),
+        reading=HistoryReader(job.store, owner=Owner(), purpose=f"verification {job.run}", wait=WAIT_S),
         read_all=_SparkReading(job),
         check=job.check,
     )

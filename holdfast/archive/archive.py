@@ -46,7 +46,8 @@ ENCRYPTED_SINCE = 2
 _NOT_USED = ("probes/", "keys/")
 """What may be in a place of no archive: it was looked at, or a creation was killed."""
 
-_ATTEMPTS = 8
+ATTEMPTS = 8
+"""Times that an object is offered to a store that does not answer."""
 _READERS = 8
 
 
@@ -288,7 +289,7 @@ def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
         for attempt in Retrying(
             retry=retry_if_exception_type((StoreOutcomeUnknown, StoreUnavailable)),
             wait=wait_random_exponential(multiplier=0.2, max=10),
-            stop=stop_after_attempt(_ATTEMPTS),
+            stop=stop_after_attempt(ATTEMPTS),
             sleep=time.sleep,
             reraise=True,
         ):

@@ -9,17 +9,21 @@ from typing import Final
 
 _LOWEST: Final = 15_000
 _USUAL_LOCAL: Final = 32_768
-_LOCAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+LOCAL_RANGE: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
+"""File of Linux with the first and the last port of outgoing connections. Source: ip(7)."""
+
 _TRIES: Final = 100
 
 
-def free_port() -> int:
+def free_port(local_range: Path = LOCAL_RANGE) -> int:
     """Return a port of 127.0.0.1 on which nothing listens, and which no outgoing connection is given.
 
     A port that the system chose could be given to a connection before the server listens: Airflow takes 20 s.
     Linux gives connections ports of `ip_local_port_range`; when that leaves none below, the system chooses.
+
+    :param local_range: file with the first and the last of these ports.
     """
-    below = _first_local()
+    below = _first_local(local_range)
     for _ in range(_TRIES):
         if below <= _LOWEST:
             break
@@ -32,9 +36,9 @@ def free_port() -> int:
         return chosen
 
 
-def _first_local() -> int:
+def _first_local(local_range: Path) -> int:
     try:
-        return int(_LOCAL_RANGE.read_text().split()[0])
+        return int(local_range.read_text().split()[0])
     except (OSError, ValueError, IndexError):
         return _USUAL_LOCAL
 

@@ -253,7 +253,7 @@ class _Jobs:
                 _tell(store, run, f"{_why(record, gone)} (attempt {number} of {ATTEMPTS})", self.say)
                 if gone:
                     holding.close()
-                    held = _hold(store, run, lambda: _PATIENTLY(_take, address, holding))
+                    held = _hold(store, run, lambda: _patiently()(_take, address, holding))
         return words
 
     def _run(
@@ -297,12 +297,14 @@ class _Jobs:
         return None
 
 
-_PATIENTLY = Retrying(
-    retry=retry_if_exception(lambda error: isinstance(error, HoldfastError) and exit_code_of(error) == 1),
-    wait=wait_fixed(1),
-    stop=stop_after_delay(RETURN_S),
-    reraise=True,
-)
+def _patiently() -> Retrying:
+    """Return what tries again for RETURN_S after failures that another try may mend."""
+    return Retrying(
+        retry=retry_if_exception(lambda error: isinstance(error, HoldfastError) and exit_code_of(error) == 1),
+        wait=wait_fixed(1),
+        stop=stop_after_delay(RETURN_S),
+        reraise=True,
+    )
 
 
 def _hold(store: ObjectStore, run: str, take: Callable[[], HeldSnapshot]) -> HeldSnapshot:

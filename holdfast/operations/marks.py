@@ -49,7 +49,7 @@ _LONGEST_NAME = 100
 
 _CHANGED = "definitions, or temporary tables, were changed just then"
 
-_TRIES = 3
+TRIES = 3
 """So often a mark is set anew where definitions were changed just then: of several of one name the newest counts."""
 
 
@@ -144,7 +144,7 @@ def set_mark(
     """
     check_name(name)
     setting = _Setting(archive, address, source, tables, exclude)
-    for _ in range(_TRIES):
+    for _ in range(TRIES):
         mark, record = setting.set(name)
         if record is not None:
             return replace(mark, why_unknown=_leave(stores, source, record))

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
 
     Reporter = Callable[[int, int], None]
 
-_FILE_BYTES = 64 << 20
+FILE_BYTES = 64 << 20
 """Of a table's changes in memory, as Arrow: so many make a file."""
 
-_MOST_BYTES = 128 << 20
+MOST_BYTES = 128 << 20
 """Of all tables' changes in memory: above this the largest become files, until half is free."""
 
 _COLUMN_BYTES = 512
@@ -54,13 +54,13 @@ _MOST_BEHIND = 4 * _STORED_AT_ONCE
 _SMALL_BYTES = 1 << 20
 """Of a table's changes in memory: no more of them go into a pack."""
 
-_PACKED_FROM = 16
+PACKED_FROM = 16
 """More tables with few changes than this are stored in packs."""
 
-_PACK_BYTES = 4 << 20
+PACK_BYTES = 4 << 20
 """Of changes in memory, in a pack of up to a hundred tables."""
 
-_MOST_BATCHES = 64
+MOST_BATCHES = 64
 """Of a table, before they are made one: many small ones take more than what is in them."""
 
 
@@ -206,7 +206,7 @@ class _Pile:
 
     def add(self, batch: ChangeBatch) -> None:
         self.batches.append(batch.rows)
-        if len(self.batches) >= _MOST_BATCHES:
+        if len(self.batches) >= MOST_BATCHES:
             self.batches = pa.Table.from_batches(self.batches).combine_chunks().to_batches()
         self.size = sum(each.nbytes + _COLUMN_BYTES * each.num_columns for each in self.batches)
         self.rows += batch.rows.num_rows
@@ -285,10 +285,10 @@ class _Files:
         self._size -= pile.size
         pile.add(batch)
         self._size += pile.size
-        if pile.size >= _FILE_BYTES:
+        if pile.size >= FILE_BYTES:
             self._write(pile)
-        if self._size >= _MOST_BYTES:
-            self._write(*self._largest(self._size - _MOST_BYTES // 2))
+        if self._size >= MOST_BYTES:
+            self._write(*self._largest(self._size - MOST_BYTES // 2))
 
     def finish(self) -> tuple[TableRecord, ...]:
         """Write the rest, wait, and return the record of each form."""
@@ -307,8 +307,8 @@ class _Files:
     def _write(self, *piles: _Pile) -> None:
         """Begin to store some piles; where many are small these are packed, neighbours together."""
         small = [pile for pile in piles if pile.batches and pile.size <= _SMALL_BYTES]
-        if self._may_pack and len(small) > _PACKED_FROM:
-            for some in pack(small, lambda pile: pile.size, room=_PACK_BYTES):
+        if self._may_pack and len(small) > PACKED_FROM:
+            for some in pack(small, lambda pile: pile.size, room=PACK_BYTES):
                 self._begin(self._store_pack, some)
         for pile in piles:
             if pile.batches:
@@ -318,7 +318,7 @@ class _Files:
         """Begin to store some piles, once there is room for them beside those under way."""
         size = sum(pile.size for pile in piles)
         while self._behind and (
-            len(self._behind) >= _MOST_BEHIND or size + sum(each for _, each in self._behind) > _FILE_BYTES
+            len(self._behind) >= _MOST_BEHIND or size + sum(each for _, each in self._behind) > FILE_BYTES
         ):
             self._settle()
         self._size -= size

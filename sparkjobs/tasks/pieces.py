@@ -36,20 +36,20 @@ _TASKS_PER_CORE = 3
 _MOST_TASK_BYTES = 8 * PIECE_BYTES
 _MOST_PIECES = 5000
 
-_SMALL_BYTES = 1 << 20
+SMALL_BYTES = 1 << 20
 """Pieces that are together no larger in the source are read together, made in memory and stored by others."""
 
-_LOCKED_AT_ONCE = 100
+LOCKED_AT_ONCE = 100
 """Pieces whose tables are locked together; what is small of them is stored together, too."""
 
 _STORED_BYTES = 4 << 20
 """Files in memory that have grown past this are stored, before there are as many."""
 
-_PACKED_FROM = 100
+PACKED_FROM = 100
 """More small pieces than this are stored in packs. Fewer are files of their own, which any reader of Parquet opens."""
 
 _STORED_AT_ONCE = 8
-_MOST_BEHIND = 2
+MOST_BEHIND = 2
 """How many files are stored at a time, and how many heaps of them may be under way, while pieces are read."""
 
 
@@ -58,7 +58,7 @@ def most_pieces(count: int, *, cores: int) -> int:
 
     What a task was reading when it died is read again, so that it is bounded.
     """
-    return min(max(_LOCKED_AT_ONCE, -(-count // cores)), _MOST_PIECES)
+    return min(max(LOCKED_AT_ONCE, -(-count // cores)), _MOST_PIECES)
 
 
 def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
@@ -73,7 +73,7 @@ def task_bytes(pieces: Sequence[Piece], *, cores: int) -> int:
 
 def is_packed(pieces: Iterable[Piece]) -> bool:
     """Return whether a backup has enough small pieces to store them in packs."""
-    return sum(piece.weight <= _SMALL_BYTES for piece in pieces) > _PACKED_FROM
+    return sum(piece.weight <= SMALL_BYTES for piece in pieces) > PACKED_FROM
 
 
 class PieceReader:
@@ -120,15 +120,15 @@ class PieceReader:
             ThreadPoolExecutor(_STORED_AT_ONCE, thread_name_prefix="store") as pool,
         ):
             behind = _Behind(self._store, pool, self._packs)
-            for first in range(0, len(pieces), _LOCKED_AT_ONCE):
-                some = pieces[first : first + _LOCKED_AT_ONCE]
+            for first in range(0, len(pieces), LOCKED_AT_ONCE):
+                some = pieces[first : first + LOCKED_AT_ONCE]
                 reader.take(list({each.table.oid: each.table for each in some}.values()))
                 yield from told(self._read(reader, some, behind))
             yield from told(behind.settle())
 
     def _read(self, reader: SnapshotTableReader, pieces: Sequence[Piece], behind: _Behind) -> Iterator[FinishedPiece]:
         for group in alike(pieces):
-            if group[0].weight > _SMALL_BYTES:
+            if group[0].weight > SMALL_BYTES:
                 yield from self._write(reader, group, self._store)
                 continue
             for piece in self._write(reader, group, behind.loose):
@@ -185,7 +185,7 @@ def alike(pieces: Iterable[Piece]) -> Iterator[list[Piece]]:
     sizes: dict[tuple[Column, ...], int] = {}
     for piece in pieces:
         kind = piece.table.columns
-        if sizes.get(kind, 0) + piece.weight > _SMALL_BYTES and (full := groups.pop(kind, None)):
+        if sizes.get(kind, 0) + piece.weight > SMALL_BYTES and (full := groups.pop(kind, None)):
             yield full
             sizes[kind] = 0
         groups.setdefault(kind, []).append(piece)
@@ -231,7 +231,7 @@ class _Behind:
         if self._pieces:
             self._under_way.append(self._alone() if self._packs is None else self._packed(self._packs))
             self.loose, self._pieces = Loose(), []
-        yield from self.settle(_MOST_BEHIND)
+        yield from self.settle(MOST_BEHIND)
 
     def _alone(self) -> tuple[list[FinishedPiece], list[Future[None]]]:
         return self._pieces, [self._pool.submit(self._write, key, body) for key, body in self.loose.files.items()]

@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -26,6 +26,7 @@ if "airflow" not in sys.modules:
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
 
 from holdfast.archive import Archive
+from holdfast.operations.backup_decision import Decision
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.operations.job_process import job_environment
 from holdfast.replication.log.store import CoordinationStore
@@ -111,9 +112,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
         yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
 
     monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", hold_snapshot)
-    monkeypatch.setattr("holdfast.operations.backup_decision.connect", lambda address: nullcontext())
-    monkeypatch.setattr("holdfast.operations.backup_decision._tell_what_is_left", lambda *_: None)
-    monkeypatch.setattr("holdfast.operations.backup_decision._check_database", lambda *_: (None, ""))
+    monkeypatch.setattr("holdfast.operations.backup_run.decide", lambda *_: Decision())
     monkeypatch.setattr("holdfast_airflow.operators.job.check_java", lambda: None)  # it starts Java each time
     with answering() as name:
         monkeypatch.setenv("FAKE_SPARK_ANSWERS", name)

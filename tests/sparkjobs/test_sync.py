@@ -66,7 +66,7 @@ def three(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
 @pytest.fixture
 def small_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each file is a task of its own."""
-    monkeypatch.setattr(sync, "_TASK_BYTES", 1)
+    monkeypatch.setattr(sync, "TASK_BYTES", 1)
 
 
 class Job(application.Job):

@@ -53,7 +53,7 @@ def test_damage_is_told_with_what_it_costs_and_fails_no_job(filled: ObjectStore,
 def test_a_look_at_sizes_needs_no_spark_and_waits_for_a_vacuum(
     filled: ObjectStore, maintain: RunMaintenance, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(verification, "_WAIT_S", 0)
+    monkeypatch.setattr(verification, "WAIT_S", 0)
     found = result_of(maintain(verification.main, "verification"))
     assert (found["files"], found["damage"]) == (16, [])
     with RWLock(filled, "history").write(purpose="vacuum", wait=0):

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_INTERVAL_S = 2.0
+INTERVAL_S = 2.0
+"""Seconds between two records of a step that goes on."""
 _LAST_ATTEMPTS = 5
 _READERS = 16
 
@@ -162,7 +163,7 @@ class RunLog:
         self._store = store
         self._run = run
         self._operation = operation
-        self._written = -_INTERVAL_S
+        self._written = -INTERVAL_S
         self._lock = threading.Lock()
         before = read_last(store, run)
         self.goes_on = before is not None
@@ -189,7 +190,7 @@ class RunLog:
     def say(self, *words: str) -> None:
         """Add messages for people to the next progress."""
         self._said += words
-        self._written = -_INTERVAL_S
+        self._written = -INTERVAL_S
 
     def begin(self, block: BegunBlock) -> None:
         """Record the block that is begun, with the next progress."""
@@ -212,7 +213,7 @@ class RunLog:
         out: no job fails because nobody could watch it.
         """
         now = time.monotonic()
-        if step == self._step and now - self._written < _INTERVAL_S:
+        if step == self._step and now - self._written < INTERVAL_S:
             return
         if step != self._step:
             self._step_started = now

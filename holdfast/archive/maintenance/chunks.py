@@ -13,10 +13,12 @@ if TYPE_CHECKING:
 
     from holdfast.archive.files.file_index import NamedFile
 
-_CHUNK_S: Final = 20.0
-_FIRST: Final = 256 << 20
-_SMALLEST: Final = 32 << 20
-_LARGEST: Final = 64 << 30
+CHUNK_S: Final = 20.0
+"""Seconds that a chunk is to take."""
+
+FIRST_BYTES: Final = 256 << 20
+SMALLEST_BYTES: Final = 32 << 20
+LARGEST_BYTES: Final = 64 << 30
 """Bytes of a chunk."""
 
 _LEAST_WEIGHT: Final = 1 << 20
@@ -38,7 +40,7 @@ class Chunks:
         self._files = files
         self._left = size
         self._deadline = time.monotonic() + seconds
-        self._room = float(_FIRST)
+        self._room = float(FIRST_BYTES)
 
     def __iter__(self) -> Iterator[list[NamedFile]]:
         while True:
@@ -48,7 +50,7 @@ class Chunks:
                 return
             yield chunk
             took = max(time.monotonic() - begun, 0.01)
-            self._room = min(max(self._room * min(_CHUNK_S / took, _FASTER), _SMALLEST), _LARGEST)
+            self._room = min(max(self._room * min(CHUNK_S / took, _FASTER), SMALLEST_BYTES), LARGEST_BYTES)
 
     def _next(self, now: float) -> list[NamedFile]:
         chunk: list[NamedFile] = []

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
-_AT_ONCE = 8
+AT_ONCE = 8
 """Files, and commits, that are on their way."""
 
-_CHUNK_S = 30.0
+CHUNK_S = 30.0
 """So long the source's `history` is held before a vacuum that waits for it has its turn."""
 
 _PATIENCE_S = 120.0
@@ -141,7 +141,7 @@ def copy(
         log = _begin(archive, target)
         held.push(log)
         copying = _Copying(archive, target, deep=deep, on_progress=on_progress)
-        while not copying.bring_files(_CHUNK_S):
+        while not copying.bring_files(CHUNK_S):
             taken["copy"].check()
             chunk.close()
             chunk.enter_context(take(source, "source-side", wait=max(wait, _PATIENCE_S)))
@@ -314,7 +314,7 @@ class _Copying:
             self._bring(file)
             return True
 
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
+        with ThreadPoolExecutor(AT_ONCE) as pool:
             return all(pool.map(bring, missing))
 
     def _is_missing(self, file: FileRecord) -> bool:
@@ -365,7 +365,7 @@ class _Copying:
             for number in order:
                 self._add_commit(number)
         else:  # whatever is there, it is no archive before the last step
-            with ThreadPoolExecutor(_AT_ONCE) as pool:
+            with ThreadPoolExecutor(AT_ONCE) as pool:
                 for _ in pool.map(self._add_commit, order):
                     pass
             claim(self._target, IDENTITY_KEY, self._source.get(IDENTITY_KEY))

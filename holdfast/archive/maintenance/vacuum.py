@@ -40,10 +40,10 @@ GRACE: Final = timedelta(hours=24)
 WAIT_S: Final = 60.0
 """How long one batch of deletions waits for readers."""
 
-_BATCH_S: Final = 20.0
+BATCH_S: Final = 20.0
 """No deletion is begun later than this after readers were shut out: they are to be for 30 s at most."""
 
-_AT_ONCE: Final = 1000
+AT_ONCE: Final = 1000
 """Files between two looks at locks and state."""
 
 _COMMITS_BEFORE: Final = 1000
@@ -365,7 +365,7 @@ class _Vacuum:
             except LockBusy as error:
                 self.done.busy.append(sentence(error))
                 break
-            until = time.monotonic() + _BATCH_S
+            until = time.monotonic() + BATCH_S
             with lease:
                 stays |= self._delete_until(until, waiting, files, due, lease)
             if waiting and not self.done.trouble:
@@ -382,9 +382,9 @@ class _Vacuum:
         """
         stays: set[str] = set()
         while True:
-            some = waiting[:_AT_ONCE]
+            some = waiting[:AT_ONCE]
             stays |= self._delete_some(some, files, due, lease)
-            del waiting[:_AT_ONCE]
+            del waiting[:AT_ONCE]
             if not waiting or self.done.trouble or time.monotonic() >= until:
                 return stays
 

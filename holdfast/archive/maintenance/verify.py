@@ -50,7 +50,8 @@ _DECODING: Final = _READERS // 2
 """Whoever decodes a file has it in memory as a whole."""
 
 _ASKING: Final = 16
-_REMEMBERED_EVERY_S: Final = 60.0
+REMEMBERED_EVERY_S: Final = 60.0
+"""Seconds between two records of what a verification has read."""
 
 BACKUP: Final = "the backup"
 """What a commit holds."""
@@ -318,7 +319,7 @@ class Verifier:
                 bad = self._read_chunk(chunk)
                 scrub.account(chunk, [file for file, _ in bad])
                 self._damaged.update((file.path, (file, problem)) for file, problem in bad)
-                if remember and time.monotonic() - remembered > _REMEMBERED_EVERY_S:
+                if remember and time.monotonic() - remembered > REMEMBERED_EVERY_S:
                     write_progress(self._store, scrub.progress(progress, self._archive.state))
                     remembered = time.monotonic()
         except Exception as error:

@@ -29,22 +29,22 @@ if TYPE_CHECKING:
 
 _BITS: Final = 63
 
-_RUN_BYTES: Final = 1 << 20
+RUN_BYTES: Final = 1 << 20
 """Of small files that are read one after the other, as they are stored."""
 
-_PART_BYTES: Final = 4 << 20
+PART_BYTES: Final = 4 << 20
 """Of small batches that are put together."""
 
 _KEPT_BYTES: Final = 16 << 20
 """Of rows of small files, in Arrow, that are kept for the next reading."""
 
-_AT_ONCE: Final = 4
+AT_ONCE: Final = 4
 """Small files that are read at the same time: from a cloud, each takes a request's time."""
 
-_AWAY_S: Final = 0.002
+AWAY_S: Final = 0.002
 """A small file that is read in less is on this machine: threads would take longer to take turns than to read."""
 
-_TRIED: Final = 3
+TRIED_FILES: Final = 3
 """Small files of which one tells, read in less, that they are on this machine: it may have been busy with others."""
 
 _FEW_ROWS: Final = 8192
@@ -151,15 +151,15 @@ class Files:
             return list(self._read(file, ids))
 
         left = list(files)
-        for file in left[:_TRIED]:
+        for file in left[:TRIED_FILES]:
             began = time.perf_counter()
             yield from read(file)
             del left[0]
-            if time.perf_counter() - began < _AWAY_S:
+            if time.perf_counter() - began < AWAY_S:
                 yield from chain.from_iterable(map(read, left))
                 return
         if left:
-            with ThreadPoolExecutor(min(_AT_ONCE, len(left))) as pool:
+            with ThreadPoolExecutor(min(AT_ONCE, len(left))) as pool:
                 yield from chain.from_iterable(pool.map(read, left))
 
     def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
@@ -170,7 +170,7 @@ class Files:
         run: list[FileRecord] = []
         size = 0
         for file in self._files:
-            if run and size + file.size > _RUN_BYTES:
+            if run and size + file.size > RUN_BYTES:
                 yield run
                 run, size = [], 0
             run.append(file)
@@ -180,7 +180,7 @@ class Files:
 
 
 def _is_small(file: FileRecord) -> bool:
-    return file.size <= _RUN_BYTES and file.rows <= _FEW_ROWS
+    return file.size <= RUN_BYTES and file.rows <= _FEW_ROWS
 
 
 def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -192,7 +192,7 @@ def _joined(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     size = 0
     for batch in batches:
         same = not waiting or batch.schema.equals(waiting[0].schema, check_metadata=True)
-        if waiting and (not same or size + batch.nbytes > _PART_BYTES):
+        if waiting and (not same or size + batch.nbytes > PART_BYTES):
             yield from pa.Table.from_batches(waiting).combine_chunks().to_batches()
             waiting, size = [], 0
         waiting.append(batch)

@@ -16,10 +16,10 @@ if TYPE_CHECKING:
 NONE: Final = -1
 GONE: Final = -2
 
-_PENDING: Final = 1 << 20
+PENDING_CHANGES: Final = 1 << 20
 """Changes that wait to be put among the others."""
 
-_SORTED_BYTES: Final = 48
+SORTED_BYTES: Final = 48
 """That a key takes while others are put among them."""
 
 _SLOT_BYTES: Final = 8
@@ -89,7 +89,7 @@ class Sorted:
     """
 
     def __init__(self, memory_bytes: int) -> None:
-        self._most = memory_bytes // _SORTED_BYTES
+        self._most = memory_bytes // SORTED_BYTES
         self._keys = np.empty(0, dtype=np.int64)
         self._last = np.empty(0, dtype=np.int32)
         self._waiting: list[tuple[NDArray[np.int64], NDArray[np.int32]]] = []
@@ -98,7 +98,7 @@ class Sorted:
     def put(self, keys: NDArray[np.int64], places: NDArray[np.int32]) -> None:
         self._waiting.append((keys, places))
         self._count += len(keys)
-        if self._count > max(_PENDING, len(self._keys) // 2):
+        if self._count > max(PENDING_CHANGES, len(self._keys) // 2):
             self._merge()
 
     def _merge(self) -> None:

@@ -43,7 +43,7 @@ VERSION_TABLE = "holdfast_version"
 """Its own name: the store may share a database with others who use Alembic."""
 
 _DRIVERS = {"sqlite": "sqlite", "postgresql": "postgresql+psycopg", "postgresql+psycopg": "postgresql+psycopg"}
-_PATIENCE_S = 60.0
+PATIENCE_S = 60.0
 """So long a transaction is tried again that others were in the way of: many at once take turns, in no order."""
 _BUSY_S = 30
 """So long SQLite waits for another process's transaction."""
@@ -138,7 +138,7 @@ class CoordinationStore:
         tries = Retrying(
             retry=retry_if_exception(_was_given_up),
             wait=wait_random_exponential(multiplier=0.02, max=1),
-            stop=stop_after_delay(_PATIENCE_S),
+            stop=stop_after_delay(PATIENCE_S),
             reraise=True,
         )
         try:
@@ -147,7 +147,7 @@ class CoordinationStore:
             if not _was_given_up(error):
                 raise
             raise StoreAwayError(
-                f"others changed the same in the coordination store {self.url} for {_PATIENCE_S:.0f} s on end: nothing "
+                f"others changed the same in the coordination store {self.url} for {PATIENCE_S:.0f} s on end: nothing "
                 "was changed; try again"
             ) from error
         return result

@@ -14,7 +14,8 @@ if TYPE_CHECKING:
 
     from holdfast.replication.work.replica import ReplicatedArchive
 
-_RENEW_S = LEASE_S / 5
+RENEW_S = LEASE_S / 5
+"""Seconds between two renewals of a leader's lease."""
 
 
 @contextmanager
@@ -29,7 +30,7 @@ def leading(archive: ReplicatedArchive) -> Iterator[ReplicatedArchive]:
     epoch = coordination.run(lambda c: lead(c, acting))
     archive.leader_epoch = epoch
     try:
-        with renewing(lambda: coordination.run(lambda c: go_on(c, acting, epoch)), every=_RENEW_S, name="leader lease"):
+        with renewing(lambda: coordination.run(lambda c: go_on(c, acting, epoch)), every=RENEW_S, name="leader lease"):
             yield archive
     finally:
         archive.leader_epoch = None

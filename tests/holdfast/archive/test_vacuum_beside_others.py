@@ -137,8 +137,8 @@ def test_readers_are_kept_out_while_files_are_deleted_and_at_no_other_time(monke
 
 def test_readers_have_their_turn_between_two_batches(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._BATCH_S", 0.0)
-    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 2)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum.BATCH_S", 0.0)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum.AT_ONCE", 2)
     read: list[bool] = []
 
     def take_turn(seconds: float) -> None:
@@ -179,7 +179,7 @@ def test_two_vacuums_that_run_at_once_all_the_same_do_no_harm(monkeypatch: pytes
 
 def test_a_vacuum_whose_lock_is_lost_deletes_nothing_more(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 2)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum.AT_ONCE", 2)
     delete, calls = made.store.delete_many, []
 
     def break_lock(keys: Sequence[str]) -> Mapping[str, StoreError]:
@@ -196,7 +196,7 @@ def test_a_vacuum_whose_lock_is_lost_deletes_nothing_more(monkeypatch: pytest.Mo
 
 def test_a_backup_that_commits_between_two_batches_loses_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 1)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum.AT_ONCE", 1)
     delete = made.store.delete_many
 
     def commit_first(keys: Sequence[str]) -> Mapping[str, StoreError]:
@@ -278,7 +278,7 @@ def test_what_the_store_forbids_is_told_and_the_others_go(monkeypatch: pytest.Mo
 
 def test_where_the_store_fails_the_vacuum_stops_and_says_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
     made = scene()
-    monkeypatch.setattr("holdfast.archive.maintenance.vacuum._AT_ONCE", 1)
+    monkeypatch.setattr("holdfast.archive.maintenance.vacuum.AT_ONCE", 1)
     with monkeypatch.context() as patched:
         errors = dict.fromkeys(made.doomed, StoreUnavailable("out of order"))
         patched.setattr(made.store, "delete_many", Refusing(made, errors))

@@ -224,7 +224,7 @@ def test_a_mark_that_definitions_change_beside_is_set_again(
     assert mark(followed, "m").why_unknown == ""
     assert len(times) == 3
     times[:] = []
-    monkeypatch.setattr(marks, "_TRIES", 2)
+    monkeypatch.setattr(marks, "TRIES", 2)
     assert "were changed just then" in mark(followed, "n").why_unknown
     followed.make(("create table later (id int)",))
     followed.back_up()

@@ -58,8 +58,8 @@ def read(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @contextmanager
 def followed_shop(address: Address, place: Path, patch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    patch.setattr(changes, "_PACKED_FROM", 3)
-    patch.setattr(changes, "_PACK_BYTES", 20_000)
+    patch.setattr(changes, "PACKED_FROM", 3)
+    patch.setattr(changes, "PACK_BYTES", 20_000)
     with open_followed(address, place) as followed:
         followed.make(SHOP)
         followed.back_up()
@@ -183,7 +183,7 @@ def is_named_and_costs(read: Followed, new_database: NewDatabase, path: str) -> 
 
 
 def test_archives_of_format_1_have_no_packs(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "_PACKED_FROM", 0)
+    monkeypatch.setattr(changes, "PACKED_FROM", 0)
     with open_followed(address, tmp_path / "archive", number=1) as followed:
         followed.make(["create table small (id int primary key)", "create table other (id int primary key)"])
         followed.back_up()

@@ -120,7 +120,7 @@ def test_a_piece_whose_file_is_gone_is_read_again(
 @pytest.fixture
 def packing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lets a backup of two small tables store them as it stores hundreds."""
-    monkeypatch.setattr(pieces, "_PACKED_FROM", 0)
+    monkeypatch.setattr(pieces, "PACKED_FROM", 0)
 
 
 @pytest.mark.usefixtures("packing")

@@ -112,7 +112,7 @@ def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(archives, "_ATTEMPTS", 1)
+        patch.setattr(archives, "ATTEMPTS", 1)
         fail_store(patch, store, Failing(2, when, UNKNOWN, named="create commits/"))
         code, _ = failed(run_backup(truth.address, *CHANGES))
     assert code == 6

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tenacity import stop_after_delay
 
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
@@ -60,7 +59,7 @@ def target(server: RestartedServer) -> Address:
 def no_spark(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small pieces, one after the other; and little patience with a server that is gone."""
     monkeypatch.setattr(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
-    monkeypatch.setattr(backup_run, "_PATIENTLY", backup_run._PATIENTLY.copy(stop=stop_after_delay(0.5)))
+    monkeypatch.setattr(backup_run, "RETURN_S", 0.5)
 
 
 def assert_whole(store: ObjectStore, source: Address, *, commits: int) -> None:

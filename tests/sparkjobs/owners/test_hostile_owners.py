@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 import psycopg
 import pytest
@@ -275,10 +277,14 @@ def test_no_session_of_a_login_outlives_the_look_at_what_it_has_changed(
     target = create_on(major)
     left = []
 
-    def connected(_: object, __: object, login: Address) -> None:
-        left.append(connect(login))
+    def connected(address: Address) -> AbstractContextManager[Any]:
+        session = connect(address)
+        if address.user == target.user:
+            return session
+        left.append(session)
+        return nullcontext()
 
-    monkeypatch.setattr("holdfast.sources.postgresql.restore.rights.restricted_login._try", connected)
+    monkeypatch.setattr("holdfast.sources.postgresql.restore.rights.restricted_login.connect", connected)
     assert run_restore(target)[0] == 0
     with left[0] as session, pytest.raises(psycopg.OperationalError):
         session.execute("select")

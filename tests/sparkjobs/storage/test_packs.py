@@ -51,8 +51,8 @@ def read(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @contextmanager
 def followed_shop(address: Address, place: Path, patch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    patch.setattr(pieces, "_PACKED_FROM", 10)
-    patch.setattr(pieces, "_LOCKED_AT_ONCE", 5)
+    patch.setattr(pieces, "PACKED_FROM", 10)
+    patch.setattr(pieces, "LOCKED_AT_ONCE", 5)
     with open_followed(address, place) as followed:
         followed.make(SHOP)
         followed.back_up()
@@ -113,7 +113,7 @@ def test_a_made_snapshot_shares_packs_with_the_older_one_which_stay_as_long_as_i
 def test_an_archive_of_format_1_has_no_packs_and_stays_readable_for_older_releases(
     address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces, "_PACKED_FROM", 0)
+    monkeypatch.setattr(pieces, "PACKED_FROM", 0)
     with open_followed(address, tmp_path / "archive", number=1) as followed:
         followed.run("create table small (id int primary key)")
         followed.back_up("full")

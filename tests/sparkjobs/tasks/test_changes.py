@@ -125,8 +125,8 @@ def test_what_is_written_before_it_fills_the_memory_is_packed_where_it_is_small(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.sources.postgresql.connection.arrow_session.BATCH_BYTES", 1000)
-    monkeypatch.setattr(changes_module, "_MOST_BYTES", 40_000)
-    monkeypatch.setattr(changes_module, "_PACKED_FROM", 1)
+    monkeypatch.setattr(changes_module, "MOST_BYTES", 40_000)
+    monkeypatch.setattr(changes_module, "PACKED_FROM", 1)
     for _ in range(20):
         for number in range(5):
             insert = f"insert into public.t{number} select md5(random()::text), i from generate_series(1, 10) i"
@@ -145,9 +145,9 @@ def test_many_changes_of_many_tables_are_written_before_they_fill_the_memory(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("holdfast.sources.postgresql.connection.arrow_session.BATCH_BYTES", 1000)
-    monkeypatch.setattr(changes_module, "_FILE_BYTES", 60_000)
-    monkeypatch.setattr(changes_module, "_MOST_BYTES", 100_000)
-    monkeypatch.setattr(changes_module, "_MOST_BATCHES", 3)
+    monkeypatch.setattr(changes_module, "FILE_BYTES", 60_000)
+    monkeypatch.setattr(changes_module, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(changes_module, "MOST_BATCHES", 3)
     held: list[int] = []
     add = changes_module._Files.add
 
@@ -185,7 +185,7 @@ def test_a_file_that_could_not_be_stored_fails_the_task(stream: Stream, tmp_path
         list(reader(stream, FullStore(tmp_path))(stretch(stream), lambda rows, size: None))
     read, first = reader(stream, FullStore(tmp_path)), stretch(stream)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(changes_module, "_FILE_BYTES", 1)
+        patch.setattr(changes_module, "FILE_BYTES", 1)
         patch.setattr("holdfast.sources.postgresql.connection.arrow_session.BATCH_BYTES", 1)
         stream.session.execute("insert into public.t0 select i::text, i from generate_series(1, 100) i")
         with pytest.raises(HoldfastError, match="no room"):

@@ -76,8 +76,8 @@ def test_small_pieces_are_stored_while_others_are_read_and_told_once_they_are(
 def test_a_task_locks_a_few_of_its_tables_at_a_time(
     held: tuple[Address, HeldSnapshot], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pieces_module, "_LOCKED_AT_ONCE", 2)
-    monkeypatch.setattr(pieces_module, "_MOST_BEHIND", 0)
+    monkeypatch.setattr(pieces_module, "LOCKED_AT_ONCE", 2)
+    monkeypatch.setattr(pieces_module, "MOST_BEHIND", 0)
     read, pieces = reader(FolderStore(tmp_path), held)
     locked = []
     with connect(held[0]) as session:

@@ -48,7 +48,7 @@ def _reading(windows: dict[str, int], *, packs: bool) -> Iterator[None]:
         for name, value in windows.items():
             patch.setattr(log_windows, name, value)
         if packs:
-            patch.setattr(changes, "_PACKED_FROM", 0)
+            patch.setattr(changes, "PACKED_FROM", 0)
         yield
 
 

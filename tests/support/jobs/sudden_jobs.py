@@ -143,12 +143,12 @@ def _work(order: Order, steps: Steps) -> int:
     _replace(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
     # Threads make no steps beside each other, or they would come now in one order, now in another.
     if order.packs:
-        _replace(pieces, "_PACKED_FROM", 0)
-        _replace(pieces, "_MOST_BEHIND", 0)
-        _replace(changes, "_PACKED_FROM", 0)
+        _replace(pieces, "PACKED_FROM", 0)
+        _replace(pieces, "MOST_BEHIND", 0)
+        _replace(changes, "PACKED_FROM", 0)
     else:
-        _replace(pieces, "_SMALL_BYTES", -1)
-    _replace(runs, "_INTERVAL_S", 0.0)
+        _replace(pieces, "SMALL_BYTES", -1)
+    _replace(runs, "INTERVAL_S", 0.0)
     if order.window:
         _replace(log_windows, "WINDOW_BYTES", order.window)
     if order.most_changes:

@@ -48,7 +48,7 @@ def main() -> int:
     replaced = (
         (application, "open_store", lambda url: store),
         (application, "make_executor", lambda operation: SteadyExecutor()),
-        (sync, "_TASK_BYTES", 1),
+        (sync, "TASK_BYTES", 1),
     )
     for module, name, value in replaced:
         getattr(module, name)  # what is not there would be replaced without effect

@@ -31,10 +31,11 @@ if TYPE_CHECKING:
 LOCK_WAIT_S = 10.0
 """To enter, a table is locked against changes of its definition, and only for that moment."""
 
-_BATCH = 500
+BATCH = 500
 """Tables that enter in one transaction: each is a lock, and a server has some thousands."""
 
-_ROUNDS = 3
+ROUNDS = 3
+"""Times that a publication is brought up to date, beside those that its missing tables need."""
 
 _OPTIONS = "publish = 'insert, update, delete, truncate', publish_via_partition_root = false"
 
@@ -192,12 +193,12 @@ def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
     if not plan.owned and (not plan.exists or plan.surplus):
         raise RefusedError(_by_owner(session, plan))
     try:
-        for _ in range(_ROUNDS + len(plan.missing) // _BATCH):
+        for _ in range(ROUNDS + len(plan.missing) // BATCH):
             if not (plan.surplus or _addable(plan) or not plan.exists):
                 break
             with session.transaction():
                 session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
-                _carry_out(session, plan, _addable(plan)[:_BATCH])
+                _carry_out(session, plan, _addable(plan)[:BATCH])
                 plan = plan_publication(session, plan.name, plan.tables)
                 # What has lost its key between the look at it and its lock has not entered for anybody else yet.
                 if plan.surplus:

@@ -44,7 +44,8 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.values.pg_hash import Int64s, UInt8s, UInt64s
 
 _LONG: Final = 1024
-_ROWS_AT_ONCE: Final = 1 << 15
+ROWS_AT_ONCE: Final = 1 << 15
+"""Rows whose hashes are in memory at a time."""
 _RECORD_SLOTS: Final = 1000  # ROW() takes 1664 values, and numeric columns count twice
 _NAN4: Final = np.uint32(0x7FC00000)
 _NAN8: Final = np.uint64(0x7FF8000000000000)
@@ -192,8 +193,8 @@ def digests(columns: Sequence[Column], batch: pa.RecordBatch, starts: Int64s) ->
 def _row_hashes(columns: Sequence[Column], batch: pa.RecordBatch) -> Iterator[Int64s]:
     """Yield the mixed hashes of rows, some thousand rows at a time."""
     stored = layout(tuple(columns))
-    for first in range(0, batch.num_rows, _ROWS_AT_ONCE):
-        rows = batch.slice(first, _ROWS_AT_ONCE)
+    for first in range(0, batch.num_rows, ROWS_AT_ONCE):
+        rows = batch.slice(first, ROWS_AT_ONCE)
         hashes = [hashed for each in stored for hashed in _hash_column(each, rows)]
         yield pg_hash.hash_self(_combine(hashes, rows.num_rows)).view(np.int64)
 

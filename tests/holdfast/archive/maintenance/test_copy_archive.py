@@ -51,7 +51,7 @@ def target(tmp_path: Path) -> ObjectStore:
 
 @pytest.fixture
 def one_by_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copy_archive, "_AT_ONCE", 1)
+    monkeypatch.setattr(copy_archive, "AT_ONCE", 1)
 
 
 def contents(store: ObjectStore) -> dict[str, bytes]:
@@ -350,7 +350,7 @@ def test_a_copy_waits_for_nobody_it_was_not_told_to_wait_for(source: ObjectStore
 def test_history_is_given_back_again_and_again_and_what_goes_meanwhile_is_left_out(
     source: ObjectStore, target: ObjectStore, one_by_one: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copy_archive, "_CHUNK_S", -1.0)
+    monkeypatch.setattr(copy_archive, "CHUNK_S", -1.0)
     acquired: list[str] = []
     acquire: Callable[..., locks.HeldLocks] = locks.acquire
 

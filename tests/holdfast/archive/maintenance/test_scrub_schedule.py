@@ -184,10 +184,10 @@ def test_a_run_that_was_ended_is_gone_on_with(
     error: type[BaseException],
     remembered_every: int,
 ) -> None:
-    monkeypatch.setattr(chunks, "_FIRST", 1)
-    monkeypatch.setattr(chunks, "_SMALLEST", 1)
-    monkeypatch.setattr(chunks, "_CHUNK_S", 0)
-    monkeypatch.setattr(verification, "_REMEMBERED_EVERY_S", remembered_every)
+    monkeypatch.setattr(chunks, "FIRST_BYTES", 1)
+    monkeypatch.setattr(chunks, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(chunks, "CHUNK_S", 0)
+    monkeypatch.setattr(verification, "REMEMBERED_EVERY_S", remembered_every)
     scrubbed.back_up(files=6)
     asked = 0
 
@@ -209,9 +209,9 @@ def test_a_run_that_was_ended_is_gone_on_with(
 def test_each_chunk_stands_under_the_lock_and_what_is_removed_in_between_is_left_out(
     scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "_FIRST", 1)
-    monkeypatch.setattr(chunks, "_SMALLEST", 1)
-    monkeypatch.setattr(chunks, "_CHUNK_S", 0)
+    monkeypatch.setattr(chunks, "FIRST_BYTES", 1)
+    monkeypatch.setattr(chunks, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(chunks, "CHUNK_S", 0)
     blocks = []
     for _ in range(3):
         blocks.append(scrubbed.back_up(files=2))

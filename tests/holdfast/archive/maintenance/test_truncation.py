@@ -377,7 +377,7 @@ def test_a_plan_by_which_a_hold_would_lose_its_point_is_refused_when_it_is_made(
     made = followed("changes", "full", "changes")
     hold = made.hold(made.moment("commit:2"))
     with pytest.MonkeyPatch().context() as patch:
-        patch.setattr("holdfast.archive.maintenance.retention._by_hold", lambda found, hold: ())
+        patch.setattr("holdfast.archive.maintenance.retention.standing", lambda found, hold: (None, None))
         with pytest.raises(RefusedError, match=f"this would remove what a hold keeps: .*{hold.id}"):
             planned(made, "last=1")
     assert "b2" in stays(made, "last=1")

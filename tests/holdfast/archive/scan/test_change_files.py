@@ -46,7 +46,7 @@ def test_small_files_are_asked_for_and_come_together(store: ObjectStore) -> None
 
 def test_places_are_the_same_whatever_is_left_out(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [written(store, f"f{number}", [10 * number, 10 * number + 1]) for number in range(4)]
-    monkeypatch.setattr(change_files, "_RUN_BYTES", files[0].size + files[1].size)
+    monkeypatch.setattr(change_files, "RUN_BYTES", files[0].size + files[1].size)
     first, second = Files(store, files).read()
     assert (first.start, first.end, second.start, second.end) == (0, 4, 4, 8)
     (alone,) = Files(store, files).read(lambda start, end: start == 4)
@@ -56,7 +56,7 @@ def test_places_are_the_same_whatever_is_left_out(store: ObjectStore, monkeypatc
 def test_forms_stay_apart_and_parts_stay_small(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     files = [written(store, "a", [1]), written(store, "b", [2], "renamed"), written(store, "c", [3], "renamed")]
     assert [part.column(1).to_pylist() for part in Files(store, files).read()] == [[1], [2, 3]]
-    monkeypatch.setattr(change_files, "_PART_BYTES", 8)
+    monkeypatch.setattr(change_files, "PART_BYTES", 8)
     assert [(part.start, part.end) for part in Files(store, files).read()] == [(0, 1), (1, 2), (2, 3)]
 
 
@@ -85,9 +85,9 @@ def test_small_files_are_read_at_the_same_time_where_each_takes_its_time(
 
     seen: list[threading.Thread] = []
     together = threading.Barrier(2)
-    monkeypatch.setattr(change_files, "_AWAY_S", away_s)
-    monkeypatch.setattr(change_files, "_AT_ONCE", 2)
-    monkeypatch.setattr(change_files, "_TRIED", 1)
+    monkeypatch.setattr(change_files, "AWAY_S", away_s)
+    monkeypatch.setattr(change_files, "AT_ONCE", 2)
+    monkeypatch.setattr(change_files, "TRIED_FILES", 1)
     store = Met(tmp_path)
     files = [written(store, f"f{number}", [number]) for number in range(5)]
     (part,) = Files(store, files).read()
@@ -107,7 +107,7 @@ def test_one_small_file_that_is_read_fast_is_enough_to_go_on_without_threads(
     seen: list[threading.Thread] = []
     clock = iter([moment for each in took for moment in (0, each)])
     monkeypatch.setattr("holdfast.archive.scan.change_files.time.perf_counter", lambda: next(clock))
-    monkeypatch.setattr(change_files, "_AT_ONCE", 1)
+    monkeypatch.setattr(change_files, "AT_ONCE", 1)
     store = Seen(tmp_path)
     (part,) = Files(store, [written(store, f"f{number}", [number]) for number in range(5)]).read()
     assert part.column(1).to_pylist() == [0, 1, 2, 3, 4]

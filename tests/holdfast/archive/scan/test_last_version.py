@@ -176,7 +176,7 @@ def test_what_keys_are_not_enough_for_is_told_in_another_way_by_the_first_share(
 def test_more_keys_than_there_is_memory_for_are_told_in_another_way(
     store: ObjectStore, tmp_path: Path, ranges: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(row_index, "_SORTED_BYTES", MEMORY // 10)
+    monkeypatch.setattr(row_index, "SORTED_BYTES", MEMORY // 10)
     life = drawn(2, 1)
     base = write_base(store, life.base, files=1)
     records = write_changes(store, life.changes, block_of=50, file_of=500, key=KEY)

@@ -12,7 +12,7 @@ from holdfast.archive.scan.row_index import GONE, OutOfRoomError, Places, Slots,
 @pytest.mark.parametrize("kind", ["slots", "sorted", "sorted in steps"])
 def test_the_last_change_of_a_key_counts(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if kind == "sorted in steps":
-        monkeypatch.setattr(row_index, "_PENDING", 10)
+        monkeypatch.setattr(row_index, "PENDING_CHANGES", 10)
     found: Places = Slots(-50, 50) if kind == "slots" else Sorted(1 << 20)
     random = np.random.default_rng(3)
     expected: dict[int, int] = {}

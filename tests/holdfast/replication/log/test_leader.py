@@ -130,7 +130,7 @@ def test_the_lease_is_renewed_while_the_work_goes_on(two: Replicas, monkeypatch:
         renewed.set()
         raise HoldfastError("the store cannot be reached")  # the next turn tries again
 
-    monkeypatch.setattr(leading_module, "_RENEW_S", 0.001)
+    monkeypatch.setattr(leading_module, "RENEW_S", 0.001)
     monkeypatch.setattr(leading_module, "go_on", told)
     with leading(two.open("near")):
         assert renewed.wait(30)

@@ -92,7 +92,7 @@ def test_who_is_in_the_way_of_others_again_and_again_is_told_so(
         given_up.sqlstate = "40001"  # type: ignore[attr-defined]
         raise sa.exc.OperationalError("update archives", {}, given_up)
 
-    monkeypatch.setattr("holdfast.replication.log.store._PATIENCE_S", 0.2)
+    monkeypatch.setattr("holdfast.replication.log.store.PATIENCE_S", 0.2)
     with (
         CoordinationStore.open(f"sqlite:///{tmp_path}/store.db") as store,
         pytest.raises(StoreAwayError, match=r"others changed the same .* nothing was changed; try again"),

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
 ROWS_ASIDE = "rows_"
 """What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""
 
-_LOCK_WAIT = "60s"
+LOCK_WAIT = "60s"
+"""For each lock that undoing a restore takes, as PostgreSQL's `lock_timeout`."""
 
 _CATALOGS = {
     "pg_namespace": "true",
@@ -378,7 +379,7 @@ def undo(session: Connection) -> tuple[str, ...]:
 
 def _undo(session: Connection) -> tuple[str, ...]:
     dropped: list[str] = []
-    session.execute(f"set local lock_timeout = '{_LOCK_WAIT}'")
+    session.execute(f"set local lock_timeout = '{LOCK_WAIT}'")
     for table, name in session.execute(_FOREIGN_KEYS).fetchall():
         session.execute(f"alter table {table} drop constraint {name}".encode())
     for (table,) in session.execute(_ASIDE).fetchall():

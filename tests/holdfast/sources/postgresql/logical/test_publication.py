@@ -244,7 +244,7 @@ def test_a_key_that_is_dropped_while_its_table_enters_keeps_it_out(
     session: Connection, address: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.execute("create table t (id int primary key, x int)")
-    monkeypatch.setattr(publication, "_ROUNDS", 1)  # in one transaction, of which others see the end only
+    monkeypatch.setattr(publication, "ROUNDS", 1)  # in one transaction, of which others see the end only
     plan = plan_publication(session, NAME, tables(session))
     session.execute("alter table t drop constraint t_pkey")
     assert "it has no primary key" in reconcile(session, plan)["public.t"]
@@ -266,7 +266,7 @@ def test_every_change_of_a_publication_shows_in_its_version(session: Connection)
 
 
 def test_more_tables_than_enter_at_once_enter_all(session: Connection, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(publication, "_BATCH", 2)
+    monkeypatch.setattr(publication, "BATCH", 2)
     for number in range(7):
         session.execute(f"create table t{number} (id int primary key)".encode())
     assert reconciled(session) == {}

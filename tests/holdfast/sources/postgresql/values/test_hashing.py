@@ -140,7 +140,7 @@ def test_large_batches_of_long_and_short_texts_have_the_hash_of_the_server(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the size where a batch is hashed in parts."""
-    monkeypatch.setattr("holdfast.sources.postgresql.values.hashing._ROWS_AT_ONCE", 2000)
+    monkeypatch.setattr("holdfast.sources.postgresql.values.hashing.ROWS_AT_ONCE", 2000)
     table = tables.create("a text, b text")
     tables.fill(
         table,

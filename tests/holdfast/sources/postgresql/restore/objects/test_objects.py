@@ -296,7 +296,7 @@ def test_what_others_use_by_now_is_not_dropped(source: Source) -> None:
 
 
 def test_what_others_read_is_not_waited_for_endlessly(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "_LOCK_WAIT", "100ms")
+    monkeypatch.setattr(progress, "LOCK_WAIT", "100ms")
     target = source.database("read")
     source.create(target, "public.wide")
     with connect(target) as reader, reader.transaction():
