@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench.command import say
+from bench.support.command import say
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ class Check:
 
 CHECKS = (
     Check(
-        "bench",
+        "bench.backup_restore",
         "backup_restore",
         ("--rows", "150000", "--tables", "1000", "--large-rows", "2", "--large-value", "8", "--rounds", "2"),
     ),

@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import machine, workload
-from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, collect
-from bench.holdfast_command import HoldfastCommand
-from bench.processes import ProgramError
-from bench.timed import Timed, as_json, as_markdown
+from bench.support import machine, workload
+from bench.support.command import measure_and_report, new_parser, say
+from bench.support.figures import Comparison, collect
+from bench.support.holdfast_command import HoldfastCommand
+from bench.support.processes import ProgramError
+from bench.support.timed import Timed, as_json, as_markdown
 from holdfast.storage.encryption.key_source import new_key
 
 if TYPE_CHECKING:

@@ -11,10 +11,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import machine
-from bench.command import measure_and_report, new_parser, say
-from bench.figures import Series
-from bench.results import table, verdict
+from bench.support import machine
+from bench.support.command import measure_and_report, new_parser, say
+from bench.support.figures import Series
+from bench.support.report import table, verdict
 from holdfast.archive import Archive, State
 from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream
 from holdfast.archive.format.checkpoint import CHECKPOINTS, write_checkpoint

@@ -20,11 +20,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bench import machine
-from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, Ratio, Series, collect, compare
-from bench.processes import run
-from bench.results import comparison_lines
+from bench.support import machine
+from bench.support.command import measure_and_report, new_parser, say
+from bench.support.figures import Comparison, Ratio, Series, collect, compare
+from bench.support.processes import run
+from bench.support.report import comparison_lines
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

@@ -16,11 +16,11 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from bench import machine
-from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, collect
+from bench.support import machine
 from bench.support.blocks import make_block
-from bench.timed import Timed, as_json, as_markdown
+from bench.support.command import measure_and_report, new_parser, say
+from bench.support.figures import Comparison, collect
+from bench.support.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.document import TableRecord

@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
-from bench import machine
-from bench.command import measure_and_report, new_parser, say
-from bench.figures import Comparison, collect
-from bench.processes import ProgramError
+from bench.support import machine
 from bench.support.blocks import make_block
-from bench.timed import Timed, as_json, as_markdown
+from bench.support.command import measure_and_report, new_parser, say
+from bench.support.figures import Comparison, collect
+from bench.support.processes import ProgramError
+from bench.support.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.operations.requests.verification import VerificationRequest
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.assets import record_of, verifications_of
 from holdfast_airflow.operators.verify import VerifyOperator
 from holdfast_airflow.requests import form_of, from_form
 
@@ -39,5 +40,6 @@ for name, archive in configured_archives().items():
                 task_id=f"verify{end}",
                 archive=name,
                 replica=replica,
+                outlets=[verifications_of(name), record_of(name)],
                 **from_form(dag, VerificationRequest),
             )

@@ -13,7 +13,7 @@ from airflow.sdk import DAG, Param, task
 
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast_airflow.archives import ALL, archive_dag, configured_archives
-from holdfast_airflow.assets import backups_of
+from holdfast_airflow.assets import backups_of, record_of
 from holdfast_airflow.operators.backup import BackupOperator
 from holdfast_airflow.requests import form_of, from_form
 
@@ -67,7 +67,7 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
                 archive=name,
                 source=source,
                 **from_form(dag, BackupRequest),
-                outlets=[backups_of(name)],
+                outlets=[backups_of(name), record_of(name)],
             )
             for source in sources
         ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, source_param
+from holdfast_airflow.assets import record_of
 from holdfast_airflow.operators.compact import CompactOperator
 from holdfast_airflow.requests import form_of, from_form
 
@@ -30,5 +31,6 @@ for name, archive in configured_archives().items():
             task_id="compact",
             archive=name,
             source=ONE_SOURCE,
+            outlets=[record_of(name)],
             **from_form(dag, CompactionRequest),
         )

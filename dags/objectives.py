@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast_airflow.archives import archive_dag, configured_archives
+from holdfast_airflow.assets import record_of
 from holdfast_airflow.operators.check_objectives import CheckObjectives
 
 INTERVAL = timedelta(minutes=10)
@@ -30,4 +31,4 @@ for name, archive in configured_archives().items():
             schedule=INTERVAL,
             dagrun_timeout=INTERVAL,
         ):
-            CheckObjectives(task_id="judge", archive=name)
+            CheckObjectives(task_id="judge", archive=name, outlets=[record_of(name)])

@@ -6,6 +6,7 @@ from airflow.sdk import Param
 
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.archives import archive_dag, configured_archives
+from holdfast_airflow.assets import record_of, restores_of
 from holdfast_airflow.operators.restore import RestoreOperator
 from holdfast_airflow.requests import form_of, from_form
 
@@ -51,5 +52,6 @@ for name, archive in configured_archives().items():
             archive=name,
             source=dag.param("source"),
             target_conn_id=dag.param("target_connection"),
+            outlets=[restores_of(name), record_of(name)],
             **from_form(dag, RestoreRequest),
         )

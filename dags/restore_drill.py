@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.assets import drills_of, record_of
 from holdfast_airflow.operators.drill import DrillOperator
 
 DOC = """
@@ -43,4 +44,5 @@ for name, archive in configured_archives().items():
                     replica=replica,
                     source=source,
                     at=dag.param("at"),
+                    outlets=[drills_of(name), record_of(name)],
                 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, each_place, source_param
+from holdfast_airflow.assets import record_of
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
 from holdfast_airflow.requests import form_of, from_form
@@ -33,6 +34,7 @@ for name, archive in configured_archives().items():
             task_id="truncate",
             archive=name,
             source=ONE_SOURCE,
+            outlets=[record_of(name)],
             **from_form(dag, TruncationRequest),
         )
         truncate >> [

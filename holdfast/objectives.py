@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from holdfast.common.words import human_span, named
 from holdfast.drill.history import drills_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Mapping
 
     from holdfast.archive import Archive
     from holdfast.config.archives_model import ObjectivesConfig, SourceConfig
@@ -46,13 +46,94 @@ class Objective:
         return f"{self.source}: {self.name} {self.limit} is {'kept' if self.is_met else 'missed'}: {self.stands}"
 
 
+@dataclass(frozen=True)
+class Facts:
+    """Facts of a source that its objectives are judged by; all times are by the store's clock.
+
+    :param restorable_to: the newest restorable moment; None without a backup.
+    :param drilled: when the last drill that went well ended.
+    :param drill_s: seconds that it took, from its begin to a usable database.
+    :param verified: every file was read, or written, after this; None without a backup.
+    :param damaged: files that a verification found damaged.
+    """
+
+    restorable_to: datetime | None = None
+    drilled: datetime | None = None
+    drill_s: float | None = None
+    verified: datetime | None = None
+    damaged: tuple[str, ...] = ()
+
+    def describe(self) -> dict[str, Any]:
+        """Return them as JSON; `from_described` reads it back."""
+        return {
+            "restorable_to": _told(self.restorable_to),
+            "drilled": _told(self.drilled),
+            "drill_s": self.drill_s,
+            "verified": _told(self.verified),
+            "damaged": list(self.damaged),
+        }
+
+    @classmethod
+    def from_described(cls, told: Mapping[str, Any]) -> Facts:
+        """Return the facts that `describe` told."""
+        times = {key: _time(told.get(key)) for key in ("restorable_to", "drilled", "verified")}
+        return cls(drill_s=told.get("drill_s"), damaged=tuple(told.get("damaged", ())), **times)
+
+
+def facts_of(archive: Archive, source: str, *, drills: bool = True, verification: bool = True) -> Facts:
+    """Return the facts of a source; requests: two for `drills`, one for `verification`."""
+    if source not in source_names(archive.state):
+        return _with_drill(Facts(), archive.store, source) if drills else Facts()
+    facts = Facts(restorable_to=intervals(archive.state, source)[-1].end)
+    if drills:
+        facts = _with_drill(facts, archive.store, source)
+    if verification:
+        progress = read_progress(archive.store)
+        facts = replace(
+            facts,
+            verified=checked_since(archive.state, progress, source),
+            damaged=tuple(damaged_files(archive.state, progress, source)),
+        )
+    return facts
+
+
+def _with_drill(facts: Facts, store: ObjectStore, source: str) -> Facts:
+    well = [each for each in drills_of(store, source) if each["state"] == "succeeded"]
+    if not well:
+        return facts
+    return replace(facts, drilled=datetime.fromisoformat(well[-1]["ended"]), drill_s=well[-1].get("seconds"))
+
+
 def judge(archive: Archive, sources: Mapping[str, SourceConfig]) -> list[Objective]:
-    """Return how the objectives of an archive's sources stand; requests: one, and two a source with drills.
+    """Return how the objectives of an archive's sources stand; requests: one, and three a source with all of them.
 
     :param sources: by name, as in archives.yaml; a source without a backup misses all that it promises.
     """
     now = archive.store.list(IDENTITY_KEY).now
-    return [each for name, source in sources.items() for each in _of(archive, name, source.objectives, now)]
+    return [
+        each
+        for name, source in sources.items()
+        for each in judge_facts(name, _needed(archive, name, source.objectives), source.objectives, now)
+    ]
+
+
+def _needed(archive: Archive, source: str, objectives: ObjectivesConfig) -> Facts:
+    return facts_of(
+        archive,
+        source,
+        drills=bool(objectives.rto or objectives.drill_within),
+        verification=bool(objectives.verified_within),
+    )
+
+
+def judge_facts(source: str, facts: Facts, objectives: ObjectivesConfig, now: datetime) -> list[Objective]:
+    """Return how the objectives of a source stand, by facts that may be older than `now`."""
+    judges = {"rpo": _rpo, "drill_within": _drill_within, "rto": _rto, "verified_within": _verified_within}
+    return [
+        Objective(source, name, limit, *judged(facts, limit, now))
+        for name, judged in judges.items()
+        if (limit := getattr(objectives, name))
+    ]
 
 
 def judge_verification(archive: Archive, source: str, within: str) -> Objective:
@@ -61,62 +142,45 @@ def judge_verification(archive: Archive, source: str, within: str) -> Objective:
     :param within: such as `30d`.
     :raises UsageError: it is no length of time.
     """
-    return _verified(archive, source, within, archive.store.list(IDENTITY_KEY).now)
+    now = archive.store.list(IDENTITY_KEY).now
+    facts = facts_of(archive, source, drills=False)
+    return Objective(source, "verified_within", within, *_verified_within(facts, within, now))
 
 
-def _of(archive: Archive, source: str, objectives: ObjectivesConfig, now: datetime) -> Iterator[Objective]:
-    if objectives.rpo:
-        yield _rpo(archive, source, objectives.rpo, now)
-    if objectives.rto or objectives.drill_within:
-        yield from _of_drills(archive.store, source, objectives, now)
-    if objectives.verified_within:
-        yield _verified(archive, source, objectives.verified_within, now)
-
-
-def _rpo(archive: Archive, source: str, limit: str, now: datetime) -> Objective:
-    if source not in source_names(archive.state):
-        return Objective(source, "rpo", limit, False, "there is no backup of it")
-    end = intervals(archive.state, source)[-1].end
+def _rpo(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    end = facts.restorable_to
+    if end is None:
+        return False, "there is no backup of it"
     age = now - end
-    return Objective(
-        source,
-        "rpo",
-        limit,
-        age <= parse_span(limit),
-        f"the newest restorable moment is {iso(end)}, {human_span(age)} ago",
-    )
+    return age <= parse_span(limit), f"the newest restorable moment is {iso(end)}, {human_span(age)} ago"
 
 
-def _of_drills(store: ObjectStore, source: str, objectives: ObjectivesConfig, now: datetime) -> Iterator[Objective]:
-    well = [each for each in drills_of(store, source) if each["state"] == "succeeded"]
-    last = well[-1] if well else None
-    if limit := objectives.drill_within:
-        if last is None:
-            yield Objective(source, "drill_within", limit, False, "no drill of it has gone well")
-        else:
-            age = now - datetime.fromisoformat(last["ended"])
-            is_met = age <= parse_span(limit)
-            yield Objective(source, "drill_within", limit, is_met, f"the last drill went well {human_span(age)} ago")
-    if limit := objectives.rto:
-        if last is None or last.get("seconds") is None:
-            yield Objective(source, "rto", limit, False, "no drill has measured it")
-        else:
-            took = timedelta(seconds=last["seconds"])
-            yield Objective(source, "rto", limit, took <= parse_span(limit), f"the last drill took {human_span(took)}")
+def _drill_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    if facts.drilled is None:
+        return False, "no drill of it has gone well"
+    age = now - facts.drilled
+    return age <= parse_span(limit), f"the last drill went well {human_span(age)} ago"
 
 
-def _verified(archive: Archive, source: str, limit: str, now: datetime) -> Objective:
-    progress = read_progress(archive.store)
-    since = checked_since(archive.state, progress, source)
-    if since is None:
-        return Objective(source, "verified_within", limit, False, "there is no backup of it")
-    if damaged := damaged_files(archive.state, progress, source):
-        return Objective(source, "verified_within", limit, False, f"damaged: {named(damaged)}")
-    age = now - since
-    return Objective(
-        source,
-        "verified_within",
-        limit,
-        age <= parse_span(limit),
-        f"every file was read, or written, within {human_span(age)}",
-    )
+def _rto(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    if facts.drill_s is None:
+        return False, "no drill has measured it"
+    took = timedelta(seconds=facts.drill_s)
+    return took <= parse_span(limit), f"the last drill took {human_span(took)}"
+
+
+def _verified_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    if facts.verified is None:
+        return False, "there is no backup of it"
+    if facts.damaged:
+        return False, f"damaged: {named(facts.damaged)}"
+    age = now - facts.verified
+    return age <= parse_span(limit), f"every file was read, or written, within {human_span(age)}"
+
+
+def _told(at: datetime | None) -> str | None:
+    return iso(at) if at else None
+
+
+def _time(told: Any) -> datetime | None:
+    return datetime.fromisoformat(told) if told else None

@@ -1,5 +1,5 @@
 # Sourced by the scripts that set up the tests: leave_out says why something is left out and ends the script, without
-# failing: the tests that need it are skipped with these words, and fail with CI=true (tests/support/missing.py).
+# failing: the tests that need it are skipped with these words, and fail with CI=true (tests/support/runs/missing.py).
 # Expects to be in the project's folder, and say.
 # shellcheck shell=bash
 

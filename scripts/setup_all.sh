@@ -44,7 +44,7 @@ main() {
   start setup.sh
   # The others need the environment.
   wait "${running[setup.sh]}" || { wait; fail "the environment could not be set up, see above."; }
-  for name in setup_tests.sh setup_emulators.sh setup_postgresql.sh setup_porcupine.sh setup_applications.sh; do start "$name"; done
+  for name in setup_tests.sh setup_emulators.sh setup_browser.sh setup_postgresql.sh setup_porcupine.sh setup_applications.sh; do start "$name"; done
   for name in "${!running[@]}"; do wait "${running[$name]}" || failed+=("scripts/$name"); done
   [[ ${#failed[@]} -eq 0 ]] || fail "failed: ${failed[*]}; their sentences are above."
   [[ $((SECONDS - started)) -lt 10 ]] || say "ready in $((SECONDS - started)) s"

@@ -16,8 +16,8 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.servers import drop_slots
-from tests.support.versions import running
+from tests.support.servers.postgres import drop_slots
+from tests.support.servers.versions import running
 
 _numbers = itertools.count(1)
 _ALONE = "HOLDFAST_TEST_ALONE"

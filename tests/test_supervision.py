@@ -22,8 +22,8 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.support.command import until
-from tests.support.supervision import PREFIX, SUPERVISOR
+from tests.support.jobs.command import until
+from tests.support.runs.supervision import PREFIX, SUPERVISOR
 
 pytestmark = pytest.mark.slow
 
@@ -71,7 +71,7 @@ def test_server():
 
 
 HURRIED = """
-from tests.support import supervision
+from tests.support.runs import supervision
 supervision.GOODBYE_S = supervision.SUM_UP_S = 0.5
 """
 """A plugin by which a supervisor soon stops waiting for what never ends."""
@@ -92,7 +92,7 @@ class Project:
         (self.folder / "test_it.py").write_text(test)
         (self.folder / "hurried.py").write_text("" if patient else HURRIED)
         (self.folder / "said").unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.supervision", "-p", "xdist.plugin"]
+        command = [sys.executable, "-m", "pytest", "-q", "-p", "tests.support.runs.supervision", "-p", "xdist.plugin"]
         command += ["-p", "hurried"]
         return subprocess.Popen(
             [*command, *options, "test_it.py"],

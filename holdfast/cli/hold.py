@@ -11,7 +11,7 @@ from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.holds import is_kept
+from holdfast.archive.history.holds import describe_hold
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.archive.format.model import Hold
-    from holdfast.archive.format.state import State
 
 hold_app = typer.Typer(
     name="hold",
@@ -56,7 +55,7 @@ def add(
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
         archive = open_to_write(store, check=held.check)
         made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
-    value = {"commit": commit.sequence, **_value(archive.state, made)}
+    value = {"commit": commit.sequence, **describe_hold(archive.state, made)}
     output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
 
 
@@ -69,21 +68,9 @@ def list_holds(url: Url, as_json: Json = False) -> None:
     """List the holds, and whether the point of each can be restored."""
     output = Output(as_json=as_json)
     state = Archive.open(places.archive_store(url)).state
-    values = [_value(state, hold) for hold in sorted(state.holds.values(), key=lambda hold: (hold.source, hold.at))]
+    holds = sorted(state.holds.values(), key=lambda hold: (hold.source, hold.at))
+    values = [describe_hold(state, hold) for hold in holds]
     output.result({"holds": values}, lambda console: _show(console, values))
-
-
-def _value(state: State, hold: Hold) -> dict[str, Any]:
-    return {
-        "hold": hold.id,
-        "source": hold.source,
-        "at": iso(hold.at),
-        "position": hold.position,
-        "owner": hold.owner,
-        "reason": hold.reason,
-        "created": iso(hold.created),
-        "restorable": is_kept(state, hold),
-    }
 
 
 def _show(console: Console, values: list[dict[str, Any]]) -> None:
@@ -118,7 +105,7 @@ def remove(
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
         archive = open_to_write(store, check=held.check)
         taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
-    value = {"commit": commit.sequence, "reason_removed": reason, **_value(archive.state, taken)}
+    value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, taken)}
     output.result(
         value, lambda console: console.print(f"commit {commit.sequence}: took back: {_said(taken)}", markup=False)
     )

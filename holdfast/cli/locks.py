@@ -12,7 +12,7 @@ from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.history import restore_points
 from holdfast.archive.locks.break_lock import break_lock, describe_break, read_breaks
-from holdfast.archive.locks.lock_report import Explanation, explain
+from holdfast.archive.locks.lock_report import Explanation, describe_lock, explain
 from holdfast.archive.locks.lock_table import AVAILABLE, TABLE, full_plan
 from holdfast.archive.locks.owner_status import TOKEN_VARIABLE, URL_VARIABLE, AirflowApi, Word, nobodys_state
 from holdfast.cli.shared import places
@@ -57,7 +57,7 @@ def list_locks(url: Url, as_json: Json = False) -> None:
     """List every lock and every attempt at one; changes nothing."""
     output = Output(as_json=as_json)
     infos = inspect(_store(url))
-    output.result({"locks": [_value(info) for info in infos]}, lambda console: _show_locks(console, infos))
+    output.result({"locks": [describe_lock(info) for info in infos]}, lambda console: _show_locks(console, infos))
 
 
 def _show_locks(console: Console, infos: Sequence[LockInfo]) -> None:
@@ -89,22 +89,10 @@ def explain_locks(
     if txn and not explained and not broken:
         raise UsageError(f"there is no lock with txn {txn!r}, and no record that one was broken: it has been released")
     value = {
-        "locks": [_explained_value(each) for each in explained],
+        "locks": [each.describe() for each in explained],
         "broken": [_break_value(record) for record in broken],
     }
     output.result(value, lambda console: _show_explained(console, explained, broken))
-
-
-def _explained_value(each: Explanation) -> dict[str, Any]:
-    return {
-        **_value(each.lock),
-        "finished": each.finished,
-        "airflow_state": each.airflow_state,
-        "waiting": [other.txn for other in each.waiting],
-        "keeps_out": list(each.keeps_out),
-        "safe": each.safe,
-        "advice": each.advice,
-    }
 
 
 def _show_explained(console: Console, explained: Sequence[Explanation], broken: Sequence[RunRecord]) -> None:
@@ -146,7 +134,7 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     store = _store(url)
     with _word_of(airflow) as state_of:
         ended = reap(store, finished=lambda owner: state_of(owner).has_ended)
-    value = {"ended": [{**_value(each.lock), "reason": each.reason} for each in ended]}
+    value = {"ended": [{**describe_lock(each.lock), "reason": each.reason} for each in ended]}
     output.result(
         value,
         lambda console: console.print(
@@ -184,7 +172,7 @@ def _plan_values(row: Row, name: str, sources: Sequence[str], infos: Sequence[Lo
             "note": row.notes.get(name, ""),
             "in_this_release": name in AVAILABLE,
             "locks": [asdict(lock) for lock in planned],
-            "in_the_way": [_value(info) for info in infos if _is_in_the_way(info, planned)],
+            "in_the_way": [describe_lock(info) for info in infos if _is_in_the_way(info, planned)],
         }
 
 
@@ -236,19 +224,3 @@ def _store(url: str) -> ObjectStore:
 
 def _break_value(record: RunRecord) -> dict[str, Any]:
     return {**(record.result or {}), "run": record.run, "outcome": record.state}
-
-
-def _value(info: LockInfo) -> dict[str, Any]:
-    return {
-        "resource": info.resource,
-        "mode": info.mode,
-        "txn": info.txn,
-        "state": info.state,
-        "purpose": info.purpose,
-        "owner": asdict(info.owner) if info.owner else None,
-        "process": liveness(info.owner) if info.owner else "unknown",
-        "since": info.since.isoformat() if info.since else None,
-        "age_s": round(info.age_s, 1),
-        "expires_in_s": None if info.expires_in_s is None else round(info.expires_in_s, 1),
-        "words": info.describe(),
-    }

@@ -8,21 +8,15 @@ import typer
 from rich.table import Table
 
 from holdfast.archive import Archive
-from holdfast.archive.format.document import iso
-from holdfast.archive.history import restore_points
-from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, told_waiting
 from holdfast.common.errors import UsageError
 from holdfast.common.words import human_size
+from holdfast.status import status_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from rich.console import Console
-
-    from holdfast.archive.format.block_ref import Placed
 
 
 def status(
@@ -36,7 +30,7 @@ def status(
     """Print the contents of an archive."""
     output = Output(as_json=as_json)
     archive = Archive.open(places.archive_store(url))
-    value = _status(archive)
+    value = status_of(archive)
     if check:
         from holdfast.objectives import judge  # with drills, which no status else needs
 
@@ -49,43 +43,6 @@ def status(
         for each in missed:
             output.say(f"holdfast: {each}")
         raise typer.Exit(1)
-
-
-def _status(archive: Archive) -> dict[str, Any]:
-    blocks = archive.state.blocks.values()
-    return {
-        "archive": archive.identity.id,
-        "name": archive.identity.name,
-        "url": archive.store.url,
-        "format": archive.state.format,
-        "commits": archive.state.sequence,
-        "blocks": len(blocks),
-        "bytes": sum(placed.size for placed in blocks),
-        "sources": [
-            {
-                "source": name,
-                "backups": len(_of_kind(blocks, name, "snapshot")),
-                "changes": len(_of_kind(blocks, name, "changes")),
-                "restorable_to": iso(restore_points.intervals(archive.state, name)[-1].end),
-                "rows": (_of_kind(blocks, name, "snapshot") or _of_kind(blocks, name, "changes"))[-1].rows,
-                "waiting": [each.model_dump(mode="json") for each in waiting_tables(archive.state, name)],
-            }
-            for name in restore_points.source_names(archive.state)
-        ],
-    }
-
-
-def _of_kind(blocks: Iterable[Placed], source: str, kind: str) -> list[Placed]:
-    """Return a source's blocks of a kind in the order of their commits.
-
-    Supplements for single tables are left out.
-    """
-    found = [
-        placed
-        for placed in blocks
-        if placed.source == source and placed.head.kind == kind and not placed.head.supplement
-    ]
-    return sorted(found, key=lambda placed: placed.number)
 
 
 def _show_status(console: Console, value: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Assets of archives, for Airflow's schedules."""
+"""Assets of archives, for Airflow's schedules and for the page."""
 
 from __future__ import annotations
 
@@ -6,6 +6,9 @@ from airflow.sdk import Asset
 
 SCHEME = "x-holdfast"
 """Airflow leaves addresses whose scheme begins with `x-` as they are."""
+
+RECORD = "record"
+"""The last part of the address of an archive's record."""
 
 
 def backups_of(archive: str) -> Asset:
@@ -17,3 +20,50 @@ def backups_of(archive: str) -> Asset:
     :param archive: its name in archives.yaml.
     """
     return Asset(name=f"holdfast_{archive}", uri=f"{SCHEME}://{archive}")
+
+
+def restores_of(archive: str) -> Asset:
+    """Return the asset that each restore from an archive updates; the event has what :class:`RestoreOperator` returns.
+
+    :param archive: its name in archives.yaml.
+    """
+    return _part(archive, "restores")
+
+
+def drills_of(archive: str) -> Asset:
+    """Return the asset that each drill that went well updates; the event has what :class:`DrillOperator` returns.
+
+    :param archive: its name in archives.yaml.
+    """
+    return _part(archive, "drills")
+
+
+def verifications_of(archive: str) -> Asset:
+    """Return the asset that each verification without damage updates.
+
+    The event has what :class:`VerifyOperator` returns.
+
+    :param archive: its name in archives.yaml.
+    """
+    return _part(archive, "verifications")
+
+
+def record_of(archive: str) -> Asset:
+    """Return the asset with the record of an archive, which the tasks of the shipped DAGs update after their work.
+
+    The event has `holdfast.status.record_of`: the archive's contents, and the facts that its objectives are judged by.
+    The page reads it, so that it shows an archive that cannot be reached.
+
+    :param archive: its name in archives.yaml.
+    """
+    return _part(archive, RECORD)
+
+
+def is_record(uri: str) -> bool:
+    """Return whether an asset's address is that of a record."""
+    return uri.startswith(f"{SCHEME}://") and uri.endswith(f"/{RECORD}")
+
+
+def _part(archive: str, name: str) -> Asset:
+    # Names of archives have no colon, so that no other archive's asset is called so.
+    return Asset(name=f"holdfast_{archive}:{name}", uri=f"{SCHEME}://{archive}/{name}")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from holdfast.common.errors import BusyError, HoldfastError, UsageError, exit_code_of
+from holdfast_airflow.notes import FAILURE, leave_note
 from locking import InvalidLockName, LockError
 from locking.store import StoreDenied, StoreError
 
@@ -52,8 +53,18 @@ def failure(message: str, exit_code: int) -> JobFailed:
 def in_airflow_terms() -> Iterator[None]:
     """Turn errors of Holdfast, of the locks and of the store into exceptions of this module.
 
-    Airflow tries again by their type.
+    Airflow tries again by their type. In a task, the failure is recorded for the page.
     """
+    try:
+        with _translated():
+            yield
+    except JobFailed as error:
+        leave_note(FAILURE, {"sentence": str(error), "exit_code": error.exit_code})
+        raise
+
+
+@contextmanager
+def _translated() -> Iterator[None]:
     try:
         yield
     except InvalidLockName as error:

@@ -12,7 +12,7 @@ import pytest
 from bench.support.missing import MissingError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.followed import Followed, open_followed
+from tests.support.following.followed import Followed, open_followed
 from tests.support.replay import replay, state_of
 
 pytestmark = pytest.mark.service

@@ -61,4 +61,4 @@ def test_it_records_compares_and_fails(
     assert "fell by half: backup_restore: of small tables: it was 0.60, and is 0.20" in capsys.readouterr().err
     small.clear()
     assert check.main() == 1
-    assert "bench failed: no server" in capsys.readouterr().err
+    assert "bench.backup_restore failed: no server" in capsys.readouterr().err

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from bench.figures import Series
 from bench.parse_time import (
     OURS,
     WITH_FORMS,
@@ -18,7 +17,8 @@ from bench.parse_time import (
     measure,
     plain_files,
 )
-from bench.processes import ProgramError
+from bench.support.figures import Series
+from bench.support.processes import ProgramError
 from holdfast.config.archives_yaml import read_archives
 
 

@@ -18,8 +18,8 @@ from airflow.sdk.exceptions import AirflowFailException, ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast.archive.format.versions import FORMAT
-from holdfast_airflow.assets import backups_of
-from tests.support.alerts import FileNotifier
+from holdfast_airflow.assets import backups_of, record_of
+from tests.support.airflow.alerts import FileNotifier
 
 pytestmark = pytest.mark.slow
 
@@ -164,7 +164,7 @@ def test_the_dag_of_the_configuration_fails_while_there_is_a_mistake(
 
 
 def test_alerts_tell_of_mistakes_in_other_archives(read: Read) -> None:
-    notifier = "{notifier: tests.support.alerts.FileNotifier, arguments: {path: told, text: x}}"
+    notifier = "{notifier: tests.support.airflow.alerts.FileNotifier, arguments: {path: told, text: x}}"
     bag = read(f"archives: {{good: {{url: y, alerts: [{notifier}]}}, bad: {{urll: x}}}}")
     told: Any = bag.dags["holdfast_configuration"].get_task("check").on_failure_callback
     assert [type(each) for each in told] == [FileNotifier]
@@ -229,7 +229,8 @@ def test_other_dags_can_be_scheduled_on_the_backups_of_an_archive(read: Read) ->
     bag = read(TWO)
     for name in ("backup_big", "changes_big"):
         outlets = {task.task_id: task.outlets for task in dag(bag, name).tasks}
-        assert outlets == {"choose_sources": [], "backup_a": [backups_of("big")], "backup_b": [backups_of("big")]}
+        both = [backups_of("big"), record_of("big")]
+        assert outlets == {"choose_sources": [], "backup_a": both, "backup_b": both}
     assert (backups_of("big").name, backups_of("big").uri) == ("holdfast_big", "x-holdfast://big")
 
 

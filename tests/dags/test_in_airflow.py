@@ -40,13 +40,21 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
-from tests.support.airflow_dags import ARCHIVES, KEPT_DAG, LOCKED_DAG, MAPPED_DAG, POLICY, PROTECTED_DAG, REAPER_DAG
-from tests.support.command import all_gone, until
-from tests.support.command_here import run_here
-from tests.support.followed import open_followed
-from tests.support.leftovers import check_demo_archive, files_with, processes_of
-from tests.support.replicated import Replicas
-from tests.support.servers import create_database, drop_slots, passing_database
+from tests.support.airflow.airflow_dags import (
+    ARCHIVES,
+    KEPT_DAG,
+    LOCKED_DAG,
+    MAPPED_DAG,
+    POLICY,
+    PROTECTED_DAG,
+    REAPER_DAG,
+)
+from tests.support.following.followed import open_followed
+from tests.support.jobs.command import all_gone, until
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.leftovers import check_demo_archive, files_with, processes_of
+from tests.support.replicas.replicated import Replicas
+from tests.support.servers.postgres import create_database, drop_slots, passing_database
 
 pytestmark = pytest.mark.service
 

@@ -17,7 +17,7 @@ from demo.screen import Screen
 from holdfast.archive import Archive
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
-from tests.support.leftovers import check_demo_archive, files_with, processes_of
+from tests.support.jobs.leftovers import check_demo_archive, files_with, processes_of
 
 pytestmark = pytest.mark.e2e
 

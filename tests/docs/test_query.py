@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.storage import open_store
-from tests.support.jobs import session_arguments
-from tests.support.queried import fill
+from tests.support.archives.queried import fill
+from tests.support.jobs.inline_jobs import session_arguments
 
 PAGE = Path(__file__).parents[2] / "docs" / "query.md"
 

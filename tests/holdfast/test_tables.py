@@ -16,8 +16,8 @@ from holdfast.replication.work.membership import found
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore, open_store
 from holdfast.tables import find_table, table_at
-from tests.support.queried import fill
-from tests.support.replicated import made_backup
+from tests.support.archives.queried import fill
+from tests.support.replicas.replicated import made_backup
 
 pytestmark = pytest.mark.slow
 

@@ -31,9 +31,9 @@ from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.operations.job_process import job_environment
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
-from tests.support.fake_spark import answering
-from tests.support.operators import PASSWORD, FakeSpark
-from tests.support.replicated import Replicas
+from tests.support.airflow.fake_spark import answering
+from tests.support.airflow.operators import PASSWORD, FakeSpark
+from tests.support.replicas.replicated import Replicas
 
 ROOT = Path(__file__).parents[2]
 
@@ -90,7 +90,9 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
     script = tmp_path / "bin" / "spark-submit"
     script.parent.mkdir()
     # Without what Python looks for at its start: it needs nothing but what comes with it.
-    script.write_text(f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/support/fake_spark_submit.py "$@"\n')
+    script.write_text(
+        f'#!/bin/sh\nexec {sys.executable} -I -S {ROOT}/tests/support/airflow/fake_spark_submit.py "$@"\n'
+    )
     script.chmod(0o755)
     note = tmp_path / "note.json"
     monkeypatch.setenv(FORCED_VARIABLE, "spark")

@@ -10,7 +10,7 @@ from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import AlertConfig, ArchiveConfig
 from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.archives import archive_dag
-from tests.support.alerts import FileNotifier
+from tests.support.airflow.alerts import FileNotifier
 
 FILE = {"path": "/alerts", "text": "{{ dag.dag_id }}"}
 
@@ -20,7 +20,7 @@ def with_alert(notifier: str, **arguments: Any) -> ArchiveConfig:
 
 
 def test_each_dag_tells_them_beside_its_own_settings() -> None:
-    archive = with_alert("tests.support.alerts.FileNotifier", **FILE)
+    archive = with_alert("tests.support.airflow.alerts.FileNotifier", **FILE)
     more: list[dict[str, Any]] = [{}, {"default_args": {"retries": 7}}]
     for settings in more:
         defaults = archive_dag("vacuum", "shop", archive, doc="", schedule_key="vacuum", **settings).default_args
@@ -34,13 +34,13 @@ def test_each_dag_tells_them_beside_its_own_settings() -> None:
 @pytest.mark.parametrize(
     ("notifier", "said"),
     [
-        ("tests.support.alerts.MailNotifier", "there is no tests.support.alerts.MailNotifier here"),
+        ("tests.support.airflow.alerts.MailNotifier", "there is no tests.support.airflow.alerts.MailNotifier here"),
         (
             "no.such.Notifier",
             r"there is no no.such.Notifier here \(ModuleNotFoundError: No module named 'no'\)",
         ),
         ("pathlib.Path", "pathlib.Path is no notifier of Airflow's"),
-        ("tests.support.alerts.FileNotifier", r"does not take these arguments: .*missing .* 'path' and 'text'"),
+        ("tests.support.airflow.alerts.FileNotifier", r"does not take these arguments: .*missing .* 'path' and 'text'"),
     ],
 )
 def test_what_cannot_be_made_is_said(notifier: str, said: str) -> None:

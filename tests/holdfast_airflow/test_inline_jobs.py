@@ -27,7 +27,7 @@ from holdfast_airflow.operators import (
 )
 from holdfast_airflow.operators import job as job_module
 from holdfast_airflow.operators.job import ArchiveJobOperator
-from tests.support.operators import FakeSpark, locks_of, run
+from tests.support.airflow.operators import FakeSpark, locks_of, run
 
 pytestmark = pytest.mark.slow
 

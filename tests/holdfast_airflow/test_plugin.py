@@ -16,6 +16,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 
+
 LOAD = """
 import json, sys, threading, locking
 if "dag-processor" in sys.argv:
@@ -80,7 +81,10 @@ def test_dag_processor_imports_what_its_children_need_and_starts_no_thread(tmp_p
 @pytest.mark.slow
 def test_other_processes_of_airflow_import_no_more_than_the_plugin(tmp_path: Path) -> None:
     imported = set(load_plugins(tmp_path)["imported"])
-    assert imported <= {"holdfast", *(f"holdfast_airflow{name}" for name in ("", ".plugin", ".provider_info"))}
+    assert imported <= {
+        "holdfast",
+        *(f"holdfast_airflow{name}" for name in ("", ".page", ".page.lazy", ".plugin", ".provider_info")),
+    }
 
 
 @pytest.mark.parametrize(("group", "registers"), [("airflow.plugins", False), ("other", True), (None, True)])
@@ -96,14 +100,3 @@ def test_folder_registers_the_plugin_only_where_the_distribution_does_not(
     monkeypatch.setattr(importlib.metadata, "distribution", distribution)
     names = runpy.run_path(str(ROOT / "plugins" / "holdfast_plugin.py"))
     assert ("HoldfastPlugin" in names) is registers
-
-
-def test_provider_info_fits_airflows_schema() -> None:
-    import airflow
-    from jsonschema import validate  # type: ignore[import-untyped]
-
-    from holdfast_airflow.provider_info import get_provider_info
-
-    schema = json.loads(Path(airflow.__file__).with_name("provider_info.schema.json").read_text())
-    validate(get_provider_info(), schema)
-    assert get_provider_info()["package-name"] == "holdfast"

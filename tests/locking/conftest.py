@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from locking.runtime import Runtime
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 
 
 @pytest.fixture

@@ -19,7 +19,7 @@ from locking import (
 from locking import attach as attach_to
 from locking.attach import AttachedLease
 from locking.store import StoreUnavailable
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 
 @pytest.fixture

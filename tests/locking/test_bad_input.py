@@ -30,8 +30,8 @@ from locking import (
 )
 from locking.attach import AttachedLease
 from locking.store import Listing, ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.aftermath import EXPIRY, Checked, must_be_safe, outcome, stands
-from tests.support.lockstore import Counter, FakeTime, MemoryStore, Request
+from tests.support.locks.aftermath import EXPIRY, Checked, must_be_safe, outcome, stands
+from tests.support.locks.lockstore import Counter, FakeTime, MemoryStore, Request
 
 DAY = 86_400.0
 OTHER = "f" * 32

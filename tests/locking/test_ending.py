@@ -13,7 +13,7 @@ import pytest
 from locking import LockLost, LockNotFound, Owner, Runtime, RWLock, end, inspect, liveness, reap
 from locking.record import decode_marker
 from locking.store import StoreOutcomeUnknown
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 ELSEWHERE = Owner(scope="run", host="elsewhere", boot_id="another", pid_namespace="another", pid=1)
 

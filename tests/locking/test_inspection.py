@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from locking import Owner, Runtime, RWLock, inspect
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 
 
 def test_everything_in_every_folder_is_shown_and_nothing_changed(store: MemoryStore, runtime: Runtime) -> None:

@@ -12,8 +12,8 @@ from locking import rwlock as rwlock_module
 from locking.names import excludes
 from locking.rules import Ruling, Verdict, View
 from locking.store import Listing
-from tests.support.interleaving import Schedule, Turns, interleavings, run_schedule
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.interleaving import Schedule, Turns, interleavings, run_schedule
+from tests.support.locks.lockstore import MemoryStore
 
 
 class SteppedStore(MemoryStore):

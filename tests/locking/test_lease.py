@@ -9,7 +9,7 @@ import pytest
 
 from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 OTHER = "f" * 32
 

@@ -15,7 +15,7 @@ from locking import LockBusy, LockLost, Owner, Runtime, RWLock, inspect
 from locking.names import WORDS, Mode
 from locking.record import VERSION, LockRecord, decode_marker, decode_record, encode_record
 from locking.terms import Terms
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 
 FIXTURES = Path(__file__).parents[1] / "fixtures" / "locks"
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)

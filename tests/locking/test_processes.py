@@ -16,7 +16,7 @@ import pytest
 from bench.support.versitygw import running_versitygw
 from holdfast.storage import ObjectStore, open_store
 from locking import LeaseHandle, LockBusy, LockLost, RWLock, attach, inspect, reaper
-from tests.support.azurite import running_azurite
+from tests.support.stores.azurite import running_azurite
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -58,7 +58,7 @@ in_a_folder = pytest.mark.parametrize(
 
 def start(*arguments: str) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [sys.executable, "-m", "tests.support.lock_processes", *arguments],
+        [sys.executable, "-m", "tests.support.locks.lock_processes", *arguments],
         cwd=ROOT,
         stdout=subprocess.PIPE,
         text=True,

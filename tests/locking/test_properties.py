@@ -1,6 +1,6 @@
 """What holds for every name, record and handle, also for those that nobody has thought of.
 
-The plain round trips of names and records are in test_records.py.
+The plain round trips of names and records are in test_names.py and test_record.py.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from locking.record import (
 )
 from locking.terms import Terms
 from tests.support.generator.trials import tiered
-from tests.support.lockstore import MemoryStore
+from tests.support.locks.lockstore import MemoryStore
 
 pytestmark = pytest.mark.slow
 

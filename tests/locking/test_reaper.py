@@ -12,7 +12,7 @@ import pytest
 from locking import LockBusy, LockLost, Owner, Runtime, RWLock
 from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
 from locking.terms import Terms
-from tests.support.lockstore import START, MemoryStore, Request
+from tests.support.locks.lockstore import START, MemoryStore, Request
 
 OTHER = "f" * 32
 ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)

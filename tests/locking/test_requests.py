@@ -13,7 +13,7 @@ import pytest
 from locking import Lease, LockBusy, Owner, Runtime, RWLock, look_into
 from locking.store import Listing
 from locking.transaction import FRESH
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 PAGE = 1000
 """Keys in one page of an S3 listing."""
@@ -149,7 +149,7 @@ def test_each_of_a_pageful_of_readers_that_come_at_once_gets_in_with_at_most_fou
 def take_turns(store: MemoryStore, clients: Sequence[Callable[[], None]], choose: Callable[[list[int]], int]) -> None:
     """Run the clients, one step at a time; each waits before every request until it is chosen.
 
-    Unlike :mod:`tests.support.interleaving` it wakes nobody but the chosen one, as a crowd needs it.
+    Unlike :mod:`tests.support.locks.interleaving` it wakes nobody but the chosen one, as a crowd needs it.
     """
     turns = [threading.Semaphore(0) for _ in clients]
     stepped = threading.Semaphore(0)

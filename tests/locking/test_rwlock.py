@@ -8,7 +8,7 @@ import pytest
 
 from locking import InvalidLockName, LockBusy, LockInfo, LockStateUnknown, Mutex, Owner, Runtime, RWLock
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 
 def lock(

@@ -8,7 +8,7 @@ import pytest
 
 from locking import ExclusiveWrite, InvalidLockName, LockBusy, LockOvertaken, Owner, Runtime, RWLock, Terms
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 ONE, TWO, THREE = (f"{number:032x}" for number in (1, 2, 3))
 

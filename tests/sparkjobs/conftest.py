@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
@@ -27,11 +28,12 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
 from sparkjobs.driver import application
-from tests.support import command
-from tests.support.jobs import Ran, RunJob, SteadyExecutor, session_arguments
-from tests.support.servers import RestartedServer
-from tests.support.sudden_jobs import SuddenJobs
-from tests.support.versions import older_server, programs_of, running
+from tests.support.archives import maintaining
+from tests.support.jobs import command
+from tests.support.jobs.inline_jobs import Ran, RunJob, SteadyExecutor, session_arguments
+from tests.support.jobs.sudden_jobs import SuddenJobs
+from tests.support.servers.postgres import RestartedServer
+from tests.support.servers.versions import older_server, programs_of, running
 
 _numbers = itertools.count(1)
 
@@ -234,3 +236,17 @@ def backed_up(template: Path, store: ObjectStore, run_backup: RunJob, shop: Addr
         for name in ("commits", "data"):
             shutil.copytree(archive / name, template / name)
     shutil.copytree(template, archive, dirs_exist_ok=True)
+
+
+@pytest.fixture
+def filled(store: ObjectStore) -> ObjectStore:
+    """An archive with the full backups of four days."""
+    for number in range(1, 5):
+        maintaining.back_up(store, number)
+    return store
+
+
+@pytest.fixture
+def maintain(filled: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> maintaining.RunMaintenance:
+    """Runs an application in this process; returns the exit code and the run's last record."""
+    return partial(maintaining.run_maintenance, filled, monkeypatch)

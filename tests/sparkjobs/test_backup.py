@@ -18,7 +18,7 @@ from holdfast.sources.postgresql.setup import grants
 from holdfast.storage import ObjectStore
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.snapshot_reader import Limits
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

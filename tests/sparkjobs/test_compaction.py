@@ -24,11 +24,11 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs.tasks.merging import SHARE_BYTES
-from tests.support.command import ON_SPARK, run
-from tests.support.command_here import run_here
-from tests.support.compacting import NOTHING, compact, everything_told
-from tests.support.followed import Followed, agree, comes_back, open_followed
-from tests.support.servers import passing_database
+from tests.support.archives.compacting import NOTHING, compact, everything_told
+from tests.support.following.followed import Followed, agree, comes_back, open_followed
+from tests.support.jobs.command import ON_SPARK, run
+from tests.support.jobs.command_here import run_here
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

@@ -13,7 +13,7 @@ from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 from holdfast.storage import ObjectStore
-from tests.support.jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 

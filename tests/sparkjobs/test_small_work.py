@@ -16,9 +16,9 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.driver import following
-from tests.support.command import Finished
-from tests.support.command_here import run_here
-from tests.support.servers import drop_slots
+from tests.support.jobs.command import Finished
+from tests.support.jobs.command_here import run_here
+from tests.support.servers.postgres import drop_slots
 
 pytestmark = pytest.mark.service
 
@@ -67,7 +67,7 @@ def shop(new_shop: Callable[[], Address], tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 def new_shop(postgres: object, request: pytest.FixtureRequest) -> Callable[[], Address]:
-    from tests.support.servers import create_database
+    from tests.support.servers.postgres import create_database
 
     def make() -> Address:
         address = create_database(postgres)  # type: ignore[arg-type]

@@ -31,12 +31,12 @@ from locking import Owner
 from locking.store import StoreError
 from sparkjobs import sync
 from sparkjobs.driver import application
-from tests.support.command import ON_SPARK, Finished, run
-from tests.support.command_here import run_here
-from tests.support.jobs import SteadyExecutor, failed, session_arguments
-from tests.support.replicated import Replicas, nothing
-from tests.support.steps import Kill, When
-from tests.support.sudden_sync import sync_and_die
+from tests.support.jobs.command import ON_SPARK, Finished, run
+from tests.support.jobs.command_here import run_here
+from tests.support.jobs.inline_jobs import SteadyExecutor, failed, session_arguments
+from tests.support.jobs.steps import Kill, When
+from tests.support.jobs.sudden_sync import sync_and_die
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

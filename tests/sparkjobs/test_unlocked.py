@@ -19,10 +19,10 @@ from holdfast.storage import open_store
 from locking import RWLock
 from sparkjobs.driver.application import Job
 from sparkjobs.unlocked import still_there
-from tests.support.archive_fixture import EXPECTED_CHANGES, FIXTURES, HELD
-from tests.support.command import run
-from tests.support.memory_store import MemoryStore
-from tests.support.vacuuming import commit, write_block
+from tests.support.archives.archive_fixture import EXPECTED_CHANGES, FIXTURES, HELD
+from tests.support.archives.vacuuming import commit, write_block
+from tests.support.jobs.command import run
+from tests.support.stores.memory_store import MemoryStore
 
 
 def job_on(store: MemoryStore) -> Job:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 
-from tests.support.tla import SPECS, Outcome, check
+from tests.support.specs.tla import SPECS, Outcome, check
 
 KEPT = SPECS / "counterexamples.md"
 

@@ -9,7 +9,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 
 from tests.specs.counterexamples import GUARDS, KEPT, Guard, render
-from tests.support.tla import SPECS, Outcome, check
+from tests.support.specs.tla import SPECS, Outcome, check
 
 pytestmark = pytest.mark.service  # needs what only `make setup-tests` builds
 

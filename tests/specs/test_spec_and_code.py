@@ -9,9 +9,9 @@ import pytest
 from locking import Lease, LockBusy, Runtime, RWLock
 from locking import rwlock as rwlock_module
 from locking.rules import Ruling, Verdict
-from tests.support.interleaving import Schedule, Turns, interleavings, run_schedule
-from tests.support.lockstore import MemoryStore, Request
-from tests.support.tla import Graph, graph
+from tests.support.locks.interleaving import Schedule, Turns, interleavings, run_schedule
+from tests.support.locks.lockstore import MemoryStore, Request
+from tests.support.specs.tla import Graph, graph
 
 pytestmark = pytest.mark.service  # needs what only `make setup-tests` builds
 

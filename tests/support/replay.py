@@ -13,8 +13,8 @@ import psycopg
 from holdfast.operations.marks import set_mark
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.followed import Followed
-from tests.support.roundtrips import hashes, schema_of
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.following.followed import Followed
 
 _numbers = itertools.count(1)
 

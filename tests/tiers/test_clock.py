@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.clock import Verdict, judge
-from tests.support.durations import Durations
+from tests.support.runs.clock import Verdict, judge
+from tests.support.runs.durations import Durations
 
 RECORDED = Durations(
     {"tests/steady.py": (300, 3), "tests/grown.py": (700, 9)}, {"tests/grown.py::left_out_by_make_test": 500}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.durations import Durations, spelled
+from tests.support.runs.durations import Durations, spelled
 
 RECORDED = Durations(
     files={"tests/a/one.py": (100, 6), "tests/a/two.py": (10, 5), "tests/b/three.py": (600, 1)},

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.slow
 
 SETTINGS = """
 [pytest]
-addopts = -p tests.support.representatives -p no:cacheprovider
+addopts = -p tests.support.runs.representatives -p no:cacheprovider
 markers =
     representatives: as in the project
     exhaustive: as in the project

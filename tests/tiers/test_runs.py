@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.budget import budget_seconds
-from tests.support.durations import Durations
+from tests.support.runs.budget import budget_seconds
+from tests.support.runs.durations import Durations
 
 ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.slow  # each test starts three interpreters
 
 SETTINGS = """
 [pytest]
-addopts = -p xdist -p tests.support.scheduling -p tests.support.missing -p no:cacheprovider --import-mode=importlib
+addopts = -p xdist -p tests.support.runs.scheduling -p tests.support.runs.missing -p no:cacheprovider
+    --import-mode=importlib
 testpaths = tests
 markers =
     splits: as in the project

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from tests.support.scheduling import Unit, choose, plan
+from tests.support.runs.scheduling import Unit, choose, plan
 
 COLLECTED = ["tests/a/x.py::1", "tests/a/x.py::2", "tests/a/y.py::1", "tests/b/z.py::1"]
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.clock import LIMIT_S, LOUD_S
-from tests.support.durations import Durations
+from tests.support.runs.clock import LIMIT_S, LOUD_S
+from tests.support.runs.durations import Durations
 
 pytestmark = pytest.mark.slow
 

@@ -5,7 +5,7 @@ The rules of retention do not remove them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import intervals
@@ -44,6 +44,20 @@ def standing(found: Iterable[Interval], hold: Hold) -> tuple[int, Interval | Non
 def is_kept(state: State, hold: Hold) -> bool:
     """Return whether the restore point of a hold is restorable."""
     return standing(intervals(state, hold.source), hold)[1] is not None
+
+
+def describe_hold(state: State, hold: Hold) -> dict[str, Any]:
+    """Return a hold as `hold list --json` prints it."""
+    return {
+        "hold": hold.id,
+        "source": hold.source,
+        "at": iso(hold.at),
+        "position": hold.position,
+        "owner": hold.owner,
+        "reason": hold.reason,
+        "created": iso(hold.created),
+        "restorable": is_kept(state, hold),
+    }
 
 
 def check_holds(before: State, after: State) -> None:

@@ -99,7 +99,7 @@ def _describe_source(state: State, name: str) -> dict[str, Any]:
         "source": name,
         "intervals": [_describe_interval(interval) for interval in found],
         "gaps": [
-            {"from": iso(before.end), "to": iso(after.start), "reason": _why_gap(before, after, found)}
+            {"from": iso(before.end), "to": iso(after.start), "reason": why_gap(before, after, found)}
             for before, after in pairwise(found)
         ]
         + [gap for interval in found for gap in table_gaps(interval)],
@@ -139,7 +139,11 @@ def _approximate(interval: Interval) -> Iterator[dict[str, Any]]:
         yield {**span, "changed_back": not between.differ, "by_object": between.touches is not None}
 
 
-def _why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
+def why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
+    """Return why no moment between two neighbouring intervals can be restored.
+
+    :param found: all intervals of the source.
+    """
     if after.chain is not before.chain:
         return after.chain.gap or _why_separate(after.chain)
     later = (each.chain for each in found if each.chain is not after.chain and each.placed.number > after.placed.number)

@@ -25,20 +25,21 @@ if TYPE_CHECKING:
 OPERATION = "break"
 
 
-def break_lock(store: ObjectStore, txn: str, *, reason: str) -> tuple[LockInfo, RunRecord]:
+def break_lock(store: ObjectStore, txn: str, *, reason: str, user: str = "") -> tuple[LockInfo, RunRecord]:
     """End one lock, with a record.
 
     Its holder does not matter. Returned are the lock as it was, and the record. What is going to be done is recorded
     first: where that fails, nothing is broken.
 
     :param txn: the lock's transaction; no other lock is touched.
+    :param user: who decides it; "" for the user of this process.
     :raises UsageError: there is no such lock, or no reason is given.
     :raises LockNotFound: it has gone meanwhile.
     """
     if not reason.strip():
         raise UsageError("say why the lock is broken: whoever looks later wants to know")
     found = _find(store, txn)
-    log = _BreakLog(store, found, reason.strip())
+    log = _BreakLog(store, found, reason.strip(), Owner(user=user).here())
     log.write("running", step=f"breaking the lock of {found.resource}")
     try:
         end(store, found.resource, txn, reason=f"it was broken: {reason.strip()}")
@@ -93,12 +94,11 @@ def _find(store: ObjectStore, txn: str) -> LockInfo:
 class _BreakLog:
     """The records of one break, numbered, each written once."""
 
-    def __init__(self, store: ObjectStore, info: LockInfo, reason: str) -> None:
+    def __init__(self, store: ObjectStore, info: LockInfo, reason: str, by: Owner) -> None:
         self._store = store
         now = store.list(f"runs/{OPERATION}-{info.txn}.").now
         self._run = f"{OPERATION}-{info.txn}.{now:%Y%m%dT%H%M%SZ}.{secrets.token_hex(3)}"
         self._number = 0
-        by = Owner().here()
         self._result = {
             "resource": info.resource,
             "mode": info.mode,

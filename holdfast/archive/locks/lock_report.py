@@ -5,8 +5,8 @@ It says whether the holder lives, whom the lock keeps out, and what would be saf
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive.locks.lock_table import AVAILABLE, full_plan
 from holdfast.archive.locks.owner_status import UNKNOWN, nobodys_state
@@ -44,6 +44,35 @@ class Explanation:
     keeps_out: tuple[str, ...]
     safe: Safe
     advice: str
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as `locks explain --json` prints it."""
+        return {
+            **describe_lock(self.lock),
+            "finished": self.finished,
+            "airflow_state": self.airflow_state,
+            "waiting": [other.txn for other in self.waiting],
+            "keeps_out": list(self.keeps_out),
+            "safe": self.safe,
+            "advice": self.advice,
+        }
+
+
+def describe_lock(info: LockInfo) -> dict[str, Any]:
+    """Return a lock as `locks list --json` prints it."""
+    return {
+        "resource": info.resource,
+        "mode": info.mode,
+        "txn": info.txn,
+        "state": info.state,
+        "purpose": info.purpose,
+        "owner": asdict(info.owner) if info.owner else None,
+        "process": liveness(info.owner) if info.owner else "unknown",
+        "since": info.since.isoformat() if info.since else None,
+        "age_s": round(info.age_s, 1),
+        "expires_in_s": None if info.expires_in_s is None else round(info.expires_in_s, 1),
+        "words": info.describe(),
+    }
 
 
 def explain(infos: Sequence[LockInfo], *, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> list[Explanation]:

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from holdfast.archive.format.document import iso
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows
@@ -15,8 +13,6 @@ from holdfast.replication.log import status as standing
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.replication.log.status import ArchiveStatus, ReplicaStatus
-
 
 def status(store: Store = None, archive: OfArchive = None, as_json: Json = False) -> None:
     """Print each replica's position, its activity, and whether it is lost; the replicas themselves are not asked."""
@@ -25,54 +21,8 @@ def status(store: Store = None, archive: OfArchive = None, as_json: Json = False
         chosen = asked.log().archive if archive else None
         found = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
-    value = {"archives": [_archive_value(each) for each in found]}
+    value = {"archives": [each.describe() for each in found]}
     output.result(value, lambda console: _show(console, value["archives"], where))
-
-
-def _archive_value(each: ArchiveStatus) -> dict[str, Any]:
-    log = each.log
-    return {
-        "archive": log.archive,
-        "name": log.name,
-        "store": log.store,
-        "head": log.head,
-        "log_start": log.start,
-        "leader": each.leader.name if each.leader_s else None,
-        "leader_epoch": each.leader.epoch,
-        "leader_lease_s": round(each.leader_s, 1),
-        "quorum_index": log.quorum,
-        "pending_quorums": [
-            {
-                "entry": quorum.index,
-                "source": quorum.source,
-                "size": quorum.size,
-                "replicas": list(quorum.votes),
-                "seconds_left": round(left, 1),
-            }
-            for quorum, left in each.pending
-        ],
-        "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in each.missing],
-        "replicas": [_replica_value(one) for one in each.replicas],
-    }
-
-
-def _replica_value(one: ReplicaStatus) -> dict[str, Any]:
-    row = one.row
-    return {
-        "name": row.name,
-        "url": row.url,
-        "pointer": row.pointer,
-        "entries_behind": one.entries,
-        "bytes_behind": one.size,
-        "seconds_behind": round(one.seconds, 1),
-        "epoch": row.epoch,
-        "lease_s": round(one.lease_s, 1),
-        "active": one.lease_s > 0,
-        "active_until": iso(datetime.fromtimestamp(row.active_until, UTC)) if row.active_until else None,
-        "lost": row.is_lost,
-        "lost_reason": row.lost_reason or None,
-        "recovers_from": row.recovers_from or None,
-    }
 
 
 def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:

@@ -6,10 +6,12 @@ It comes from one reading of the store. The replicas themselves are not asked.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
+from holdfast.archive.format.document import iso
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.leader import Leader, leader
 from holdfast.replication.log.log import missing_entries
@@ -39,6 +41,25 @@ class ReplicaStatus:
     seconds: float
     lease_s: float
 
+    def describe(self) -> dict[str, Any]:
+        """Return it as `replica status --json` prints it."""
+        row = self.row
+        return {
+            "name": row.name,
+            "url": row.url,
+            "pointer": row.pointer,
+            "entries_behind": self.entries,
+            "bytes_behind": self.size,
+            "seconds_behind": round(self.seconds, 1),
+            "epoch": row.epoch,
+            "lease_s": round(self.lease_s, 1),
+            "active": self.lease_s > 0,
+            "active_until": iso(datetime.fromtimestamp(row.active_until, UTC)) if row.active_until else None,
+            "lost": row.is_lost,
+            "lost_reason": row.lost_reason or None,
+            "recovers_from": row.recovers_from or None,
+        }
+
 
 @dataclass(frozen=True)
 class ArchiveStatus:
@@ -57,6 +78,33 @@ class ArchiveStatus:
     leader_s: float
     pending: tuple[tuple[Quorum, float], ...]
     missing: tuple[tuple[int, float], ...]
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as `replica status --json` prints it."""
+        log = self.log
+        return {
+            "archive": log.archive,
+            "name": log.name,
+            "store": log.store,
+            "head": log.head,
+            "log_start": log.start,
+            "leader": self.leader.name if self.leader_s else None,
+            "leader_epoch": self.leader.epoch,
+            "leader_lease_s": round(self.leader_s, 1),
+            "quorum_index": log.quorum,
+            "pending_quorums": [
+                {
+                    "entry": quorum.index,
+                    "source": quorum.source,
+                    "size": quorum.size,
+                    "replicas": list(quorum.votes),
+                    "seconds_left": round(left, 1),
+                }
+                for quorum, left in self.pending
+            ],
+            "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in self.missing],
+            "replicas": [one.describe() for one in self.replicas],
+        }
 
 
 def status(connection: Connection, archive: str | None = None) -> list[ArchiveStatus]:

@@ -101,7 +101,7 @@ class BackupOperator(DatabaseJobOperator):
             patience=0,
         )
         done = {**summary, "quorum": told["quorum"]}
-        self.tell_assets(context, source, done)
+        self.tell_assets(context, store, source, done)
         return done
 
     def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
+from holdfast_airflow.outlets import fill_events
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,9 +43,12 @@ class CheckObjectives(BaseOperator):
 
         with in_airflow_terms():
             archive = find_archive_or_connection(self.archive)
-            judged = judge(Archive.open(open_store(archive.place(), archive.key)), archive.sources)
+            store = open_store(archive.place(), archive.key)
+            judged = judge(Archive.open(store), archive.sources)
         for each in judged:
             self.log.info("%s", each)
         if missed := [str(each) for each in judged if not each.is_met]:
             raise JobRefused("; ".join(missed), 1)
-        return [each.describe() for each in judged]
+        told = [each.describe() for each in judged]
+        fill_events(self.outlets, context, summary={"objectives": told}, archive=archive, store=store)
+        return told

@@ -17,7 +17,6 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
-from airflow.sdk import Asset
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast.common.cleanup import tidied
@@ -37,11 +36,12 @@ from holdfast.operations.job_process import (
 from holdfast.operations.outcome import JobEnd, job_result, last_words
 from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast_airflow.arguments import span
-from holdfast_airflow.assets import SCHEME
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.job_log import progress_logged, spark_lines
+from holdfast_airflow.notes import RUN, leave_note
+from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.prepared_job import PreparedJob
 from holdfast_airflow.processes import RUN_VARIABLE, end_job
@@ -212,7 +212,9 @@ class ArchiveJobOperator(SparkSubmitOperator):
                 self._check_spark()
             self._locks = self._take_locks(store, job, context, deadline)
             with self._ended():
-                return self._run(store, job, context)
+                summary = self._run(store, job, context)
+                self.tell_assets(context, store, job.source, summary)
+                return summary
 
     def _prepare(self, context: Context) -> PreparedJob:
         """Resolve and check all settings, before any lock is acquired."""
@@ -290,6 +292,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise JobFailed("the task was killed before its job began")
         about = f" of {job.source}" if job.source else ""
         self.log.info("%s%s begins: run %s in %s", self.operation, about, job.run, job.url)
+        leave_note(RUN, {"run": job.run, "archive": self.archive, "url": job.url})
         with progress_logged(lambda: _read_last(store, job.run), lambda words: self.log.info("%s", words)):
             problem = self.submit(store, job, context)
         end = _end_of(problem, self.operation)
@@ -297,7 +300,6 @@ class ArchiveJobOperator(SparkSubmitOperator):
         if problem:
             self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
-        self.tell_assets(context, job.source, summary)
         self.log.debug("the summary of the %s: %s", self.operation, summary)
         self.log.info("%s", self.sentence(summary))
         return summary
@@ -306,11 +308,15 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Return a one-sentence summary of the job, the last line of the task's log."""
         return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
-    def tell_assets(self, context: Context, source: str | None, summary: Mapping[str, Any]) -> None:
-        """Add the summary to the events of the archive's assets."""
-        for asset in self.outlets:
-            if isinstance(asset, Asset) and asset.uri.startswith(f"{SCHEME}:"):
-                context["outlet_events"][asset].extra = {"source": source, **summary}
+    def tell_assets(self, context: Context, store: ObjectStore, source: str | None, summary: Mapping[str, Any]) -> None:
+        """Add the summary to the events of the archive's assets, and the archive's record to that of its record."""
+        fill_events(
+            self.outlets,
+            context,
+            summary={"source": source, **summary},
+            archive=find_archive_or_connection(self.archive),
+            store=store,
+        )
 
     def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
         """Run the job once, and return its error, or "".

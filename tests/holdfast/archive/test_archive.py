@@ -14,8 +14,8 @@ from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.seal import seal
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
-from tests.support.archives import FaultyCreates
 from tests.support.no_waiting import no_waiting
+from tests.support.stores.lossy_store import FaultyCreates
 
 MakeBlock = Callable[..., Block]
 

@@ -40,12 +40,12 @@ from holdfast.common.errors import RefusedError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreDenied
-from tests.support.compacting import compact
-from tests.support.failing_requests import Failing
-from tests.support.histories import FORMS, MISSING, change_batch, change_schema, record_batch
-from tests.support.steps import SteppedStore
-from tests.support.table_models import KEY, KINDS, Model, act, by_number, filled
-from tests.support.vacuuming import run_vacuum
+from tests.support.archives.compacting import compact
+from tests.support.archives.histories import FORMS, MISSING, change_batch, change_schema, record_batch
+from tests.support.archives.table_models import KEY, KINDS, Model, act, by_number, filled
+from tests.support.archives.vacuuming import run_vacuum
+from tests.support.jobs.steps import SteppedStore
+from tests.support.stores.failing_requests import Failing
 
 pytestmark = pytest.mark.slow
 

@@ -13,9 +13,9 @@ from bench.support.versitygw import running_versitygw
 from holdfast.archive.archive import Archive
 from holdfast.archive.maintenance.copy_archive import copy
 from holdfast.storage import ObjectStore, open_store
-from tests.support.azurite import running_azurite
-from tests.support.damaged_archive import add_backup, everything_in, fill
-from tests.support.fake_gcs import running_fake_gcs
+from tests.support.archives.damaged_archive import add_backup, everything_in, fill
+from tests.support.stores.azurite import running_azurite
+from tests.support.stores.fake_gcs import running_fake_gcs
 
 pytestmark = pytest.mark.service
 

@@ -22,9 +22,9 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError
 from holdfast.storage import open_store
 from locking import Lease, LockError, LockLost, RWLock
-from tests.support.damage import damages, flipped, lines, parquet_regions
-from tests.support.damaged_archive import Place, add_backup, fill, outcome
-from tests.support.lockstore import FakeTime, MemoryStore
+from tests.support.archives.damage import damages, flipped, lines, parquet_regions
+from tests.support.archives.damaged_archive import Place, add_backup, fill, outcome
+from tests.support.locks.lockstore import FakeTime, MemoryStore
 
 pytestmark = pytest.mark.slow
 

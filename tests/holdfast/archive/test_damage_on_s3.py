@@ -10,8 +10,8 @@ import pytest
 from bench.support.versitygw import running_versitygw
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.commits import commit_key
-from tests.support.damage import damages, lines, parquet_regions
-from tests.support.damaged_archive import Place, fill
+from tests.support.archives.damage import damages, lines, parquet_regions
+from tests.support.archives.damaged_archive import Place, fill
 
 pytestmark = pytest.mark.service
 

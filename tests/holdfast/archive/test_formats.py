@@ -16,8 +16,8 @@ from holdfast.point_in_time.query import Query
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
-from tests.support.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
-from tests.support.command_here import run_here
+from tests.support.archives.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
+from tests.support.jobs.command_here import run_here
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
 CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs", "format-2-packed-changes")

@@ -14,7 +14,7 @@ from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.locks.lock_table import PLANS
 from holdfast.storage import ObjectStore, open_store
-from tests.support.lock_takers import LockTaker, Work, lock_taker
+from tests.support.locks.lock_takers import LockTaker, Work, lock_taker
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.scan.merge import Merge
 from holdfast.common.field_ids import numbered
 from holdfast.storage import open_store
-from tests.support.histories import change_schema
+from tests.support.archives.histories import change_schema
 
 FILES, ROWS, BYTES = 16, 5_000, 10_000
 place = Path(sys.argv[1])

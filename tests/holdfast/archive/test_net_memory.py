@@ -24,7 +24,7 @@ from holdfast.common.field_ids import OP
 from holdfast.archive.format.document import TableRecord
 from holdfast.archive.scan.net_changes import net_changes
 from holdfast.storage import open_store
-from tests.support.histories import FIRST_FORM, SINCE, change_schema, history_of
+from tests.support.archives.histories import FIRST_FORM, SINCE, change_schema, history_of
 
 ROWS, LARGE, BATCH = 150_000, 60, 10_000
 place = Path(sys.argv[1])

@@ -12,7 +12,7 @@ from holdfast.archive.format.document import TableRecord
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.vacuum import vacuum
-from tests.support.memory_store import MemoryStore
+from tests.support.stores.memory_store import MemoryStore
 
 FILES = 3
 """Of each backup."""

@@ -13,9 +13,9 @@ from holdfast.archive.history.holds import standing
 from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
 from holdfast.archive.maintenance.retention import RestorePoint, Rules, parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation
-from tests.support.backups import SOURCE, Backups
+from tests.support.archives.backups import SOURCE, Backups
+from tests.support.archives.truncating import check_truth, content, positions
 from tests.support.generator.trials import tiered
-from tests.support.truncating import check_truth, content, positions
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from holdfast.common.errors import RefusedError
 from holdfast.storage import ObjectRetained, StoreDenied, StoreError, StoreUnavailable
 from locking import LockBusy, LockLost, RWLock, inspect
 from locking.store import Listing
-from tests.support.block_files import data_keys, empty_archive, paths_of
-from tests.support.memory_store import MemoryStore
-from tests.support.vacuuming import DAY, Scene, commit, put_file, run_vacuum, scene, write_block
+from tests.support.archives.block_files import data_keys, empty_archive, paths_of
+from tests.support.archives.vacuuming import DAY, Scene, commit, put_file, run_vacuum, scene, write_block
+from tests.support.stores.memory_store import MemoryStore
 
 
 @pytest.fixture

@@ -11,9 +11,9 @@ from holdfast.archive import Archive
 from holdfast.common.errors import HoldfastError
 from locking import LockError
 from locking.store import StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.memory_store import Killed, MemoryStore, Spoilt
+from tests.support.archives.vacuuming import HOUR, Scene, named_now, run_vacuum, scene
 from tests.support.no_waiting import no_waiting
-from tests.support.vacuuming import HOUR, Scene, named_now, run_vacuum, scene
+from tests.support.stores.memory_store import Killed, MemoryStore, Spoilt
 
 pytestmark = pytest.mark.slow
 

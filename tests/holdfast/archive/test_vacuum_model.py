@@ -12,9 +12,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import Block
 from holdfast.common.errors import RefusedError
+from tests.support.archives.vacuuming import DAY, commit, put_file, run_vacuum, write_block
 from tests.support.generator.trials import tiered
-from tests.support.memory_store import MemoryStore
-from tests.support.vacuuming import DAY, commit, put_file, run_vacuum, write_block
+from tests.support.stores.memory_store import MemoryStore
 
 pytestmark = pytest.mark.slow
 

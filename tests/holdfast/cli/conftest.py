@@ -20,8 +20,8 @@ from holdfast.archive.format.document import TableRecord
 from holdfast.cli import main
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.storage import ObjectStore, open_store
-from tests.support.command import Finished, RunCommand
-from tests.support.replicated import Replicas
+from tests.support.jobs.command import Finished, RunCommand
+from tests.support.replicas.replicated import Replicas
 
 
 @pytest.fixture(autouse=True)

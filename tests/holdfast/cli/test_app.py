@@ -17,7 +17,7 @@ from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreDenied
-from tests.support.command import PROGRAM, RunCommand
+from tests.support.jobs.command import PROGRAM, RunCommand
 
 
 def one_sentence(err: str) -> str:
@@ -259,7 +259,7 @@ def test_a_store_that_cannot_be_reached_is_named_with_what_to_check(
 def test_what_nobody_foresaw_is_still_one_sentence(
     holdfast: RunCommand, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.archive.history.restore_points.source_names", lambda state: 1 / 0)
+    monkeypatch.setattr("holdfast.cli.status.status_of", lambda archive: 1 / 0)
     done = holdfast("status", store.url, "--json")
     assert done.code == 1
     assert done.value["error"].startswith(
@@ -269,7 +269,7 @@ def test_what_nobody_foresaw_is_still_one_sentence(
 
 def test_who_debugs_sees_the_traceback(store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_DEBUG", "1")
-    monkeypatch.setattr("holdfast.archive.history.restore_points.source_names", lambda state: 1 / 0)
+    monkeypatch.setattr("holdfast.cli.status.status_of", lambda archive: 1 / 0)
     monkeypatch.setattr(sys, "argv", ["holdfast", "status", store.url])
     with pytest.raises(ZeroDivisionError):
         main()

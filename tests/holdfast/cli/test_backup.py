@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import inspect
 import pytest
 
 from holdfast.cli.commands import COMMANDS, load
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -16,8 +16,8 @@ from holdfast.operations.requests.base import Request
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.storage import ObjectStore, open_store
-from tests.support.command import RunCommand
-from tests.support.queried import TABLES
+from tests.support.archives.queried import TABLES
+from tests.support.jobs.command import RunCommand
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 RESULT = {

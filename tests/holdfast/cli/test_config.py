@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 ONE_WRONG = """archives:
   good:

@@ -11,7 +11,7 @@ from holdfast.archive.maintenance.copy_archive import CopyProgress
 from holdfast.cli.copy import _Teller
 from holdfast.cli.shared.output import Output
 from holdfast.storage import ObjectStore, open_store
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.fixture

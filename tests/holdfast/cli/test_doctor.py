@@ -11,7 +11,7 @@ from holdfast.cli import doctor
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 def remedies(value: dict[str, list[dict[str, str]]]) -> dict[str, str]:

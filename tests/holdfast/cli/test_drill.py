@@ -1,4 +1,4 @@
-"""`holdfast drill`: what it asks for and what it tells; whole drills are in tests/sparkjobs/test_drill.py."""
+"""`holdfast drill`: what it asks for and what it tells; whole drills are in tests/sparkjobs/restore/test_drill.py."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 from holdfast.operations.requests.base import Request
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 TO = ("--to", "postgresql://me@127.0.0.1:1/empty")
 

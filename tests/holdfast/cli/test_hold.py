@@ -11,7 +11,7 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.fixture

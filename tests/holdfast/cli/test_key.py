@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.fixture

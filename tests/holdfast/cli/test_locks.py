@@ -16,8 +16,8 @@ from holdfast.archive import locks as archive_locks
 from holdfast.archive.format.runs import read_last
 from holdfast.storage import ObjectStore, StoreDenied
 from locking import Lease, LockLost, Owner, RWLock, inspect
-from tests.support.airflow_answers import running_airflow_answers
-from tests.support.command import RunCommand
+from tests.support.airflow.airflow_answers import running_airflow_answers
+from tests.support.jobs.command import RunCommand
 
 Take = Callable[..., Lease]
 

@@ -7,8 +7,8 @@ import pytest
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.replication.work.leader_work import leading
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, nothing
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas, nothing
 
 
 def test_a_truncation_through_one_replica_comes_to_the_other_and_both_are_vacuumed(

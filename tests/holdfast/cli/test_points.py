@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
-from tests.support.command import RunCommand
-from tests.support.followed import Followed, open_followed
+from tests.support.following.followed import Followed, open_followed
+from tests.support.jobs.command import RunCommand
 
 pytestmark = pytest.mark.service
 

@@ -11,7 +11,7 @@ from holdfast.archive import Archive
 from holdfast.cli import probe as command
 from holdfast.storage import FolderStore, ObjectStore, StoreDenied, open_store
 from holdfast.storage.probe import Budget, probe
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 BRIEF = Budget(rounds=2, races=2, contenders=4, large_races=0, settle_s=0.0)
 

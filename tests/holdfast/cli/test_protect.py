@@ -1,5 +1,5 @@
 """`holdfast protect`: what it asks of its backups, and what ends it before anything is done; whole ones are in
-tests/sparkjobs/test_protect.py.
+tests/sparkjobs/restore/test_protect.py.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from holdfast.archive import Archive, locks
 from holdfast.cli.query import plain
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
-from tests.support.command import RunCommand
-from tests.support.queried import fill
+from tests.support.archives.queried import fill
+from tests.support.jobs.command import RunCommand
 
 pytestmark = pytest.mark.slow
 

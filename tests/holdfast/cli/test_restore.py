@@ -10,7 +10,7 @@ from holdfast.cli import restore
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.mark.service

@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream, stream_name
 from holdfast.storage import ObjectStore
-from tests.support.command import Finished, RunCommand
+from tests.support.jobs.command import Finished, RunCommand
 
 pytestmark = pytest.mark.service
 

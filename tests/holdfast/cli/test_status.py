@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 SOURCE = "{url: 'postgresql://me@here/shop', objectives: {rpo: 15min}}"
 

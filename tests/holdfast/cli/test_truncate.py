@@ -11,7 +11,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 NOW = datetime.now(UTC)
 

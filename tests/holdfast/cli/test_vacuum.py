@@ -14,8 +14,8 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.storage import FolderStore, ObjectRetained, ObjectStore, StoreDenied, StoreError
 from locking import RWLock, inspect
-from tests.support.command import RunCommand
-from tests.support.vacuuming import commit, put_file, write_block
+from tests.support.archives.vacuuming import commit, put_file, write_block
+from tests.support.jobs.command import RunCommand
 
 
 @pytest.fixture

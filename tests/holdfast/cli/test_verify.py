@@ -16,7 +16,7 @@ from holdfast.archive.maintenance.scrub_schedule import RUN
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
-from tests.support.command import RunCommand
+from tests.support.jobs.command import RunCommand
 
 pytestmark = pytest.mark.slow
 

@@ -12,7 +12,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.operations import backup_decision
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.followed import Followed, agree, open_followed
+from tests.support.following.followed import Followed, agree, open_followed
 
 pytestmark = pytest.mark.service
 

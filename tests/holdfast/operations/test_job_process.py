@@ -16,7 +16,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.operations import job_process
 from holdfast.storage import open_store
 from locking import Owner
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 MakeProgram = Callable[[str, str], Path]
 

@@ -11,7 +11,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
 from holdfast.point_in_time.stretches import Stretch, TableReport, TableStretches, table_report
 from holdfast.sources.postgresql.connection.address import Address
-from tests.support.followed import Followed, open_followed
+from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service
 

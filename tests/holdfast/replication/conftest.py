@@ -13,10 +13,10 @@ import pytest
 from holdfast.common.errors import DamagedError
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support.given_up import append, changes, destroyed, full
-from tests.support.rebuilt import bring_back
-from tests.support.replicated import Replicas, Template, kept
-from tests.support.servers import create_database
+from tests.support.replicas.given_up import append, changes, destroyed, full
+from tests.support.replicas.rebuilt import bring_back
+from tests.support.replicas.replicated import Replicas, Template, kept
+from tests.support.servers.postgres import create_database
 
 _numbers = itertools.count(1)
 

@@ -19,9 +19,9 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.recovery import Recovered, recover
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
-from tests.support.failing_requests import Failing
-from tests.support.replicated import Replicas, nothing
-from tests.support.steps import SteppedStore, Steps
+from tests.support.jobs.steps import SteppedStore, Steps
+from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.stores.failing_requests import Failing
 
 NAMES = ("near", "far", "off")
 BACKUPS = 24

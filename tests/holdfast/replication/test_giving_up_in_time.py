@@ -19,8 +19,8 @@ from holdfast.replication.work.replica import Synced
 from holdfast.replication.work.upkeep import sync_replica
 from locking import LockBusy, RWLock
 from locking.store import StoreUnavailable
-from tests.support.given_up import append, changes, destroyed, ends, equal, full
-from tests.support.replicated import Replicas
+from tests.support.replicas.given_up import append, changes, destroyed, ends, equal, full
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

@@ -18,8 +18,8 @@ from holdfast.replication.work import recovery, replica_vacuum
 from tests.holdfast.replication.log import test_log as appending
 from tests.holdfast.replication.work import test_replica as following
 from tests.holdfast.replication.work import test_replica_vacuum as deleting
-from tests.support.log_mutants import Edit
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.log_mutants import Edit
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

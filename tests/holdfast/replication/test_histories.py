@@ -27,10 +27,10 @@ from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import look
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support.command import until
-from tests.support.link import linked
-from tests.support.replicated import OnS3, Replicas, made_backup, nothing
-from tests.support.set_history import Verdict, check, operations, read_history
+from tests.support.jobs.command import until
+from tests.support.replicas.replicated import OnS3, Replicas, made_backup, nothing
+from tests.support.replicas.set_history import Verdict, check, operations, read_history
+from tests.support.servers.link import linked
 
 pytestmark = pytest.mark.service  # the checker is what only `make setup-tests` builds
 
@@ -65,8 +65,8 @@ def client(
     log = folder / f"{number:04}.jsonl"
     with (folder / f"{number:04}.said").open("wb") as said:
         process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.quorum_client", log, three.under, address or three.coordination.url,
-             three.archive, ",".join(NAMES), str(seed)],
+            [sys.executable, "-m", "tests.support.replicas.quorum_client", log, three.under,
+             address or three.coordination.url, three.archive, ",".join(NAMES), str(seed)],
             stdout=said, stderr=subprocess.STDOUT, cwd=ROOT, env={**os.environ, **environment},
         )  # fmt: skip
     try:

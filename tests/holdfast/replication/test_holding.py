@@ -16,8 +16,8 @@ from holdfast.common.errors import RefusedError
 from holdfast.replication.log import log
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work.leader_work import leading
-from tests.support.given_up import append, changes, full
-from tests.support.replicated import Replicas, made_backup, nothing
+from tests.support.replicas.given_up import append, changes, full
+from tests.support.replicas.replicated import Replicas, made_backup, nothing
 
 pytestmark = pytest.mark.slow
 

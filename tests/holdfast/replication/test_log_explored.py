@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.exploring import ViolatedError
-from tests.support.log_explorer import Bounds, explored
-from tests.support.log_mutants import MUTANTS, Mutant
+from tests.support.replicas.exploring import ViolatedError
+from tests.support.replicas.log_explorer import Bounds, explored
+from tests.support.replicas.log_mutants import MUTANTS, Mutant
 
 pytestmark = pytest.mark.slow
 

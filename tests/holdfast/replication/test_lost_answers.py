@@ -14,11 +14,11 @@ from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support.command import until
-from tests.support.link import Cut, Link, Moment, linked
-from tests.support.proxy import NEVER, Fault
-from tests.support.replicated import Replicas, nothing
-from tests.support.set_history import check, operations
+from tests.support.jobs.command import until
+from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.replicas.set_history import check, operations
+from tests.support.servers.link import Cut, Link, Moment, linked
+from tests.support.servers.proxy import NEVER, Fault
 
 pytestmark = [pytest.mark.service, pytest.mark.parametrize("both", ["postgresql"], indirect=True)]
 

@@ -22,8 +22,8 @@ from holdfast.operations.backup_decision import newest_with_stream
 from holdfast.replication.log.replicas import mark_lost
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
-from tests.support.given_up import changes, full
-from tests.support.replicated import Replicas, Template, kept, made_backup, nothing
+from tests.support.replicas.given_up import changes, full
+from tests.support.replicas.replicated import Replicas, Template, kept, made_backup, nothing
 
 pytestmark = pytest.mark.slow
 

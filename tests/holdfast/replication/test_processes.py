@@ -18,8 +18,8 @@ from holdfast.archive import Archive
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.replicas import log_state, replicas
 from holdfast.replication.log.store import CoordinationStore
-from tests.support.command import until
-from tests.support.replicated import OnS3, Replicas
+from tests.support.jobs.command import until
+from tests.support.replicas.replicated import OnS3, Replicas
 
 pytestmark = pytest.mark.slow
 
@@ -63,8 +63,8 @@ class Crew:
         said = self.folder / f"worker-{self.count}"
         with said.open("wb") as output:
             process = subprocess.Popen(
-                [sys.executable, "-m", "tests.support.replica_worker", self.three.under, self.three.coordination.url,
-                 self.three.archive, ",".join(NAMES), str(self.random.random())],
+                [sys.executable, "-m", "tests.support.replicas.replica_worker", self.three.under,
+                 self.three.coordination.url, self.three.archive, ",".join(NAMES), str(self.random.random())],
                 stdout=output, stderr=subprocess.STDOUT, cwd=ROOT,
             )  # fmt: skip
         try:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.exploring import ViolatedError
-from tests.support.log_mutants import Mutant
-from tests.support.quorum_explorer import Bounds, explored
-from tests.support.quorum_mutants import MUTANTS
+from tests.support.replicas.exploring import ViolatedError
+from tests.support.replicas.log_mutants import Mutant
+from tests.support.replicas.quorum_explorer import Bounds, explored
+from tests.support.replicas.quorum_mutants import MUTANTS
 
 pytestmark = pytest.mark.slow
 

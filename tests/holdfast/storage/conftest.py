@@ -10,8 +10,8 @@ import pytest
 
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.storage import ObjectStore, open_place
-from tests.support.azurite import AzureServer, running_azurite
-from tests.support.fake_gcs import GcsServer, running_fake_gcs
+from tests.support.stores.azurite import AzureServer, running_azurite
+from tests.support.stores.fake_gcs import GcsServer, running_fake_gcs
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -12,8 +12,8 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from holdfast.storage import ObjectStore, StoreDenied, StoreError, open_store
-from tests.support.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer, find_azurite, running_azurite
-from tests.support.fake_gcs import GcsServer, find_fake_gcs, running_fake_gcs
+from tests.support.stores.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer, find_azurite, running_azurite
+from tests.support.stores.fake_gcs import GcsServer, find_fake_gcs, running_fake_gcs
 
 
 @pytest.mark.parametrize(

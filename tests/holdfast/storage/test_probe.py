@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import threading
-import time
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -27,10 +24,10 @@ from holdfast.storage import (
     open_store,
 )
 from holdfast.storage.probe import Budget, ProbeResult, keep, probe
-from holdfast.storage.race import Race
-from tests.support.moto_server import BUCKET, running_moto
+from tests.support.stores.moto_server import BUCKET, running_moto
 
 pytestmark = pytest.mark.slow
+
 
 BRIEF = Budget(rounds=4, races=4, contenders=4, large_races=1, settle_s=0.0)
 
@@ -278,25 +275,6 @@ def test_a_store_that_refuses_us_is_not_called_unsafe(tmp_path: Path, monkeypatc
     assert keys(store) == []
 
 
-@pytest.mark.parametrize(
-    ("won", "unsure", "kept", "fine"),
-    [
-        ([b"a"], [], b"a", True),
-        ([], [b"a", b"b"], b"b", True),
-        ([b"a"], [b"b"], b"a", True),
-        ([b"a"], [b"b"], b"b", False),
-        ([b"a"], [], None, False),
-        ([b"a", b"b"], [], b"a", False),
-        ([], [], None, False),
-        ([], [b"a"], b"c", False),
-    ],
-)
-def test_a_race_is_judged_by_who_won_and_what_was_kept(
-    won: list[bytes], unsure: list[bytes], kept: bytes | None, fine: bool
-) -> None:
-    assert (Race(contenders=3, won=won, unsure=unsure).what_went_wrong(kept) == "") is fine
-
-
 def test_replacing_needs_the_object_as_it_was_seen(store: ObjectStore) -> None:
     store.put("a", b"1")
     etag = store.head("a").etag
@@ -324,36 +302,6 @@ def moto(monkeypatch: pytest.MonkeyPatch) -> Iterator[ObjectStore]:
 def test_a_server_that_looks_first_and_writes_then_is_found_out(moto: ObjectStore) -> None:
     result = probe(moto, replace(BRIEF, large_races=Budget().large_races))
     assert unsafe(result) == ["create if absent"]
-
-
-def test_requests_of_a_race_end_together(store: ObjectStore) -> None:
-    sent: list[str] = []
-    opened = threading.Event()
-
-    def gate() -> None:
-        sent.append("all but the last byte")
-        assert opened.wait(10)
-
-    held = store.gated(gate)
-    if isinstance(store, FolderStore):
-        assert held is store
-        return
-
-    def write() -> None:
-        held.create("a", b"12345")
-        sent.append("all")
-        held.replace("a", b"6789", store.head("a").etag)
-
-    with ThreadPoolExecutor(1) as pool:
-        writing = pool.submit(write)
-        while not sent:
-            time.sleep(0.01)
-        with pytest.raises(ObjectNotFound):
-            store.get("a")
-        opened.set()
-        writing.result()
-    assert sent == ["all but the last byte", "all", "all but the last byte"]
-    assert store.get("a") == b"6789"
 
 
 def test_the_moment_of_a_probe_is_the_stores(tmp_path: Path) -> None:

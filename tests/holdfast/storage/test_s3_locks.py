@@ -12,9 +12,9 @@ from holdfast.storage import ObjectExists, StoreDenied, StoreError, StoreOutcome
 from holdfast.storage.s3 import access
 from holdfast.storage.s3.store import S3Store
 from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
-from tests.support.aftermath import must_be_safe, outcome
-from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
-from tests.support.lockstore import FakeTime
+from tests.support.locks.aftermath import must_be_safe, outcome
+from tests.support.locks.lockstore import FakeTime
+from tests.support.stores.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
 
 pytestmark = pytest.mark.slow
 

@@ -8,8 +8,8 @@ from holdfast.replication.log.replicas import mark_lost
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import SyncReplica
 from holdfast_airflow.sensors import ReplicaCaughtUpSensor
-from tests.support.operators import run
-from tests.support.replicated import Replicas
+from tests.support.airflow.operators import run
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
 

@@ -16,9 +16,9 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from sparkjobs import backup
-from tests.support.followed import Everything, Followed, agree, known, open_followed
-from tests.support.jobs import RunJob
-from tests.support.truth import Truth, rows_of
+from tests.support.databases.truth import Truth, rows_of
+from tests.support.following.followed import Everything, Followed, agree, known, open_followed
+from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
 

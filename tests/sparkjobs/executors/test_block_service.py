@@ -13,7 +13,7 @@ from py4j.protocol import Py4JError
 from holdfast.common.errors import UsageError
 from sparkjobs.executors import spark
 from sparkjobs.executors.spark import SparkExecutor
-from tests.support.jobs import session_arguments
+from tests.support.jobs.inline_jobs import session_arguments
 
 pytestmark = pytest.mark.slow
 

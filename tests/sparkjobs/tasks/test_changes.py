@@ -21,7 +21,7 @@ from holdfast.storage import open_store
 from holdfast.storage.folder import FolderStore
 from sparkjobs.tasks import changes as changes_module
 from sparkjobs.tasks.changes import ChangeReader, FinishedWindow, WindowTask
-from tests.support.streams import Stream, open_stream
+from tests.support.databases.streams import Stream, open_stream
 
 pytestmark = pytest.mark.service
 

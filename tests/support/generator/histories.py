@@ -16,7 +16,7 @@ from holdfast.operations.marks import set_mark
 from holdfast.sources.postgresql.connection.sql import ident, literal
 from sparkjobs.driver import log_windows
 from sparkjobs.tasks import changes
-from tests.support.followed import Followed, known
+from tests.support.following.followed import Followed, known
 from tests.support.generator.comings import THEMES
 from tests.support.generator.definitions import DEFINITIONS, create, new
 from tests.support.generator.models import INT, KEYS, MOOD, Chance, Column, Draw, Model, Pair, Steps, Table

@@ -12,9 +12,9 @@ from hypothesis import note
 from hypothesis import strategies as st
 
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support.followed import Followed, agree_at, calm_at, comes_back, is_as_the_source, open_followed
+from tests.support.following.followed import Followed, agree_at, calm_at, comes_back, is_as_the_source, open_followed
 from tests.support.generator.histories import History
-from tests.support.servers import passing_database
+from tests.support.servers.postgres import passing_database
 
 _numbers = itertools.count(1)
 

@@ -13,7 +13,7 @@ import (
 )
 
 // A setOperation inserts one block into a set, or reads all that are in it. It took effect at one moment between its
-// call and its return. tests/support/set_history.py makes them, and numbers blocks.
+// call and its return. tests/support/replicas/set_history.py makes them, and numbers blocks.
 type setOperation struct {
 	Number int   `json:"number"`
 	Insert *int  `json:"insert"` // nil: it reads

@@ -21,7 +21,7 @@ from holdfast.archive.history import restore_points
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreUnavailable
-from tests.support.steps import SteppedStore, Steps
+from tests.support.jobs.steps import SteppedStore, Steps
 
 MakeBlock = Callable[..., Block]
 

@@ -9,7 +9,7 @@ from holdfast.archive.format.document import FileRecord
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, missing
 from holdfast.archive.format.runs import RunLog, read_unfinished
 from holdfast.storage import ObjectStore
-from tests.support.archives import FaultyCreates
+from tests.support.stores.lossy_store import FaultyCreates
 
 SMALL = FileRecord(path="data/s/schema/snapshot/b/x", size=1, sha256="0" * 64)
 

@@ -7,8 +7,8 @@ import pytest
 from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, read_last
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore
-from tests.support.archives import FaultyCreates
 from tests.support.no_waiting import no_waiting
+from tests.support.stores.lossy_store import FaultyCreates
 
 
 def test_a_run_tells_its_steps_and_its_result(store: ObjectStore) -> None:

@@ -7,7 +7,7 @@ import pytest
 from holdfast.archive import locks
 from locking import LockBusy, Owner, RWLock
 from locking.store import StoreUnavailable
-from tests.support.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import MemoryStore, Request
 
 ACQUIRED = ["put INTENT", "list", "put READ", "delete INTENT", "put INTENT", "list", "put WRIT", "delete INTENT"]
 """What a backup writes and verifies: the ``format`` lock for reading, then its source's for writing."""

@@ -11,7 +11,7 @@ import pytest
 from holdfast.archive.locks.owner_status import AirflowApi, OwnerState, Word
 from holdfast.common.errors import UsageError
 from locking import Owner
-from tests.support.airflow_answers import AirflowAnswers, running_airflow_answers
+from tests.support.airflow.airflow_answers import AirflowAnswers, running_airflow_answers
 
 RUN = Owner(scope="run", dag_id="nightly load", run_id="manual__2026-01-01T00:00:00+00:00")
 TASK = replace(RUN, scope="task", task_id="back/up")

@@ -13,7 +13,7 @@ from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.maintenance.commit_chain import broken_commits
 from holdfast.archive.maintenance.verify import Scope, verify, verify_and_remember
-from tests.support.memory_store import MemoryStore
+from tests.support.stores.memory_store import MemoryStore
 
 
 def with_checkpoint(commits: int = 4) -> MemoryStore:

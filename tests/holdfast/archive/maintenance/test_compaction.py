@@ -2,149 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.format.block import Block, Coverage, JoinedBlock, Mark, Stream, Transactions
-from holdfast.archive.format.document import FileRecord, TableRecord
+from holdfast.archive.format.block import JoinedBlock, Mark
 from holdfast.archive.format.model import Hold
 from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.maintenance.compaction import (
     CompactionPolicy,
-    Group,
     check_format,
     check_neighbours,
     form_runs,
-    join,
     join_transactions,
     plan_compaction,
 )
-from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.config.archives_model import CompactionConfig
 from holdfast.storage import ObjectStore
-
-MakeBlock = Callable[..., Block]
-
-KB = 1000
-POLICY = CompactionPolicy(min_blocks=3, small_bytes=100 * KB, target_bytes=300 * KB, min_age=timedelta(minutes=10))
-
-
-class Writer:
-    """Commits blocks of a source, a minute and a position of 16 apart."""
-
-    def __init__(self, archive: Archive, block: MakeBlock, noon: datetime) -> None:
-        self.archive = archive
-        self._block = block
-        self.noon = noon
-        self.at = 0
-        self.end = 0
-        self.minute = 0
-        self.slot = "s"
-
-    def full(self, **more: object) -> str:
-        """Add a snapshot."""
-        stream = self._stream(opened=self.at == 0)
-        block = self._block(identity=f"full-{self._next}", position=self._position, at=self._now)
-        return self._add(block.model_copy(update={"stream": stream, "schema_version": "1", **more}))
-
-    def changes(self, size: int = KB, *, transactions: int = 0, **more: Any) -> str:
-        """Add changes with a file of so many bytes."""
-        name = f"changes-{self._next}"
-        start, since = self._position, self._now
-        stream = self._stream()
-        self.at += 16
-        self.end = self.at
-        self.minute += 1
-        count = more.pop("rows", 1)
-        table = TableRecord(
-            id="7", table_schema="shop", name="orders", rows=count, digest="", key=(1,), first=start, last=start,
-            files=(file(f"data/shop_db/7/changes/{name}/0.parquet", size, count),), columns=more.pop("columns", ()),
-        )  # fmt: skip
-        block = self._block(identity=name, position=self._position, at=self._now)
-        told = {
-            "kind": "changes",
-            "covers": Coverage(from_position=start, to_position=self._position, from_time=since, to_time=self._now),
-            "stream": stream,
-            "tables": (table,),
-            "schema_version": "1",
-            "transactions": self._transactions(name, transactions) if transactions else None,
-        }
-        return self._add(block.model_copy(update={**told, **more}))
-
-    def plan(self, policy: CompactionPolicy = POLICY, *, later: timedelta = timedelta(hours=1)) -> list[list[str]]:
-        """Return the groups, an hour after the last block."""
-        return [list(group.ids) for group in self.groups(policy, later=later)]
-
-    def groups(self, policy: CompactionPolicy = POLICY, *, later: timedelta = timedelta(hours=1)) -> tuple[Group, ...]:
-        return plan_compaction(self.archive.state, policy, self._now + later)
-
-    def compact(self, policy: CompactionPolicy = POLICY) -> list[str]:
-        """Join what is worth it, into files that are made up; return the new blocks."""
-        found = []
-        for group in self.groups(policy):
-            identity = f"joined-{self._next}-{group.ids[0]}"
-            tables = tuple(
-                run.record([file(f"data/shop_db/7/changes/{identity}/{run.number}.parquet", run.size, run.rows)])
-                for run in form_runs(group)
-            )
-            count = sum(each.head.transactions.count for each in group.blocks if each.head.transactions)
-            listed = file(f"data/shop_db/transactions/changes/{identity}/0.parquet", 10, count) if count else None
-            joined = join_transactions(group, listed)
-            block = join(group, identity=identity, run="run-3", tables=tables, transactions=joined)
-            change = Change(kind="compaction", add=(block,), remove=group.ids)
-            self.archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
-            found.append(identity)
-        return found
-
-    def consolidate(self, left_out: tuple[str, ...] = ()) -> None:
-        """Make a snapshot of the newest moment that is known, of no tables."""
-        cut = newest_cut(self.archive.state, "shop_db")
-        assert cut is not None
-        assert moment_of(self.archive.state, self.archive.store, cut).is_snapshot is False
-        name = f"made-{self._next}"
-        self._add(synthetic_block(cut, identity=name, run="run-4", tables=(), packs=(), left_out=left_out))
-
-    @property
-    def _next(self) -> int:
-        return self.archive.state.sequence + 1
-
-    @property
-    def _position(self) -> str:
-        return show_position(0x100 + self.at)
-
-    @property
-    def _now(self) -> datetime:
-        return self.noon + timedelta(minutes=self.minute)
-
-    def _stream(self, *, opened: bool = False) -> Stream:
-        position = show_position(0x100 + self.end)
-        return Stream(slot=self.slot, position=position, opened=opened, publication="s", publication_oid=1,
-                      followed={7: 70})  # fmt: skip
-
-    def _transactions(self, name: str, count: int) -> Transactions:
-        listed = file(f"data/shop_db/transactions/changes/{name}/0.parquet", 10, count)
-        return Transactions(file=listed, count=count, first_time=self._now, last_time=self._now)
-
-    def _add(self, block: Block) -> str:
-        self.archive.add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
-        return block.id
-
-
-def file(path: str, size: int, rows: int = 0) -> FileRecord:
-    return FileRecord(path=path, size=size, sha256="0" * 64, rows=rows)
-
-
-@pytest.fixture
-def writer(archive: Archive, block: MakeBlock, noon: datetime) -> Writer:
-    writer = Writer(archive, block, noon)
-    writer.full()
-    return writer
+from tests.support.archives.written_blocks import KB, POLICY, Writer, file
 
 
 def test_small_neighbours_are_joined_and_fewer_than_the_least_number_are_not(writer: Writer) -> None:
@@ -348,59 +227,6 @@ def test_a_group_is_not_joined_across_a_full_snapshot_that_has_come(writer: Writ
 def test_an_archive_of_format_1_has_to_be_migrated_first(store: ObjectStore) -> None:
     with pytest.raises(RefusedError, match=r"holdfast migrate .* --to 2"):
         check_format(Archive.create(store, name="old", number=1))
-
-
-def test_a_snapshot_that_is_made_behind_a_cut_leaves_the_end_of_the_interval_where_it_is(writer: Writer) -> None:
-    cut, last = writer.changes(), writer.changes(is_cut=False)
-    before = restore_points.describe(writer.archive.state)
-    writer.consolidate()
-    state = writer.archive.state
-    assert restore_points.describe(state) == before
-    found = restore_points.intervals(state, "shop_db")[0]
-    assert (found.placed.id, [placed.head.after for placed in found.snapshots]) == (last, [None, 2])
-    made = found.snapshots[-1].head
-    assert made.covers.to_position == state.blocks[cut].head.covers.to_position
-    writer.changes()
-    assert len(restore_points.intervals(writer.archive.state, "shop_db")) == 1
-
-
-def test_there_is_nothing_to_consolidate_without_changes_whose_end_is_known(writer: Writer) -> None:
-    assert newest_cut(writer.archive.state, "shop_db") is None
-    writer.changes(is_cut=False)
-    assert newest_cut(writer.archive.state, "shop_db") is None
-    ids = [writer.changes(), writer.changes(is_cut=False)]
-    found = newest_cut(writer.archive.state, "shop_db")
-    assert found is not None
-    assert found.id == ids[0]
-    writer.consolidate()
-    assert newest_cut(writer.archive.state, "shop_db") is None
-    assert newest_cut(writer.archive.state, "another") is None
-
-
-def test_a_snapshot_that_was_made_says_which_tables_were_left_out_by_choice(writer: Writer) -> None:
-    writer.changes()
-    writer.consolidate(left_out=("shop.logs",))
-    (*_, made) = writer.archive.state.blocks.values()
-    assert (made.head.whole, made.head.not_included) == (False, ("rows of shop.logs: not selected",))
-    (found,) = restore_points.intervals(writer.archive.state, "shop_db")
-    assert found.whole
-
-
-def test_what_a_snapshot_that_was_made_begins_with_may_go(writer: Writer) -> None:
-    ids = [writer.changes() for _ in range(3)]
-    writer.consolidate()
-    change = Change(kind="truncation", remove=("full-1", *ids))
-    writer.archive.add(lambda state: change, check=lambda: None, fence=None)
-    writer.changes()
-    (found,) = restore_points.intervals(writer.archive.state, "shop_db")
-    assert (found.first, found.last) == (0x130, 0x140)
-
-
-def test_blocks_before_and_behind_a_snapshot_that_was_made_stay_apart(writer: Writer) -> None:
-    before = [writer.changes() for _ in range(3)]
-    writer.consolidate()
-    behind = [writer.changes() for _ in range(3)]
-    assert writer.plan() == [before, behind]
 
 
 @pytest.mark.parametrize(

@@ -27,11 +27,11 @@ from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, StoreFull, StoreUnavailable, open_store
 from locking import LockBusy, Owner, RWLock
 from locking import inspect as inspect_locks
-from tests.support.archive_fixture import FIXTURES
-from tests.support.damaged_archive import add_backup, fill
-from tests.support.failing_requests import FULL, UNKNOWN, Failing
+from tests.support.archives.archive_fixture import FIXTURES
+from tests.support.archives.damaged_archive import add_backup, fill
+from tests.support.jobs.steps import SteppedStore, When
 from tests.support.no_waiting import no_waiting
-from tests.support.steps import SteppedStore, When
+from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.slow
 

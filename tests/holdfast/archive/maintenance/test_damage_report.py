@@ -18,7 +18,7 @@ from holdfast.archive.format.document import FileRecord, iso
 from holdfast.archive.history.timeline import Moment, told
 from holdfast.archive.maintenance.damage_report import Cost, Costs
 from holdfast.archive.maintenance.retention import RestorePoint
-from tests.support.backups import SOURCE, Backups
+from tests.support.archives.backups import SOURCE, Backups
 from tests.support.generator.trials import tiered
 
 Step = Callable[[Backups, int], object]

@@ -20,9 +20,9 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreDenied
-from tests.support.archive_fixture import FIXTURES
-from tests.support.failing_requests import Failing
-from tests.support.steps import SteppedStore, Steps, When
+from tests.support.archives.archive_fixture import FIXTURES
+from tests.support.jobs.steps import SteppedStore, Steps, When
+from tests.support.stores.failing_requests import Failing
 
 OLD = ("format-1", "format-1-changes", "format-1-large-objects", "format-1-sealed")
 

@@ -14,7 +14,7 @@ from holdfast.archive.maintenance.repair import check_copy, repair
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.storage import ObjectStore, open_store
-from tests.support.queried import fill
+from tests.support.archives.queried import fill
 
 pytestmark = pytest.mark.slow
 

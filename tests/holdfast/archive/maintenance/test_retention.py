@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.archive.maintenance.retention import kept, last_good, parse_rules, points_of
 from holdfast.common.errors import RefusedError, UsageError
-from tests.support.backups import Backups
+from tests.support.archives.backups import Backups
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

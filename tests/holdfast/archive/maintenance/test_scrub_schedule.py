@@ -24,7 +24,7 @@ from holdfast.archive.maintenance.scrub_schedule import RUN, read_progress
 from holdfast.archive.maintenance.verify import Scope, Verification, verify_and_remember
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import show_position
-from tests.support.memory_store import MemoryStore
+from tests.support.stores.memory_store import MemoryStore
 
 pytestmark = pytest.mark.slow
 

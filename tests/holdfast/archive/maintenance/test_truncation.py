@@ -18,8 +18,8 @@ from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import TruncationPlan, plan_truncation, truncate
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from locking import LockLost
-from tests.support.backups import SOURCE, Backups
-from tests.support.truncating import check_truth, content
+from tests.support.archives.backups import SOURCE, Backups
+from tests.support.archives.truncating import check_truth, content
 
 
 def follow(made: Backups, *steps: str) -> None:

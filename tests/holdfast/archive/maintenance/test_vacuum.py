@@ -13,9 +13,9 @@ from holdfast.archive.format.resume import BegunBlock
 from holdfast.archive.format.runs import RunLog, RunRecord
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from locking import inspect
-from tests.support.block_files import data_keys, empty_archive, paths_of
-from tests.support.memory_store import MemoryStore
-from tests.support.vacuuming import DAY, HOUR, commit, named_now, put_file, run_vacuum, scene, write_block
+from tests.support.archives.block_files import data_keys, empty_archive, paths_of
+from tests.support.archives.vacuuming import DAY, HOUR, commit, named_now, put_file, run_vacuum, scene, write_block
+from tests.support.stores.memory_store import MemoryStore
 
 
 @pytest.fixture

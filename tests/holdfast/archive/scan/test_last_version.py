@@ -22,8 +22,8 @@ from holdfast.archive.scan.split import Share
 from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError
 from holdfast.storage import ObjectStore, open_store
-from tests.support.histories import Change, Row, history_of, write_base, write_changes
-from tests.support.table_models import by_number
+from tests.support.archives.histories import Change, Row, history_of, write_base, write_changes
+from tests.support.archives.table_models import by_number
 
 KEY = (1,)
 MEMORY = 64 << 20

@@ -26,8 +26,8 @@ from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import LSN, SEQ, numbered
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.storage import ObjectStore, open_store
-from tests.support.histories import FORMS, Change, Row, change_schema, history_of, write_base, write_changes
-from tests.support.table_models import KEY, MOVES, Model, by_number, filled, models
+from tests.support.archives.histories import FORMS, Change, Row, change_schema, history_of, write_base, write_changes
+from tests.support.archives.table_models import KEY, MOVES, Model, by_number, filled, models
 
 pytestmark = pytest.mark.slow
 

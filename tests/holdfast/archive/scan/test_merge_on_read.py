@@ -15,8 +15,8 @@ from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError
 from holdfast.storage import FolderStore, ObjectStore, StoreUnavailable
 from holdfast.storage.contract.reading import ReadOnly
-from tests.support.histories import Change, history_of, write_base, write_changes
-from tests.support.table_models import KEY
+from tests.support.archives.histories import Change, history_of, write_base, write_changes
+from tests.support.archives.table_models import KEY
 
 MEMORY = 64 << 20
 

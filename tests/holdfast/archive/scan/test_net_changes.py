@@ -20,8 +20,8 @@ from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import COUNT, OP, UNCHANGED
 from holdfast.storage import open_store
-from tests.support.histories import Change, Row, history_of, write_base, write_changes
-from tests.support.table_models import KEY, KEY_FIELDS, MOVES, Model, by_number, filled, key_of, models
+from tests.support.archives.histories import Change, Row, history_of, write_base, write_changes
+from tests.support.archives.table_models import KEY, KEY_FIELDS, MOVES, Model, by_number, filled, key_of, models
 
 MEMORY = 64 << 20
 

@@ -12,9 +12,9 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, replica_rows
-from tests.support.servers import create_database
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas, replica_rows
+from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.usefixtures("log_address")
 

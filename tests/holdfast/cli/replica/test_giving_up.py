@@ -8,8 +8,8 @@ import shutil
 import pytest
 
 from locking import RWLock
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 

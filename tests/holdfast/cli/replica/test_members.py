@@ -11,8 +11,8 @@ from holdfast.archive import Archive
 from holdfast.replication.log import schema
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, replica_rows
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas, replica_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 

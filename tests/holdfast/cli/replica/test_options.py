@@ -10,8 +10,8 @@ from holdfast.archive import Archive
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.usefixtures("log_address")
 

@@ -12,8 +12,8 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY
 from locking import RWLock
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, replica_rows
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas, replica_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 

@@ -7,8 +7,8 @@ import pytest
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, nothing, replica_rows
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("log_address")
 

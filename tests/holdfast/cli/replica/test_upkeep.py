@@ -14,8 +14,8 @@ from holdfast.replication.log.replicas import remove
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage import ObjectStore
 from locking import RWLock
-from tests.support.command import RunCommand
-from tests.support.replicated import Replicas, replica_rows
+from tests.support.jobs.command import RunCommand
+from tests.support.replicas.replicated import Replicas, replica_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 

@@ -19,8 +19,8 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
 from locking import Owner, inspect
 from locking.store import StoreUnavailable
-from tests.support.command import RunCommand
-from tests.support.servers import passing_database
+from tests.support.jobs.command import RunCommand
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

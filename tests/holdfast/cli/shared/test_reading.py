@@ -10,9 +10,9 @@ from holdfast.archive import Archive
 from holdfast.replication.log.settings import STORE_VARIABLE, QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
-from tests.support.command import Finished, RunCommand
-from tests.support.queried import fill
-from tests.support.replicated import Replicas, made_backup, nothing
+from tests.support.archives.queried import fill
+from tests.support.jobs.command import Finished, RunCommand
+from tests.support.replicas.replicated import Replicas, made_backup, nothing
 
 pytestmark = pytest.mark.slow
 

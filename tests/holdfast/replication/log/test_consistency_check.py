@@ -9,7 +9,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.work.consistent_read import open_to_read
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 
 @pytest.fixture

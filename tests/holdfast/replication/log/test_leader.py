@@ -19,7 +19,7 @@ from holdfast.replication.log.replicas import Acting, mark_lost, replica, take_l
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import leader_work as leading_module
 from holdfast.replication.work.leader_work import leading
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

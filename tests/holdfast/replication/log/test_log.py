@@ -12,7 +12,7 @@ from holdfast.replication.log.leader import lead
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
 from holdfast.replication.log.settings import QuorumRequest
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -17,7 +17,7 @@ from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, mark_lost, replicas
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import recovery
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from holdfast.replication.log.errors import StoreAwayError
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import LogState
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore, clock, opened
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 KINDS = pytest.mark.parametrize(
     "both", ["sqlite", pytest.param("postgresql", marks=pytest.mark.service)], indirect=True

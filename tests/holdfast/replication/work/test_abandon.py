@@ -24,8 +24,8 @@ from holdfast.replication.log.replicas import replicas
 from holdfast.replication.work.abandon import give_up, prepare
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
-from tests.support.given_up import STREAM, append, changes, destroyed, ends, equal, full
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.given_up import STREAM, append, changes, destroyed, ends, equal, full
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -20,8 +20,8 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import Opened, open_first, open_to_read, words_of
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
-from tests.support.replicated import Replicas, made_backup, nothing
-from tests.support.servers import Standby, create_database
+from tests.support.replicas.replicated import Replicas, made_backup, nothing
+from tests.support.servers.postgres import Standby, create_database
 
 pytestmark = pytest.mark.slow
 

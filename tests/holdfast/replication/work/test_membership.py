@@ -21,8 +21,8 @@ from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.membership import candidates, elect, found, only_archive
 from holdfast.storage import open_store
-from tests.support.rebuilt import rebuild
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.rebuilt import rebuild
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

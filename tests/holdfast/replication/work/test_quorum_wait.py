@@ -20,7 +20,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
 from holdfast.replication.work.replica_backup import await_quorum, open_to_write, pending_quorum, source_taken
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -23,10 +23,10 @@ from holdfast.replication.work import rebuild_store
 from holdfast.replication.work.rebuild_store import prepare
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
-from tests.support.failing_requests import Failing
-from tests.support.rebuilt import KilledError, at_place, become, bring_back, go_on, rebuild, urls
-from tests.support.replicated import Replicas, nothing
-from tests.support.steps import SteppedStore, Steps, before_first
+from tests.support.jobs.steps import SteppedStore, Steps, before_first
+from tests.support.replicas.rebuilt import KilledError, at_place, become, bring_back, go_on, rebuild, urls
+from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.stores.failing_requests import Failing
 
 pytestmark = pytest.mark.slow
 

@@ -16,7 +16,7 @@ from holdfast.replication.log.errors import EpochOverError, LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.work import recovery
 from holdfast.replication.work.leader_work import leading
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

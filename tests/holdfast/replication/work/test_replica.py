@@ -24,7 +24,7 @@ from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.replica import ReplicatedArchive, Synced
 from locking.store import StoreUnavailable
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

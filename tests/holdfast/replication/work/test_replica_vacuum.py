@@ -22,7 +22,7 @@ from holdfast.replication.work.membership import found
 from holdfast.replication.work.recovery import begin, give_up
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
-from tests.support.replicated import Replicas, made_backup, nothing
+from tests.support.replicas.replicated import Replicas, made_backup, nothing
 
 pytestmark = pytest.mark.slow
 

@@ -15,8 +15,8 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.rebuild_store import prepare
-from tests.support.rebuilt import at_place, become, commit, go_on, rebuild, urls
-from tests.support.replicated import Replicas, nothing
+from tests.support.replicas.rebuilt import at_place, become, commit, go_on, rebuild, urls
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 

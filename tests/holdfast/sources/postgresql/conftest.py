@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from tests.support.tables import Tables, open_tables
-from tests.support.versions import programs_of, running
+from tests.support.databases.tables import Tables, open_tables
+from tests.support.servers.versions import programs_of, running
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.values.copy_in import copy_in
 from holdfast.sources.postgresql.values.decode import Decoder
+from tests.support.archives.net_changes import apply, copies, deleted, keyed
+from tests.support.databases.tables import Tables
 from tests.support.generator.trials import tiered
-from tests.support.net_changes import apply, copies, deleted, keyed
-from tests.support.tables import Tables
 
 pytestmark = pytest.mark.service
 

@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.readiness import check_database, check_server
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
-from tests.support.versions import programs_of, running
+from tests.support.servers.versions import programs_of, running
 
 pytestmark = pytest.mark.service
 

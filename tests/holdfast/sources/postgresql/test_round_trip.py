@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.values.decode import NoTextError
-from tests.support.every_type import OBJECTS, VALUES
-from tests.support.tables import Tables, open_tables
-from tests.support.type_groups import Kinds, columns_of, in_groups, rows_of
+from tests.support.databases.every_type import OBJECTS, VALUES
+from tests.support.databases.tables import Tables, open_tables
+from tests.support.databases.type_groups import Kinds, columns_of, in_groups, rows_of
 
 pytestmark = pytest.mark.service
 

@@ -21,7 +21,7 @@ from holdfast.storage import (
 )
 from holdfast.storage.azure.store import AzureStore
 from holdfast.storage.contract import connections
-from tests.support.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, failing_server
+from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, failing_server
 
 SIGNATURE = "c2VzYW1l"
 

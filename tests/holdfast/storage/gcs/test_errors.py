@@ -25,7 +25,7 @@ from holdfast.storage.contract import connections
 from holdfast.storage.contract.parts import PART_BYTES
 from holdfast.storage.gcs import store as gcs_module
 from holdfast.storage.gcs.store import ONCE, GcsStore
-from tests.support.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, failing_server
+from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, failing_server
 
 SESSION = "sesame"
 PATIENCE = 2

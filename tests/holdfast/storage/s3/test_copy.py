@@ -14,9 +14,9 @@ from holdfast.common.errors import DamagedError
 from holdfast.storage import open_store
 from holdfast.storage.s3.store import S3Store
 from locking.store import ObjectExists, ObjectNotFound, StoreOutcomeUnknown
-from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
-from tests.support.moto_server import BUCKET as MOTO_BUCKET
-from tests.support.moto_server import running_moto
+from tests.support.stores.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
+from tests.support.stores.moto_server import BUCKET as MOTO_BUCKET
+from tests.support.stores.moto_server import running_moto
 
 BODY = bytes(range(256)) * 40_000
 SHA256 = hashlib.sha256(BODY).hexdigest()

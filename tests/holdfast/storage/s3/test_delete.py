@@ -15,8 +15,8 @@ import pytest
 from bench.support.versitygw import running_versitygw
 from holdfast.storage import ObjectRetained, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from holdfast.storage.s3.store import S3Store
-from tests.support.fake_s3 import BUCKET, CUT, FakeS3, Fault, Received, running_fake_s3
-from tests.support.moto_server import running_moto
+from tests.support.stores.fake_s3 import BUCKET, CUT, FakeS3, Fault, Received, running_fake_s3
+from tests.support.stores.moto_server import running_moto
 
 NewBucket = Callable[..., tuple[S3Store, Any]]
 

@@ -22,7 +22,7 @@ from holdfast.storage import (
 from holdfast.storage.s3 import access
 from holdfast.storage.s3 import store as s3_module
 from holdfast.storage.s3.store import S3Store
-from tests.support.fake_s3 import BUCKET, CUT, SILENT, FakeS3, Fault, running_fake_s3
+from tests.support.stores.fake_s3 import BUCKET, CUT, SILENT, FakeS3, Fault, running_fake_s3
 
 
 @pytest.fixture(scope="module")

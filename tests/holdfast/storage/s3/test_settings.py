@@ -17,7 +17,7 @@ from holdfast.storage import StoreDenied, StoreError, StoreOutcomeUnknown, open_
 from holdfast.storage.contract import parts
 from holdfast.storage.s3.settings import S3Settings
 from holdfast.storage.s3.store import S3Store
-from tests.support.fake_s3 import BUCKET, FakeS3, Fault, Received, running_fake_s3
+from tests.support.stores.fake_s3 import BUCKET, FakeS3, Fault, Received, running_fake_s3
 
 pytestmark = pytest.mark.slow
 

@@ -7,10 +7,10 @@ import pytest
 
 from holdfast.sources.postgresql.catalog.columns import Column, read_columns
 from holdfast.sources.postgresql.values.type_mapping import output_text
-from tests.support.every_type import OBJECTS, VALUES
+from tests.support.databases.every_type import OBJECTS, VALUES
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 pytestmark = pytest.mark.service
 

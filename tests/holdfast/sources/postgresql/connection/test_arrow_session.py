@@ -10,7 +10,7 @@ from holdfast.sources.postgresql.connection import arrow_session
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 

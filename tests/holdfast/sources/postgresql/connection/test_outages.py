@@ -13,8 +13,8 @@ from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, B
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.proxy import Fault, faulty_network
-from tests.support.small_disk import small_disk
+from tests.support.servers.proxy import Fault, faulty_network
+from tests.support.servers.small_disk import small_disk
 
 pytestmark = pytest.mark.service
 

@@ -9,7 +9,7 @@ import pytest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 

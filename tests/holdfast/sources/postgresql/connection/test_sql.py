@@ -7,7 +7,7 @@ import pytest
 from holdfast.sources.postgresql.connection.sql import ident, literal, qualified
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 NAMES = ("plain", 'a "quoted" name', "select", "ünïcode 😀", "back\\slash", "it's", " ", "x" * 63)
 

@@ -12,8 +12,8 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
 from holdfast.sources.postgresql.dump.dump import dump_schema, script_of
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
-from tests.support.command import until
-from tests.support.versions import programs_of
+from tests.support.jobs.command import until
+from tests.support.servers.versions import programs_of
 
 pytestmark = pytest.mark.service
 

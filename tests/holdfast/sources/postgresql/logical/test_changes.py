@@ -17,9 +17,9 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.changes import SeenMark
 from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, SkippedChangesError, peek_query
-from tests.support.command import until
-from tests.support.streams import Change, Stream, changes_of, open_stream, replayed
-from tests.support.versions import running
+from tests.support.databases.streams import Change, Stream, changes_of, open_stream, replayed
+from tests.support.jobs.command import until
+from tests.support.servers.versions import running
 
 pytestmark = pytest.mark.service
 

@@ -14,9 +14,9 @@ from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY, connect
 from holdfast.sources.postgresql.values.decode import Decoder, NoTextError, ValueTooLargeError
-from tests.support.every_type import OBJECTS, VALUES
-from tests.support.servers import passing_database
-from tests.support.streams import Stream, open_stream
+from tests.support.databases.every_type import OBJECTS, VALUES
+from tests.support.databases.streams import Stream, open_stream
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

@@ -14,10 +14,10 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import peek
 from holdfast.sources.postgresql.logical.peek import copy_slot, count_copies, peek_query
-from tests.support.command import until
-from tests.support.servers import passing_database
-from tests.support.streams import Stream, open_stream
-from tests.support.versions import running
+from tests.support.databases.streams import Stream, open_stream
+from tests.support.jobs.command import until
+from tests.support.servers.postgres import passing_database
+from tests.support.servers.versions import running
 
 pytestmark = pytest.mark.service
 

@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import publication
 from holdfast.sources.postgresql.logical.publication import followed, plan_publication, read_publication, reconcile
-from tests.support.servers import passing_database
+from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
 

@@ -21,7 +21,7 @@ from holdfast.sources.postgresql.logical import peek, stream
 from holdfast.sources.postgresql.logical.publication import plan_publication, reconcile
 from holdfast.sources.postgresql.logical.stream import ExpectedStream, StreamState
 from tests.support.no_waiting import no_waiting
-from tests.support.servers import Standby, passing_database
+from tests.support.servers.postgres import Standby, passing_database
 
 pytestmark = pytest.mark.service
 

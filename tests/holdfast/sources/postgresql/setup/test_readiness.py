@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.setup import readiness
 from holdfast.sources.postgresql.setup.readiness import check_database, check_server, choose_databases
 from holdfast.sources.postgresql.snapshot import export, snapshot
-from tests.support.servers import Standby
+from tests.support.servers.postgres import Standby
 
 pytestmark = pytest.mark.service
 

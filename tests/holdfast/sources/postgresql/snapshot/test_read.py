@@ -17,7 +17,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, cut, open_reader
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.sources.postgresql.values.decode import Decoder, ValueTooLargeError
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 

@@ -15,7 +15,7 @@ from holdfast.sources.postgresql.snapshot.export import Snapshot, SnapshotGoneEr
 from holdfast.sources.postgresql.snapshot.read import cut, open_reader
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot, open_snapshot
 from holdfast.sources.postgresql.values.decode import Decoder
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 

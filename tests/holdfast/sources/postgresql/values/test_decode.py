@@ -14,7 +14,7 @@ from holdfast.sources.postgresql.values.decode import Decoder, ValueTooLargeErro
 from holdfast.sources.postgresql.values.type_mapping import schema_of
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 
 def column(name: str, number: int, base: str, *, generated: str = "") -> Column:

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from holdfast.common.errors import DamagedError
 from holdfast.sources.postgresql.values.decode import Decoder
 from holdfast.sources.postgresql.values.hashing import ContentHash, digest, digests, hash_query
+from tests.support.databases.tables import Tables, open_tables
 from tests.support.generator.trials import tiered
-from tests.support.tables import Tables, open_tables
 
 if TYPE_CHECKING:
     from holdfast.sources.postgresql.connection.server import PostgresServer

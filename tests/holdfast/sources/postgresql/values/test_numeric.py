@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.values.numeric import (
 from tests.support.generator.trials import tiered
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 EXACTLY = Context(prec=60)
 

@@ -8,7 +8,7 @@ import pytest
 from holdfast.sources.postgresql.values import pg_hash
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 pytestmark = pytest.mark.service
 

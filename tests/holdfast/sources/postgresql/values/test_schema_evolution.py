@@ -12,11 +12,11 @@ from holdfast.sources.postgresql.values.decode import Decoder
 from holdfast.sources.postgresql.values.hashing import digest
 from holdfast.sources.postgresql.values.schema_evolution import conform, is_same_form
 from holdfast.sources.postgresql.values.type_mapping import schema_of
-from tests.support.every_type import OBJECTS, VALUES
-from tests.support.type_groups import Kinds, in_groups
+from tests.support.databases.every_type import OBJECTS, VALUES
+from tests.support.databases.type_groups import Kinds, in_groups
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 pytestmark = pytest.mark.service
 

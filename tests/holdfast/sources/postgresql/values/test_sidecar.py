@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.values.sidecar import (
 from tests.support.generator.trials import tiered
 
 if TYPE_CHECKING:
-    from tests.support.tables import Tables
+    from tests.support.databases.tables import Tables
 
 FIRST_DAY, END_DAY = -2_451_545, 2_145_031_949  # 4714-11-24 BC and after 5874897-12-31
 FIRST_MOMENT, END_MOMENT = -211_813_488_000_000_000, 9_223_371_331_200_000_000

@@ -1,9 +1,17 @@
-"""What a target says of the restore that is unfinished in it."""
+"""The progress of a restore, which it keeps in its target."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
 import pytest
 
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.progress import TargetClaim
 
 
@@ -11,3 +19,43 @@ from holdfast.sources.postgresql.restore.plan.progress import TargetClaim
 def test_it_is_gone_on_with_at_the_moment_that_it_is_of(position: str, at: str) -> None:
     claim = TargetClaim("archive", "block", (), (), commit=7, run="run-1", position=position)
     assert claim.at == at
+
+
+pytestmark = pytest.mark.service
+
+
+@pytest.fixture
+def target(new_database: Callable[..., Address]) -> Address:
+    return new_database()
+
+
+CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"archive": "other"}, "this one is from another archive"),
+        ({"block": "other", "commit": 2}, "this one is of commit 2"),
+        ({"tables": ("a.*",)}, "this one is of other tables or names"),
+        ({"maps": ("a=b",)}, "this one is of other tables or names"),
+        ({"run": "another", "commit": 7}, ""),
+    ],
+)
+def test_a_restore_goes_on_with_the_same_one_only(change: dict[str, Any], words: str) -> None:
+    assert replace(CLAIM, **change).difference(CLAIM) == words
+
+
+def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> None:
+    with connect(target) as session:
+        assert progress.read_ledger(session) is None
+        session.execute("create schema holdfast_restore")
+        with pytest.raises(RefusedError, match="that no restore of this release has made"):
+            progress.read_ledger(session)
+
+
+def test_the_ledger_is_gone_in_the_end(target: Address) -> None:
+    with connect(target) as session:
+        progress.create_ledger(session, CLAIM)
+        progress.drop_ledger(session)
+        assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)

@@ -17,10 +17,10 @@ from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.restore.rows.apply import Applied, apply_net
 from holdfast.sources.postgresql.values.decode import Decoder
 from holdfast.sources.postgresql.values.hashing import ContentHash
-from tests.support.every_type import OBJECTS, VALUES
-from tests.support.net_changes import apply, copies, deleted, keyed, nothing, record, rows, texts
-from tests.support.tables import Tables, open_tables
-from tests.support.type_groups import Kinds, columns_of, in_groups, rows_of
+from tests.support.archives.net_changes import apply, copies, deleted, keyed, nothing, record, rows, texts
+from tests.support.databases.every_type import OBJECTS, VALUES
+from tests.support.databases.tables import Tables, open_tables
+from tests.support.databases.type_groups import Kinds, columns_of, in_groups, rows_of
 
 pytestmark = pytest.mark.service
 

@@ -1,16 +1,16 @@
+"""Files of rows are loaded into tables, each once."""
+
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from collections.abc import Iterator
 from typing import Any
 
 import psycopg
 import pyarrow as pa
 import pytest
 
-from holdfast.common.errors import BusyError, DamagedError, RefusedError
+from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address
@@ -19,30 +19,11 @@ from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.rows import load
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.sources.postgresql.values.decode import Decoder
 from holdfast.sources.postgresql.values.hashing import ContentHash
-from tests.support.command import until
+from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
-
-
-@pytest.fixture
-def catalog(address: Address) -> Catalog:
-    """Of a database with a table, a sequence, and materialised views that read each other."""
-    with connect(address) as session:
-        session.execute("create table public.orders (id int, name text)")
-        session.execute("create sequence public.numbers")
-        session.execute("select setval('public.numbers', 41)")
-        session.execute("create materialized view public.b as select count(*) as n from public.orders")
-        session.execute("create materialized view public.a as select n from public.b")
-    with hold_snapshot(address) as held:
-        return held.catalog
-
-
-@pytest.fixture
-def target(new_database: Callable[..., Address]) -> Address:
-    return new_database()
 
 
 CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
@@ -54,15 +35,6 @@ def session(address: Address, catalog: Catalog) -> Iterator[psycopg.Connection[A
     with connect(address) as connection:
         progress.create_ledger(connection, CLAIM)
         yield connection
-
-
-@contextmanager
-def claim(target: Address, catalog: Catalog) -> Iterator[None]:
-    """What a restore of everything asks of its target before it begins."""
-    with load.hold_target(target) as held:
-        load.check_target(held, target, catalog)
-        load.check_empty(held, target)
-        yield
 
 
 def orders(catalog: Catalog) -> Table:
@@ -78,59 +50,6 @@ def count(session: psycopg.Connection[Any]) -> int:
     row = session.execute("select count(*) from public.orders").fetchone()
     assert row is not None
     return int(row[0])
-
-
-def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, catalog: Catalog) -> None:
-    with (
-        claim(target, catalog),
-        pytest.raises(BusyError, match="another restore is at work"),
-        claim(target, catalog),
-    ):
-        pass
-    with claim(target, catalog):
-        pass
-
-
-@pytest.mark.parametrize(
-    ("statement", "named"),
-    [
-        ("create table public.mine (id int)", "public.mine"),
-        ("create view public.mine as select 1", "public.mine"),
-        ("create schema mine", "schema mine"),
-        ("create type public.mine as enum ('a')", "type public.mine"),
-        ("create function public.mine() returns int language sql as 'select 1'", r"function public.mine\(\)"),
-    ],
-)
-def test_a_database_that_is_not_empty_is_refused(target: Address, catalog: Catalog, statement: str, named: str) -> None:
-    with connect(target) as session:
-        session.execute(statement.encode())
-    with pytest.raises(RefusedError, match=f"is not empty: it has {named}"), claim(target, catalog):
-        pass
-
-
-def test_what_an_extension_brings_does_not_count(target: Address, catalog: Catalog) -> None:
-    with connect(target) as session:
-        session.execute("create extension pg_stat_statements schema public")
-    with claim(target, catalog):
-        pass
-
-
-def test_a_target_that_is_older_is_refused(target: Address, catalog: Catalog) -> None:
-    newer = catalog.model_copy(update={"server_version": 990000})
-    with (
-        pytest.raises(RefusedError, match=r"the backup is of 99, .* restore into the same or a newer version"),
-        claim(target, newer),
-    ):
-        pass
-
-
-def test_a_target_of_another_encoding_is_refused(new_database: Callable[..., Address], catalog: Catalog) -> None:
-    latin = new_database("encoding 'LATIN1' template template0")
-    with (
-        pytest.raises(RefusedError, match=r"encoded in LATIN1.* createdb --encoding=UTF8"),
-        claim(latin, catalog),
-    ):
-        pass
 
 
 def test_a_file_is_loaded_once_however_often_it_is_tried(session: psycopg.Connection[Any], catalog: Catalog) -> None:
@@ -225,33 +144,6 @@ def test_a_ledger_tells_which_restore_it_is_and_what_is_done(
     assert left.steps == {"data/x": ""}
     assert not left.crashed
     assert CLAIM.difference(left.claim) == ""
-
-
-@pytest.mark.parametrize(
-    ("change", "words"),
-    [
-        ({"archive": "other"}, "this one is from another archive"),
-        ({"block": "other", "commit": 2}, "this one is of commit 2"),
-        ({"tables": ("a.*",)}, "this one is of other tables or names"),
-        ({"maps": ("a=b",)}, "this one is of other tables or names"),
-        ({"run": "another", "commit": 7}, ""),
-    ],
-)
-def test_a_restore_goes_on_with_the_same_one_only(change: dict[str, Any], words: str) -> None:
-    assert replace(CLAIM, **change).difference(CLAIM) == words
-
-
-def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> None:
-    with connect(target) as session:
-        assert progress.read_ledger(session) is None
-        session.execute("create schema holdfast_restore")
-        with pytest.raises(RefusedError, match="that no restore of this release has made"):
-            progress.read_ledger(session)
-
-
-def test_the_ledger_is_gone_in_the_end(session: psycopg.Connection[Any]) -> None:
-    progress.drop_ledger(session)
-    assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
 
 
 def test_tables_that_differ_are_named_with_how(

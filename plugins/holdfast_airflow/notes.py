@@ -1,0 +1,34 @@
+"""Notes of tasks for the page: XComs with what Airflow itself does not keep."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from airflow.sdk import get_current_context
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+log = logging.getLogger(__name__)
+
+FAILURE = "holdfast_failure"
+"""Note on a failed task: `sentence` and `exit_code`."""
+
+RUN = "holdfast_run"
+"""Note on a task that has started a job: `run`, `archive` (its name, or URL) and `url` of the place it works on."""
+
+
+def leave_note(key: str, value: Mapping[str, object]) -> None:
+    """Leave a note on the running task; nothing happens where none runs, or Airflow does not take it.
+
+    A note has no secret: whoever may read the task's XComs sees it.
+    """
+    try:
+        task = get_current_context()["ti"]
+    except RuntimeError:  # no task runs, as in a trigger or the test button of a connection
+        return
+    try:
+        task.xcom_push(key=key, value=dict(value))
+    except Exception as error:  # noqa: BLE001 - whatever keeps Airflow from taking it, the task's work matters more
+        log.warning("the page will not show %s of this task: %s", key, error)

@@ -1,0 +1,55 @@
+"""Routes that change an archive: each needs a header of the page's own, and leaves a trace in two places.
+
+The archive itself records who has done it and why; so does Airflow's audit log, before it is tried.
+"""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+from airflow.api_fastapi.core_api.security import GetUserDep  # noqa: TC002 - FastAPI reads it at run time
+from airflow.models.log import Log
+from airflow.utils.session import create_session
+from fastapi import APIRouter
+
+from holdfast_airflow.page import rights
+from holdfast_airflow.page.models import BreakBody, HoldBody, ReleaseBody  # noqa: TC001 - FastAPI reads them
+from holdfast_airflow.page.page import HoldId, PageDep, Txn  # noqa: TC001 - FastAPI reads them at run time
+from holdfast_airflow.page.rights import Breakable, Changeable  # noqa: TC001 - FastAPI reads them at run time
+
+changing = APIRouter(prefix="/api/archives/{archive}")
+
+
+@changing.post("/locks/{txn}/break")
+async def break_lock(archive: Breakable, txn: Txn, body: BreakBody, user: GetUserDep, page: PageDep) -> dict[str, Any]:
+    """Break a lock: its holder's uncommitted work is lost."""
+    name = user.get_name()
+    opened = page.opened(archive)
+    _audit(archive, name, "holdfast_break_lock", f"{txn}: {body.reason}")
+    return await page.looks.within(partial(opened.break_lock, txn, reason=body.reason, user=name))
+
+
+@changing.post("/holds")
+async def add_hold(archive: Changeable, body: HoldBody, user: GetUserDep, page: PageDep) -> dict[str, Any]:
+    """Hold a restore point: no truncation takes it."""
+    name = user.get_name()
+    opened = page.opened(archive)
+    _audit(archive, name, "holdfast_hold", f"{body.source} at {body.at}: {body.reason}")
+    return await page.looks.within(partial(opened.hold, body.source, body.at, reason=body.reason, user=name))
+
+
+@changing.post("/holds/{hold}/release")
+async def release_hold(
+    archive: Changeable, hold: HoldId, body: ReleaseBody, user: GetUserDep, page: PageDep
+) -> dict[str, Any]:
+    """Take a hold back: from then on only the rules keep its restore point."""
+    name = user.get_name()
+    opened = page.opened(archive)
+    _audit(archive, name, "holdfast_release_hold", f"{hold}: {body.reason}")
+    return await page.looks.within(partial(opened.release, hold, reason=body.reason, user=name))
+
+
+def _audit(archive: str, user: str, event: str, words: str) -> None:
+    with create_session() as session:
+        session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))

@@ -1,0 +1,161 @@
+"""An archive as it is now, read from its store."""
+
+from __future__ import annotations
+
+import threading
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.format.document import iso
+from holdfast.archive.format.runs import read_last
+from holdfast.archive.history.holds import describe_hold
+from holdfast.archive.history.restorable_line import RestorableLine
+from holdfast.archive.history.restore_points import only_source
+from holdfast.archive.history.target_resolution import resolve
+from holdfast.archive.locks.break_lock import break_lock, read_breaks
+from holdfast.archive.locks.lock_report import explain
+from holdfast.archive.locks.owner_status import nobodys_state
+from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
+from holdfast.common.lsn import show_position
+from holdfast.drill.history import drills_of
+from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.status import record_of
+from holdfast.storage import open_store
+from locking import Owner, inspect
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
+    from holdfast.archive.format.runs import RunRecord
+    from holdfast.archive.format.state import State
+    from holdfast.archive.locks.owner_status import OwnerState
+    from holdfast.config.archives_model import ArchiveConfig
+
+_GROWTH = 60
+"""Days, or equal spans of a longer time, that growth is told of."""
+
+
+class OpenedArchive:
+    """One archive, opened at its first use and kept up to date by the commits since.
+
+    Its methods talk to the store, so each belongs into a thread with a time limit.
+    """
+
+    def __init__(self, config: ArchiveConfig) -> None:
+        self.config = config
+        self._lock = threading.Lock()
+        self._archive: Archive | None = None
+        self._lines: dict[str, RestorableLine] = {}
+
+    def refreshed(self) -> Archive:
+        """Return the archive with all its commits; requests: a few where it was opened before."""
+        with self._lock:
+            if self._archive is None:
+                self._archive = Archive.open(open_store(self.config.place(), self.config.key))
+                self._lines = {}
+                return self._archive
+            before = self._archive.state.sequence
+            self._archive.refresh()
+            if self._archive.state.sequence != before:
+                self._lines = {}
+            return self._archive
+
+    def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
+        """Return the record as of now, locks, breaks, holds, drills and growth."""
+        archive = self.refreshed()
+        holds = sorted(archive.state.holds.values(), key=lambda hold: hold.at)
+        return {
+            "record": record_of(archive, self.config.sources),
+            "locks": [each.describe() for each in explain(inspect(archive.store), state_of=state_of)],
+            "breaks": [{**(each.result or {}), "state": each.state} for each in read_breaks(archive.store)[-10:]],
+            "holds": [describe_hold(archive.state, each) for each in holds],
+            "drills": drills_of(archive.store),
+            "growth": growth(archive.state),
+        }
+
+    def progress(self, runs: Collection[str]) -> dict[str, dict[str, Any] | None]:
+        """Return the newest record of each run; two requests each."""
+        store = open_store(self.config.place(), self.config.key)
+        return {run: _progress(read_last(store, run)) for run in runs}
+
+    def line(self, source: str, start: datetime | None, end: datetime | None, parts: int) -> dict[str, Any]:
+        """Return a source's restorable-time line between two times, with the store's time as `now`.
+
+        :raises UsageError: there are no backups of it.
+        """
+        archive = self.refreshed()
+        name = only_source(archive.state, source)
+        line = self._lines.setdefault(name, RestorableLine(archive.state, name))
+        return {**line.view(start, end, parts=parts), "now": iso(datetime.now(UTC))}
+
+    def moment(self, source: str, at: str) -> dict[str, Any]:
+        """Return the recovery target of an expression, as for `--at`.
+
+        :raises HoldfastError: it cannot be restored; the nearest ones are named.
+        """
+        archive = self.refreshed()
+        found = resolve(archive.state, archive.store, only_source(archive.state, source), at)
+        return {
+            "at": iso(found.at),
+            "position": show_position(found.position),
+            "commit": found.commit,
+            "schema": found.approximate,
+        }
+
+    def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
+        """Break one lock; the record in the archive names the user."""
+        store = open_store(self.config.place(), self.config.key)
+        _, record = break_lock(store, txn, reason=reason, user=user)
+        return dict(record.result or {})
+
+    def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
+        """Hold a restore point; the hold names the user as its owner."""
+        store = open_store(self.config.place(), self.config.key)
+        with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
+            archive = open_to_write(store, check=held.check)
+            made, _ = add_hold(archive, source, at, reason=reason, owner=user, check=held.check)
+            return describe_hold(archive.state, made)
+
+    def release(self, hold: str, *, reason: str, user: str) -> dict[str, Any]:
+        """Take a hold back; the commit's reason names the user."""
+        store = open_store(self.config.place(), self.config.key)
+        with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold remove", wait=0) as held:
+            archive = open_to_write(store, check=held.check)
+            taken, _ = remove_hold(archive, hold, reason=f"{reason} ({user})", check=held.check)
+            return {"hold": taken.id}
+
+
+def growth(state: State) -> list[dict[str, Any]]:
+    """Return the size of what is there now, by when it was added: `at` and `bytes` in all up to then."""
+    blocks = sorted(state.blocks.values(), key=lambda placed: placed.head.covers.to_time)
+    if not blocks:
+        return []
+    first, last = blocks[0].head.covers.to_time, blocks[-1].head.covers.to_time
+    span = (last - first) / _GROWTH
+    found, total = [], 0
+    for _, group in groupby(blocks, key=lambda placed: int((placed.head.covers.to_time - first) / span) if span else 0):
+        members = list(group)
+        total += sum(placed.size for placed in members)
+        found.append({"at": iso(members[-1].head.covers.to_time), "bytes": total})
+    return found
+
+
+def _progress(record: RunRecord | None) -> dict[str, Any] | None:
+    if record is None:
+        return None
+    rate = record.size / record.elapsed_s if record.elapsed_s else 0.0
+    return {
+        "run": record.run,
+        "state": record.state,
+        "step": record.step,
+        "rows": record.rows,
+        "estimated_rows": record.estimated_rows,
+        "bytes": record.size,
+        "bytes_per_s": round(rate),
+        "left_s": record.left_s,
+        "elapsed_s": record.elapsed_s,
+        "words": record.describe(),
+        "error": record.error.message if record.error else "",
+    }

@@ -1,0 +1,124 @@
+"""What the page shows of archives by Airflow's database alone."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
+from holdfast_airflow.page.records import newest_records, recorded_archives
+from holdfast_airflow.page.verdicts import judge_source, without_record
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Mapping, Sequence
+    from datetime import datetime
+
+    from sqlalchemy.orm import Session
+
+    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast_airflow.page.activity import Dags, Task
+    from holdfast_airflow.page.configuration import Configuration
+    from holdfast_airflow.page.records import KeptRecord
+    from holdfast_airflow.page.verdicts import Verdict
+
+_WORST = {"not ready": 0, "unknown": 1, "ready": 2}
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What Airflow's database has about some archives."""
+
+    records: Mapping[str, KeptRecord]
+    dags: Dags
+    active: Sequence[Task]
+    failures: Sequence[Task]
+
+
+def known_archives(session: Session, configuration: Configuration) -> set[str]:
+    """Return the archives of archives.yaml, and those that tasks have recorded."""
+    return {*configuration.archives, *configuration.mistakes, *recorded_archives(session)}
+
+
+def overview(
+    session: Session, configuration: Configuration, archives: Collection[str], now: datetime
+) -> list[dict[str, Any]]:
+    """Return an entry of the list for each archive, those first that need a person; a fixed number of queries."""
+    seen = _look(session, archives)
+    entries = [_entry(name, configuration, seen, now) for name in sorted(archives)]
+    return sorted(entries, key=lambda entry: (_WORST[entry["state"]], entry["archive"]))
+
+
+def detail(session: Session, configuration: Configuration, archive: str, now: datetime) -> dict[str, Any]:
+    """Return the entry of one archive with its whole record, its tasks and its DAGs."""
+    seen = _look(session, [archive])
+    record = seen.records.get(archive)
+    return {
+        **_entry(archive, configuration, seen, now),
+        "record": dict(record.told) if record else None,
+        "active": [task.describe() for task in seen.active],
+        "failures": [task.describe() for task in seen.failures],
+        "dags": seen.dags.of(archive),
+    }
+
+
+def _look(session: Session, archives: Collection[str]) -> _Seen:
+    assets = {name: asset for name, asset in recorded_archives(session).items() if name in archives}
+    dags = dags_of(session, archives)
+    return _Seen(newest_records(session, assets), dags, active_tasks(session, dags), open_failures(session, dags))
+
+
+def _entry(name: str, configuration: Configuration, seen: _Seen, now: datetime) -> dict[str, Any]:
+    config = configuration.archives.get(name)
+    record = seen.records.get(name)
+    failures = [task for task in seen.failures if task.archive == name]
+    verdicts = _verdicts(config, record, failures, now)
+    mistake = configuration.mistakes.get(name, "")
+    paused = sorted(dag for dag in seen.dags.paused if seen.dags.archives[dag] == name)
+    states = ["not ready"] if mistake or paused else []
+    states += [verdict.state for verdict in verdicts] or ["unknown"]
+    return {
+        "archive": name,
+        "state": min(states, key=lambda state: _WORST[state]),
+        "mistake": mistake,
+        "configured": config is not None,
+        "place": config.url or ", ".join(config.replicas or {}) if config else (record.told["url"] if record else ""),
+        "encrypted": bool(config and config.encryption),
+        "quorum": config.quorum if config else None,
+        "replicas": _replicas(record),
+        "recorded": record.at.isoformat() if record else None,
+        "record_age_s": round((now - record.at).total_seconds(), 1) if record else None,
+        "bytes": record.told.get("bytes") if record else None,
+        "commits": record.told.get("commits") if record else None,
+        "sources": [verdict.describe() for verdict in verdicts],
+        "running": sum(task.archive == name and task.state == "running" for task in seen.active),
+        "waiting": sum(task.archive == name and task.state != "running" for task in seen.active),
+        "failed": len(failures),
+        "paused": paused,
+    }
+
+
+def _verdicts(
+    config: ArchiveConfig | None, record: KeptRecord | None, failures: Sequence[Task], now: datetime
+) -> list[Verdict]:
+    told = {each["source"]: each for each in record.told["sources"]} if record else {}
+    configured = config.sources if config else {}
+    return [
+        judge_source(
+            told[name],
+            now=now,
+            objectives=configured[name].objectives if name in configured else None,
+            failures=failures,
+            replication=record.told.get("replication") if record else None,
+        )
+        if name in told
+        else without_record(name, failures)
+        for name in sorted({*told, *configured})
+    ]
+
+
+def _replicas(record: KeptRecord | None) -> list[dict[str, Any]]:
+    replication = record.told.get("replication") if record else None
+    return [
+        {key: each[key] for key in ("name", "entries_behind", "bytes_behind", "seconds_behind", "active", "lost")}
+        for each in (replication or {}).get("replicas", ())
+    ]

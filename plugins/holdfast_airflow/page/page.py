@@ -1,0 +1,56 @@
+"""State of the page in one API server, and the types of its routes' arguments."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+from fastapi import Depends, HTTPException, Path, Request, status
+
+from holdfast.config.archives_model import NAME
+from holdfast_airflow.page.bounded import Looks
+from holdfast_airflow.page.configuration import Configurations
+from holdfast_airflow.page.opened import OpenedArchive
+
+if TYPE_CHECKING:
+    from holdfast.config.archives_model import ArchiveConfig
+
+SourceName = Annotated[str, Path(pattern=f"^{NAME}$", description="Name of a source in the archive.")]
+Txn = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="The lock's transaction.")]
+HoldId = Annotated[str, Path(pattern="^[0-9a-f]{12}$", description="Id of the hold.")]
+
+
+class Page:
+    """State of the page: the configuration, and the archives that were looked at."""
+
+    def __init__(self) -> None:
+        self.configurations = Configurations()
+        self.looks = Looks()
+        self._opened: dict[str, OpenedArchive] = {}
+
+    def opened(self, name: str) -> OpenedArchive:
+        """Return an archive of archives.yaml, not opened yet where nobody has looked at it.
+
+        :raises HTTPException: 404 where archives.yaml does not have it here.
+        """
+        config = self._config(name)
+        known = self._opened.get(name)
+        if known is None or known.config != config:
+            known = self._opened[name] = OpenedArchive(config)
+        return known
+
+    def _config(self, name: str) -> ArchiveConfig:
+        config = self.configurations.current().archives.get(name)
+        if config is None:
+            raise HTTPException(
+                status.HTTP_404_NOT_FOUND,
+                f"archives.yaml, as this API server reads it, has no archive {name}: its record is all there is",
+            )
+        return config
+
+
+def _page_of(request: Request) -> Page:
+    page: Page = request.app.state.page
+    return page
+
+
+PageDep = Annotated[Page, Depends(_page_of)]

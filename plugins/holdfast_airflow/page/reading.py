@@ -1,0 +1,89 @@
+"""Routes that read: Airflow's database for the list, one archive where it is looked at."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from functools import partial
+from typing import Annotated, Any
+
+from airflow.api_fastapi.common.db.common import SessionDep  # noqa: TC002 - FastAPI reads it at run time
+from airflow.api_fastapi.core_api.security import GetUserDep  # noqa: TC002 - FastAPI reads it at run time
+from airflow.utils.session import create_session
+from fastapi import APIRouter, Query
+
+from holdfast.archive.locks.owner_status import Word
+from holdfast.common.errors import UsageError
+from holdfast_airflow.page import rights
+from holdfast_airflow.page.overview import detail, known_archives, overview
+from holdfast_airflow.page.page import PageDep, SourceName  # noqa: TC001 - FastAPI reads them at run time
+from holdfast_airflow.page.rights import Readable  # noqa: TC001 - FastAPI reads it at run time
+from holdfast_airflow.page.scheduler import DatabaseScheduler
+
+MOST_RUNS = 20
+
+reading = APIRouter(prefix="/api/archives")
+
+
+@reading.get("")
+def list_archives(session: SessionDep, user: GetUserDep, page: PageDep) -> dict[str, Any]:
+    """List the archives that the user may see, by what tasks have recorded; no store is asked."""
+    configuration = page.configurations.current()
+    shown = rights.readable(known_archives(session, configuration), user)
+    now = datetime.now(UTC)
+    return {
+        "now": now.isoformat(),
+        "archives": overview(session, configuration, shown, now),
+        "problem": configuration.problem if rights.sees_import_errors(user) else "",
+    }
+
+
+@reading.get("/{archive}")
+def describe_archive(archive: Readable, session: SessionDep, user: GetUserDep, page: PageDep) -> dict[str, Any]:
+    """Describe one archive by what tasks have recorded; no store is asked."""
+    now = datetime.now(UTC)
+    told = detail(session, page.configurations.current(), archive, now)
+    return {"now": now.isoformat(), **told, "rights": rights.rights_of(archive, user)}
+
+
+@reading.get("/{archive}/now")
+async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
+    """Open the archive, and describe it as it is: record, locks, holds, drills, growth."""
+
+    def look() -> dict[str, Any]:
+        with create_session() as session:
+            return page.opened(archive).now(Word(DatabaseScheduler(session)).state_of)
+
+    return await page.looks.within(look)
+
+
+@reading.get("/{archive}/progress")
+async def look_at_progress(
+    archive: Readable, page: PageDep, run: Annotated[list[str], Query(max_length=MOST_RUNS)]
+) -> dict[str, Any]:
+    """Return how far jobs are, by their runs; null for one that has recorded nothing."""
+    return await page.looks.within(partial(page.opened(archive).progress, run))
+
+
+@reading.get("/{archive}/sources/{source}/line")
+async def look_at_line(
+    archive: Readable,
+    source: SourceName,
+    page: PageDep,
+    start: datetime | None = None,
+    end: datetime | None = None,
+    parts: Annotated[int, Query(ge=1, le=5000)] = 1000,
+) -> dict[str, Any]:
+    """Return the restorable-time line of a source between two times, thinned to about so many parts."""
+    if any(each is not None and each.tzinfo is None for each in (start, end)):
+        raise UsageError("write times with their zone, such as 2026-03-01T12:00:00Z")
+    if start is not None and end is not None and start >= end:
+        raise UsageError("the line's end must be later than its start")
+    return await page.looks.within(partial(page.opened(archive).line, source, start, end, parts))
+
+
+@reading.get("/{archive}/sources/{source}/moment")
+async def resolve_moment(
+    archive: Readable, source: SourceName, page: PageDep, at: Annotated[str, Query(min_length=1, max_length=200)]
+) -> dict[str, Any]:
+    """Say what a restore to a moment would bring back, or why it cannot, with the nearest moments."""
+    return await page.looks.within(partial(page.opened(archive).moment, source, at))

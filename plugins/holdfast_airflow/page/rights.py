@@ -1,0 +1,96 @@
+"""Rights on the page: every route asks Airflow's auth manager about the archive's restore DAG.
+
+| who | needs |
+| --- | --- |
+| reads | to read the DAG `restore_<archive>` |
+| holds and releases restore points | to edit it |
+| breaks locks | to edit it, and connections: with an archive's credentials one could break a lock anyway |
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from airflow.api_fastapi.app import get_auth_manager
+from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
+from airflow.api_fastapi.core_api.security import GetUserDep  # noqa: TC002 - FastAPI reads it at run time
+from airflow.models.dag import DagModel
+from fastapi import Depends, Header, HTTPException, Path, status
+
+from holdfast.config.archives_model import NAME
+
+HEADER = "X-Holdfast-Request"
+"""A header that changes need: a form of a foreign page cannot send it, so that a session's cookie alone is no right."""
+
+ArchiveName = Annotated[str, Path(pattern=f"^{NAME}$", description="Name in archives.yaml.")]
+
+
+def dag_of(archive: str) -> str:
+    """Return the id of the DAG whose rights are those of an archive."""
+    return f"restore_{archive}"
+
+
+def readable(archives: set[str], user: GetUserDep) -> set[str]:
+    """Return the archives that a user may see."""
+    found = get_auth_manager().filter_authorized_dag_ids(dag_ids={dag_of(name) for name in archives}, user=user)
+    return {name for name in archives if dag_of(name) in found}
+
+
+def sees_import_errors(user: GetUserDep) -> bool:
+    """Return whether a user may see what is wrong with DAG files, and so with archives.yaml."""
+    return get_auth_manager().is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=user)
+
+
+def may_read(archive: ArchiveName, user: GetUserDep) -> str:
+    """Return the archive's name if the user may see it.
+
+    :raises HTTPException: 403.
+    """
+    return _allowed(archive, get_auth_manager().is_authorized_dag(method="GET", details=_details(archive), user=user))
+
+
+def may_change(
+    archive: ArchiveName, user: GetUserDep, asked: Annotated[str | None, Header(alias=HEADER)] = None
+) -> str:
+    """Return the archive's name if the user may change it and the request is no foreign page's.
+
+    :raises HTTPException: 403.
+    """
+    edits = get_auth_manager().is_authorized_dag(method="PUT", details=_details(archive), user=user)
+    return _allowed(archive, edits and asked is not None)
+
+
+def may_break(archive: Annotated[str, Depends(may_change)], user: GetUserDep) -> str:
+    """Return the archive's name if the user may break its locks.
+
+    :raises HTTPException: 403.
+    """
+    return _allowed(archive, get_auth_manager().is_authorized_connection(method="PUT", user=user))
+
+
+def rights_of(archive: str, user: GetUserDep) -> dict[str, bool]:
+    """Return the changes that a user may make, so that the page offers no others."""
+    manager = get_auth_manager()
+    edits = manager.is_authorized_dag(method="PUT", details=_details(archive), user=user)
+    return {
+        "restore": manager.is_authorized_dag(
+            method="POST", access_entity=DagAccessEntity.RUN, details=_details(archive), user=user
+        ),
+        "hold": edits,
+        "break": edits and manager.is_authorized_connection(method="PUT", user=user),
+    }
+
+
+def _details(archive: str) -> DagDetails:
+    return DagDetails(id=dag_of(archive), team_name=DagModel.get_team_name(dag_of(archive)))
+
+
+def _allowed(archive: str, is_allowed: bool) -> str:
+    if not is_allowed:
+        raise HTTPException(status.HTTP_403_FORBIDDEN, "Forbidden")
+    return archive
+
+
+Readable = Annotated[str, Depends(may_read)]
+Changeable = Annotated[str, Depends(may_change)]
+Breakable = Annotated[str, Depends(may_break)]

@@ -1,0 +1,170 @@
+// The chosen moment of a source: whether it can be restored, and what to do with it.
+
+import { airflow, get, post } from "./api.js";
+import { airflowLink, copyButton, el, say } from "./dom.js";
+import { moment } from "./words.js";
+
+const TARGETS = ["holdfast_postgres", "postgres", "generic"];
+const FINISHED = ["success", "failed"];
+
+/** A panel below the line of a source. */
+export class Chosen {
+  constructor(archive, source, rights) {
+    this.archive = archive;
+    this.source = source;
+    this.rights = rights;
+    this.asked = 0;
+    this.element = el("div", { class: "chosen" }, el("p", { class: "quiet" }, "Choose a moment on the line, or type one:"), this.typed());
+    this.body = el("div");
+    this.element.append(this.body);
+  }
+
+  typed() {
+    this.input = el("input", { type: "text", "aria-label": "Moment to restore", placeholder: "latest, a time with its zone, a mark, commit:N, lsn:X/Y", size: 46 });
+    const form = el("form", { class: "bar" }, this.input, el("button", { type: "submit", class: "small" }, "Look"));
+    form.addEventListener("submit", (event) => {
+      event.preventDefault();
+      if (this.input.value.trim()) this.show(this.input.value.trim());
+    });
+    return form;
+  }
+
+  async show(at) {
+    const number = ++this.asked;
+    this.input.value = at;
+    this.body.replaceChildren(el("p", { class: "quiet" }, "Looking …"));
+    let found;
+    try {
+      found = await get([this.archive, "sources", this.source, "moment"], { at });
+    } catch (error) {
+      if (number === this.asked) this.body.replaceChildren(el("p", { class: "missed" }, error.message));
+      say(error.message);
+      return;
+    }
+    if (number !== this.asked) return;
+    const sentence = `Can be restored: ${moment(found.at)}, position ${found.position}, by commit ${found.commit}.`;
+    say(sentence);
+    const query = `holdfast query ${this.archive} "SELECT …" --source ${this.source} --at '${quoted(at)}'`;
+    this.body.replaceChildren(
+      el("p", { class: "kept" }, sentence),
+      found.schema ? el("p", { class: "quiet" }, `Schema approximate: ${found.schema}`) : "",
+      el(
+        "div",
+        { class: "bar" },
+        this.rights.restore ? el("button", { type: "button", onclick: () => this.form(at, this.restoreForm(at)) }, "Restore to this moment …") : null,
+        this.rights.hold ? el("button", { type: "button", class: "small", onclick: () => this.form(at, this.holdForm(at)) }, "Hold it …") : null,
+        copyButton(`--at '${quoted(at)}'`, "Copy --at"),
+        copyButton(query, "Copy query as of"),
+      ),
+      (this.forms = el("div")),
+    );
+  }
+
+  form(at, form) {
+    this.forms.replaceChildren(form);
+    form.querySelector("input, select, textarea")?.focus();
+  }
+
+  restoreForm(at) {
+    const target = el("input", { name: "target", required: true, list: `targets-${this.source}`, autocomplete: "off" });
+    const targets = el("datalist", { id: `targets-${this.source}` });
+    const tables = el("textarea", { name: "tables", rows: 2, placeholder: "all: into an empty database" });
+    const dry = el("input", { type: "checkbox", name: "dry", checked: true });
+    const result = el("div", { role: "status" });
+    const submit = el("button", { type: "submit" }, "Start");
+    const form = el(
+      "form",
+      { class: "card" },
+      el("h4", null, `Restore ${this.source} to ${at}`),
+      field("Target connection", target, "Id of the Airflow connection to the database to restore into."),
+      targets,
+      field("Tables", tables, "One schema.table a line, with * for any; empty for all."),
+      el("label", { class: "check" }, dry, " Dry run: only say what would be done"),
+      el("div", { class: "bar" }, submit),
+      result,
+    );
+    offerConnections(targets);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      submit.disabled = true;
+      const conf = { source: this.source, target_connection: target.value.trim(), at, dry_run: dry.checked, tables: tables.value.split("\n").map((each) => each.trim()).filter(Boolean) };
+      try {
+        const run = await airflow("POST", ["dags", `restore_${this.archive}`, "dagRuns"], { logical_date: null, conf });
+        await follow(run, result);
+      } catch (error) {
+        result.replaceChildren(el("p", { class: "missed" }, error.message));
+      }
+      submit.disabled = false;
+    });
+    return form;
+  }
+
+  holdForm(at) {
+    const reason = el("input", { name: "reason", required: true, maxlength: 500, size: 50 });
+    const result = el("div", { role: "status" });
+    const form = el("form", { class: "card" }, el("h4", null, `Hold ${at}`), field("Why", reason, "For whoever finds it in a year."), el("button", { type: "submit" }, "Hold"), result);
+    form.addEventListener("submit", async (event) => {
+      event.preventDefault();
+      try {
+        const made = await post([this.archive, "holds"], { source: this.source, at, reason: reason.value });
+        result.replaceChildren(el("p", { class: "kept" }, `Held as ${made.hold}: no truncation takes it.`));
+      } catch (error) {
+        result.replaceChildren(el("p", { class: "missed" }, error.message));
+      }
+    });
+    return form;
+  }
+}
+
+/** A label, its field and a sentence about it. */
+export function field(words, input, help) {
+  return el("label", { class: "field" }, el("span", null, words), input, el("small", { class: "quiet" }, help));
+}
+
+async function offerConnections(list) {
+  try {
+    const found = await airflow("GET", ["connections"], null, { limit: 100 });
+    const fit = found.connections.filter((each) => TARGETS.includes(each.conn_type));
+    list.replaceChildren(...fit.map((each) => el("option", { value: each.connection_id }, each.description ?? "")));
+  } catch {
+    // Who may not list connections types the id.
+  }
+}
+
+async function follow(run, result) {
+  const link = airflowLink(`dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.dag_run_id)}`, run.dag_run_id);
+  const words = el("span", null, "queued");
+  result.replaceChildren(el("p", null, "Run ", link, ": ", words));
+  const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
+  for (;;) {
+    await wait(2000);
+    if (!result.isConnected) return;
+    const now = await airflow("GET", ["dags", run.dag_id, "dagRuns", run.dag_run_id]);
+    words.textContent = now.state;
+    if (!FINISHED.includes(now.state)) continue;
+    words.className = now.state === "success" ? "kept" : "missed";
+    say(`The run has ended: ${now.state}`);
+    await tellResult(run, now.state, result);
+    return;
+  }
+}
+
+async function tellResult(run, state, result) {
+  const key = state === "success" ? "return_value" : "holdfast_failure";
+  let value;
+  try {
+    const entry = await airflow("GET", ["dags", run.dag_id, "dagRuns", run.dag_run_id, "taskInstances", "restore", "xcomEntries", key], null, { deserialize: false });
+    value = typeof entry.value === "string" ? JSON.parse(entry.value) : entry.value;
+  } catch {
+    return;
+  }
+  if (state !== "success") {
+    result.append(el("p", { class: "missed" }, value.sentence));
+    return;
+  }
+  result.append(el("details", { open: true }, el("summary", null, value.plan ? "Plan" : "What was restored"), el("pre", null, JSON.stringify(value.plan ?? value, null, 2))));
+}
+
+function quoted(at) {
+  return at.replaceAll("'", "'\\''");
+}

@@ -1,0 +1,124 @@
+// The list of archives: one row each, those first that need a person.
+
+import { get } from "./api.js";
+import { el, table } from "./dom.js";
+import { every } from "./refresh.js";
+import { ago, count, size, span } from "./words.js";
+
+const WORDS = { ready: "Ready", "not ready": "Not ready", unknown: "Unknown" };
+
+/** A state as a word with a colour. */
+export function badge(state) {
+  return el("span", { class: `badge ${state.replace(" ", "-")}` }, WORDS[state]);
+}
+
+/** Show the list. With `dag`, go to the archive that this DAG belongs to. */
+export function showList(main, dag) {
+  let filter = "";
+  let last = null;
+  const input = el("input", {
+    type: "search",
+    placeholder: "Filter by name",
+    "aria-label": "Filter archives by name",
+    oninput: () => {
+      filter = input.value.toLowerCase();
+      draw();
+    },
+  });
+  const body = el("div", { class: "archives" }, el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
+  main.replaceChildren(el("div", { class: "bar" }, el("h2", null, "Archives"), input), body);
+
+  function draw() {
+    if (!last) return;
+    const now = Date.parse(last.now);
+    const shown = last.archives.filter((each) => each.archive.toLowerCase().includes(filter));
+    const counts = ["not ready", "unknown", "ready"].map((state) => [state, shown.filter((each) => each.state === state).length]);
+    body.replaceChildren(
+      last.problem ? el("p", { class: "problem", role: "alert" }, `archives.yaml: ${last.problem}. Shown is the last good one.`) : "",
+      el("p", { class: "counts" }, counts.map(([state, number]) => [badge(state), ` ${number} `])),
+      shown.length
+        ? table(
+            "Archives with their state",
+            ["State", "Archive", "Source", "Newest restorable moment", "Last good drill", "Verified", "Replicas", "Tasks", "Recorded"],
+            shown.flatMap((each) => rows(each, now)),
+          )
+        : el("p", { class: "quiet" }, last.archives.length ? "No archive has such a name." : "There is no archive that you may see."),
+    );
+  }
+
+  return every(15, async () => {
+    last = await get([]);
+    const own = dag ? last.archives.find((each) => dag.endsWith(`_${each.archive}`)) : null;
+    if (own) {
+      location.replace(`#archive=${encodeURIComponent(own.archive)}`);
+      return;
+    }
+    draw();
+  });
+}
+
+function rows(archive, now) {
+  const sources = archive.sources.length ? archive.sources : [null];
+  return sources.map((source, index) =>
+    el(
+      "tr",
+      index ? { class: "more" } : null,
+      el("td", null, badge(source ? worst(archive, source) : archive.state)),
+      index
+        ? el("td")
+        : el("th", { scope: "row" }, el("a", { href: `#archive=${encodeURIComponent(archive.archive)}` }, archive.archive)),
+      el("td", { class: "names" }, source?.source ?? "", whyOf(archive, source)),
+      el("td", null, source ? promised(source, "rpo", ago(source.facts.restorable_to, now)) : ""),
+      el("td", null, source ? drilled(source, now) : ""),
+      el("td", null, source ? promised(source, "verified_within", source.facts.verified ? `within ${span((now - Date.parse(source.facts.verified)) / 1000)}` : "never") : ""),
+      el("td", null, index ? "" : replicas(archive)),
+      el("td", null, index ? "" : tasks(archive)),
+      el("td", { class: "quiet" }, index ? "" : archive.recorded ? `${span(archive.record_age_s)} ago` : "never", index || archive.bytes === null ? "" : el("div", null, `${size(archive.bytes)}, ${count(archive.commits)} commits`)),
+    ),
+  );
+}
+
+function worst(archive, source) {
+  return archive.mistake || archive.paused.length ? "not ready" : source.state;
+}
+
+function whyOf(archive, source) {
+  const reasons = [...(source?.reasons ?? [])];
+  if (archive.mistake) reasons.unshift(archive.mistake);
+  if (archive.paused.length) reasons.unshift(`paused: ${archive.paused.join(", ")}`);
+  return reasons.length ? el("ul", { class: `reasons ${source ? worst(archive, source) : archive.state}` }, reasons.slice(0, 3).map((reason) => el("li", null, reason)), reasons.length > 3 ? el("li", null, `and ${reasons.length - 3} more`) : null) : null;
+}
+
+/** A value beside its objective, marked where that is missed. */
+export function promised(source, name, words) {
+  const objective = source.objectives.find((each) => each.name === name);
+  if (!objective) return words;
+  return [
+    el("span", { class: objective.is_met ? "kept" : "missed" }, words),
+    el("div", { class: "quiet" }, `${objective.is_met ? "objective" : "missed: objective"} ${objective.limit}`),
+  ];
+}
+
+function drilled(source, now) {
+  const facts = source.facts;
+  const took = facts.drill_s === null || facts.drill_s === undefined ? "" : `, took ${span(facts.drill_s)}`;
+  return promised(source, "drill_within", `${ago(facts.drilled, now)}${facts.drilled ? took : ""}`);
+}
+
+function replicas(archive) {
+  return archive.replicas.map((each) =>
+    el(
+      "div",
+      { class: each.lost ? "missed" : null },
+      `${each.name}: ${each.lost ? "lost" : each.entries_behind ? `${count(each.entries_behind)} entries, ${span(each.seconds_behind)} behind` : "up to date"}`,
+    ),
+  );
+}
+
+function tasks(archive) {
+  const parts = [];
+  if (archive.running) parts.push(el("div", null, `${archive.running} running`));
+  if (archive.waiting) parts.push(el("div", null, `${archive.waiting} waiting`));
+  if (archive.failed) parts.push(el("div", { class: "missed" }, `${archive.failed} failed`));
+  return parts;
+}

@@ -1,0 +1,53 @@
+"""Sentences that report a finished backup or restore."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from holdfast.operations.sentences import backup_sentence, restore_sentence
+
+BACKUP = {"commit": 7, "kind": "full", "rows": 12_000, "bytes": 2_000_000, "restorable_to": "2026-03-01T12:00:00Z"}
+RESTORE = {"restored_to": "2026-03-01T12:00:00Z", "commit": 7, "rows": 12_000, "tables": 3, "seconds": 1.5}
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        ({}, "commit 7: 12,000 rows in 2.0 MB; restorable to 2026-03-01T12:00:00Z"),
+        ({"tables": 3}, "commit 7: 12,000 rows of 3 tables in "),
+        ({"tables": 0}, "12,000 rows of 0 tables in "),
+        ({"seconds": 2.0}, "2.0 MB, 2.0 s (6,000 rows/s); restorable"),
+        ({"kind": "changes", "tables": 3}, "commit 7: 12,000 changes in "),
+        ({"kind": "changes", "transactions": 4000}, "12,000 changes of 4,000 transactions in "),
+        (
+            {"kind": "changes", "transactions": 4, "begun": ["public.a", "public.b"]},
+            "12,000 rows (changes of 4 transactions, and tables begun anew: public.a, public.b) in ",
+        ),
+        ({"quorum": {"replicas": ["far", "near"]}}, "12:00:00Z\nfar, near have it"),
+    ],
+)
+def test_a_backup_is_told_with_what_is_in_it(more: dict[str, Any], said: str) -> None:
+    assert said in backup_sentence({**BACKUP, **more})
+
+
+@pytest.mark.parametrize(
+    ("more", "said"),
+    [
+        (
+            {},
+            "restored to 2026-03-01T12:00:00Z (commit 7): 12,000 rows of 3 tables in 1.5 s, equal to the archive",
+        ),
+        ({"source": "shop_db"}, "restored shop_db to 2026"),
+        ({"lost": ["rows of table a"]}, "archive, but for what the schema has no place for: rows of table a"),
+        ({"not_restored": [1, 2]}, "; not restored: 2 objects, named above"),
+        ({"stale": [1]}, "; older than that: 1 tables, named above"),
+    ],
+)
+def test_a_restore_is_told_with_what_differs(more: dict[str, Any], said: str) -> None:
+    assert said in restore_sentence({**RESTORE, **more})
+
+
+def test_a_restore_that_is_equal_says_no_more() -> None:
+    assert restore_sentence(RESTORE).endswith("equal to the archive")

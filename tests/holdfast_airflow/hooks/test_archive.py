@@ -1,0 +1,57 @@
+"""Connections to archives: their form, their test button, and who may name one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive import Archive
+from holdfast.common.errors import UsageError
+from holdfast.storage import open_store
+from holdfast_airflow.connections import find_archive_or_connection
+from holdfast_airflow.hooks import HoldfastHook
+
+
+def connect(monkeypatch: pytest.MonkeyPatch, name: str, **fields: object) -> None:
+    monkeypatch.setenv(f"AIRFLOW_CONN_{name.upper()}", json.dumps(fields))
+
+
+def test_an_archive_may_be_a_connection(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = str(tmp_path / "archive")
+    connect(monkeypatch, "offsite", conn_type="holdfast", host=url)
+    works, said = HoldfastHook("offsite").test_connection()
+    assert (works, "holdfast init" in said) == (False, True)
+    Archive.create(open_store(url), name="shop")
+    assert HoldfastHook("offsite").test_connection() == (True, "format 2, 0 commits, 0 blocks")
+    assert find_archive_or_connection("offsite").place() == url
+    assert find_archive_or_connection(url).place() == url
+
+
+def test_a_key_is_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "offsite", conn_type="holdfast", host=str(tmp_path), extra={"key": "file:/run/key"})
+    assert find_archive_or_connection("offsite").key == "file:/run/key"
+    connect(monkeypatch, "offsite", conn_type="holdfast", host=str(tmp_path), extra={"key": "c2VjcmV0"})
+    with pytest.raises(UsageError, match="key"):
+        find_archive_or_connection("offsite")
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"conn_type": "http", "host": "x"}, "for an archive it must be 'holdfast'"),
+        ({"conn_type": "holdfast"}, "fill in its field 'URL'"),
+    ],
+)
+def test_a_connection_that_is_no_archive_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, fields: dict[str, str], said: str
+) -> None:
+    connect(monkeypatch, "offsite", **fields)
+    with pytest.raises(UsageError, match=said):
+        find_archive_or_connection("offsite")
+
+
+def test_a_name_that_nobody_knows_is_refused_as_before() -> None:
+    with pytest.raises(UsageError, match="no archive 'nowhere'"):
+        find_archive_or_connection("nowhere")

@@ -1,0 +1,97 @@
+"""A lock of the run, over the tasks behind the one that takes it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+
+import locking
+from holdfast.common.errors import UsageError
+from holdfast.storage import ObjectStore
+from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired
+from holdfast_airflow.operators import AcquireLock
+from holdfast_airflow.triggers.lock import ResourceFreeTrigger
+from locking import RWLock
+from tests.support.airflow.operators import acquire, execute
+
+
+def test_lock_outlives_its_task_and_belongs_to_the_run(store: ObjectStore, context: dict[str, Any]) -> None:
+    execute(acquire(purpose="monthly report", max_hold=timedelta(hours=2)), context)
+    (info,) = locking.inspect(store)
+    assert (info.resource, info.mode, info.state, info.purpose) == ("report", "W", "held", "monthly report")
+    assert info.owner is not None
+    assert (info.owner.scope, info.owner.dag_id, info.owner.run_id) == ("run", "nightly", "run 1")
+    assert info.expires_in_s is not None
+    assert 7200 < info.expires_in_s < 7400
+
+
+def test_lock_is_given_back_when_its_task_is_killed_before_it_is_done(
+    store: ObjectStore, context: dict[str, Any]
+) -> None:
+    operator = acquire()
+    operator.on_kill()
+    execute(operator, context)
+    operator.on_kill()
+    with RWLock(store, "report").write(wait=0):
+        pass
+
+
+def test_handle_is_plain_json_without_a_secret(store: ObjectStore, context: dict[str, Any]) -> None:
+    handle = execute(acquire(), context)
+    assert set(handle) == {"url", "handle", "max_hold_s"}
+    assert set(handle["handle"]) == {"root", "resource", "mode", "txn", "lease_s", "grace_s"}
+
+
+def test_readers_share_the_lock(store: ObjectStore, context: dict[str, Any]) -> None:
+    execute(acquire(mode="read"), context)
+    execute(acquire(mode="read"), context)
+    assert sorted(info.mode for info in locking.inspect(store)) == ["R", "R"]
+
+
+def test_busy_lock_defers(store: ObjectStore, context: dict[str, Any]) -> None:
+    with RWLock(store, "report").read(purpose="somebody reads"), pytest.raises(TaskDeferred) as caught:
+        execute(acquire(wait=timedelta(minutes=1)), context)
+    trigger = caught.value.trigger
+    assert isinstance(trigger, ResourceFreeTrigger)
+    assert (trigger.resource, trigger.mode) == ("report", "W")
+
+
+def test_lock_is_taken_when_the_trigger_says_it_is_free(store: ObjectStore, context: dict[str, Any]) -> None:
+    deadline = (datetime.now(UTC) + timedelta(minutes=1)).isoformat()
+    handle = acquire().execute_when_free(context, {"state": "free"}, deadline)  # type: ignore[arg-type]
+    assert handle["handle"]["resource"] == "report"
+
+
+def test_lock_that_stays_busy_fails_with_the_holders_name(store: ObjectStore, context: dict[str, Any]) -> None:
+    with (
+        RWLock(store, "report").write(purpose="the other one"),
+        pytest.raises(LockWaitExpired, match="the other one"),
+    ):
+        execute(acquire(wait=timedelta(0)), context)
+
+
+def test_trigger_that_could_not_look_fails_the_task(context: dict[str, Any]) -> None:
+    event = {"state": "failed", "message": "403: check the keys"}
+    with pytest.raises(JobFailed, match="403: check the keys"):
+        acquire().execute_when_free(context, event, datetime.now(UTC).isoformat())  # type: ignore[arg-type]
+
+
+def test_name_that_cannot_be_locked_is_refused(store: ObjectStore, context: dict[str, Any]) -> None:
+    with pytest.raises(JobRefused):
+        execute(AcquireLock(task_id="lock", archive="shop", resource="../x"), context)
+
+
+def test_mode_is_read_or_write() -> None:
+    with pytest.raises(UsageError, match="a lock's mode is 'read' or 'write', not 'both'"):
+        acquire(mode="both")
+
+
+@pytest.mark.parametrize(("lease", "lives"), [(None, 7200), (timedelta(minutes=5), 300), (timedelta(hours=3), 7200)])
+def test_lock_lives_as_long_as_its_lease_and_no_longer_than_may_be(
+    store: ObjectStore, context: dict[str, Any], lease: timedelta | None, lives: int
+) -> None:
+    taken = execute(acquire(max_hold=timedelta(hours=2), lease=lease), context)
+    assert (taken["handle"]["lease_s"], taken["max_hold_s"]) == (lives, 7200)

@@ -1,0 +1,403 @@
+"""The backup operator: what its job is told, how often that is started, and what of the archive it believes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk import Asset
+from airflow.sdk.exceptions import TaskDeferred
+
+import locking
+from holdfast.archive import Archive
+from holdfast.archive.format.runs import read_last
+from holdfast.common.errors import BusyError, RefusedError
+from holdfast.config.archives_yaml import find_archive
+from holdfast.operations.backup_decision import Decision
+from holdfast.replication.log import schema
+from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.storage import ObjectStore
+from holdfast_airflow.assets import backups_of
+from holdfast_airflow.exceptions import JobFailed, JobRefused
+from holdfast_airflow.triggers.quorum import QuorumTrigger
+from tests.support.airflow.operators import FakeSpark, backup, locks_of, run
+from tests.support.replicas.replicated import Replicas, nothing
+
+pytestmark = pytest.mark.slow
+
+RETAINED = ["--max-retained", "10 GiB"]
+"""How much log a slot may keep where archives.yaml does not say."""
+
+Decide = Callable[..., None]
+
+
+@pytest.fixture
+def decide(monkeypatch: pytest.MonkeyPatch) -> Decide:
+    """Has it decided beforehand how changes are joined to what is here, and what is said of that."""
+
+    def decide_beforehand(decision: Decision, *said: str) -> None:
+        def decided(store: ObjectStore, address: object, wanted: Any, say: Callable[[str], None]) -> Decision:
+            for line in said:
+                say(line)
+            return decision
+
+        monkeypatch.setattr("holdfast.operations.backup_run.decide", decided)
+
+    return decide_beforehand
+
+
+def test_backup_runs_under_its_locks_and_returns_the_verified_commit(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("succeed")
+    summary = run(backup(), context)
+    assert summary == {
+        "commit": 1,
+        "block": next(iter(Archive.open(store).state.blocks)),
+        "kind": "full",
+        "rows": 7,
+        "bytes": 70,
+        "restorable_to": "2026-03-01T12:00:00Z",
+        "position": "0/100",
+        "begun": [],
+        "gap": "",
+    }
+    assert spark.seen()["locks"] == ["format R save", "ingest-shop_db W save"]
+    assert Archive.open(store).commit(1).kind == "backup"
+    assert locks_of(store) == []
+
+
+def test_backup_tells_who_is_scheduled_on_it_what_it_was(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("succeed")
+    other = Asset(name="other", uri="s3://reports/daily")
+    context["outlet_events"] = {asset: SimpleNamespace(extra={}) for asset in (backups_of("shop"), other)}
+    summary = run(backup(outlets=[backups_of("shop"), other]), context)
+    assert context["outlet_events"][backups_of("shop")].extra == {"source": "shop_db", **summary}
+    assert context["outlet_events"][other].extra == {}
+
+
+def test_backup_of_changes_that_became_a_full_one_says_why(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(Decision(gap="the slot is gone"), "no changes can be joined to what is here: the slot is gone")
+    spark.play("begin anew")
+    context["outlet_events"] = {backups_of("shop"): SimpleNamespace(extra={})}
+    summary = run(backup(kind="changes", outlets=[backups_of("shop")]), context)
+    assert (summary["kind"], summary["gap"]) == ("full", "the slot is gone")
+    assert context["outlet_events"][backups_of("shop")].extra["gap"] == "the slot is gone"
+    assert "no changes can be joined to what is here: the slot is gone" in capsys.readouterr().out
+
+
+def test_backup_of_changes_that_begins_anew_with_a_table_says_which_and_why(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide, capsys: pytest.CaptureFixture[str]
+) -> None:
+    decide(Decision(kind="changes"))
+    spark.play("changes")
+    summary = run(backup(), context)
+    assert (summary["kind"], summary["commit"], summary["begun"]) == ("changes", 1, ["public.late"])
+    assert len(spark.starts()) == 2  # the changes, and those up to the snapshot together with it
+    said = "a snapshot is taken of public.late (its key was changed), public.new (it has no snapshot yet)"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(("act", "error"), [(True, JobRefused), (False, JobFailed)])
+def test_a_table_that_waits_fails_the_task_for_good_only_where_somebody_has_to_act(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    decide: Decide,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    act: bool,
+    error: type[Exception],
+) -> None:
+    decide(Decision(kind="changes"))
+    waits = {"table": "public.odd", "since": "2026-03-01T12:00:00Z", "reason": "it is locked", "act": act}
+    monkeypatch.setenv(
+        "FAKE_RESULT", json.dumps({"commit": 2, "restorable_to": "2026-03-01T12:30:00Z", "waiting": [waits]})
+    )
+    spark.play("tell")
+    with pytest.raises(
+        error, match=r"commit 2 has the changes up to .* but without public\.odd.*it is locked"
+    ) as raised:
+        run(backup(kind="changes"), context)
+    assert type(raised.value) is error
+
+
+@pytest.mark.parametrize(
+    ("given", "arguments"),
+    [
+        ({"moved": True}, ["--moved"]),
+        ({"moved": "True"}, ["--moved"]),
+        ({"restart_stream": "stuck"}, ["--restart-stream", "stuck"]),
+        ({"restart_stream": "no"}, []),
+        ({}, []),
+    ],
+    ids=str,
+)
+def test_a_moved_source_and_a_new_stream_reach_the_job(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], given: dict[str, Any], arguments: list[str]
+) -> None:
+    spark.play("succeed")
+    run(backup(**given), context)
+    said = [each for each in spark.seen()["argv"] if each in ("--moved", "--restart-stream", "stuck", "now")]
+    assert said == arguments
+
+
+def test_a_word_that_restarts_no_stream_is_refused(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    with pytest.raises(JobRefused, match="restart_stream is 'maybe': write one of no, stuck, now"):
+        run(backup(restart_stream="maybe"), context)
+
+
+def test_changes_that_were_committed_do_not_make_a_success_of_a_task_that_was_to_do_more(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], decide: Decide
+) -> None:
+    decide(Decision(kind="changes"))
+    spark.play("refuse after changes")
+    with pytest.raises(JobRefused, match="asked to refuse after changes"):
+        run(backup(), context)
+    assert Archive.open(store).state.sequence == 1
+
+
+def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeSpark, context: dict[str, Any]) -> None:
+    spark.play("succeed")
+    run(backup(kind="full", tables=["sales.*", "hr.*"], conf={"spark.cores.max": "2"}), context)
+    argv = spark.seen()["argv"]
+    application = next(part for part in argv if part.endswith("sparkjobs/backup.py"))
+    options = argv[argv.index(application) + 1 :]
+    assert options[:2] == ["--archive", find_archive("shop").place()]
+    chosen = ["--tables", "sales.*", "--tables", "hr.*", "--chosen"]
+    assert options[4:] == ["--source", "shop_db", "--kind", "full", *chosen, *RETAINED]
+    assert argv[argv.index("--master") + 1] == "local[2]"
+    assert "spark.cores.max=2" in argv
+    assert "spark.speculation=false" in argv
+
+
+def test_tables_come_from_the_configuration_unless_given(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: "
+        "{shop_db: {connection: shop_postgres, tables: [sales.*], exclude: [sales.tmp]}}}}"
+    )
+    spark.play("succeed")
+    run(backup(tables=[]), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--source") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp", *RETAINED]
+
+
+def test_limits_come_from_the_configuration_unless_given(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], configuration: Path
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: "
+        "{shop_db: {connection: shop_postgres, connections: 3, bandwidth: 50 MB/s}}}}"
+    )
+    spark.play("succeed")
+    run(backup(), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--connections") :] == ["--connections", "3", "--bandwidth", "50 MB/s", *RETAINED]
+    run(backup(connections=1, bandwidth="2 kB"), context)
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--connections") :] == ["--connections", "1", "--bandwidth", "2 kB", *RETAINED]
+
+
+def test_a_commit_with_another_block_is_no_success(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("swap")
+    with pytest.raises(JobRefused, match="does not hold the block"):
+        run(backup(), context)
+    assert locks_of(store) == []
+
+
+def test_commit_that_is_not_in_the_archive_is_no_success(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("boast")
+    with pytest.raises(JobFailed, match="commit 2 does not hold the block of run"):
+        run(backup(), context)
+
+
+def test_job_that_fails_after_its_commit_has_succeeded(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("fail after the commit")
+    assert run(backup(), context)["commit"] == 1
+
+
+def test_job_that_was_killed_is_started_again_in_the_same_snapshot(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    spark.play("die once")
+    assert run(backup(), context)["commit"] == 1
+    first, second = spark.starts()
+    assert first == second != ""
+    said = "the job was ended from outside while reading tables: starting it again (attempt 2 of 3)"
+    assert said in capsys.readouterr().out
+    (name,) = {info.key.split("/")[1] for info in store.list("runs/").objects}
+    record = read_last(store, name)
+    assert record is not None
+    assert record.said == (said,)
+
+
+@pytest.mark.slow
+def test_job_that_is_killed_each_time_is_given_up(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("die")
+    with pytest.raises(JobFailed, match="ended while reading tables"):
+        run(backup(), context)
+    assert len(spark.starts()) == 3
+    assert locks_of(store) == []
+
+
+def test_job_whose_snapshot_is_gone_is_started_again_in_a_new_one_and_says_why(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    spark.gone.append("server closed the connection")
+    spark.play("die once")
+    assert run(backup(), context)["commit"] == 1
+    assert len(set(spark.starts())) == len(spark.starts()) == 2
+    said = "starting again from nothing: the session that held the snapshot was cut (server closed"
+    assert said in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("part", ["refuse", "bad usage"])
+def test_job_that_said_why_it_failed_is_not_started_again(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], part: str
+) -> None:
+    spark.play(part)
+    with pytest.raises(JobRefused):
+        run(backup(), context)
+    assert len(spark.starts()) == 1
+
+
+def test_job_that_was_killed_after_its_commit_has_succeeded(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("die after the commit")
+    assert run(backup(), context)["commit"] == 1
+    assert len(spark.starts()) == Archive.open(store).state.sequence == 1
+
+
+def test_snapshot_that_cannot_be_taken_fails_the_task_before_spark_is_started(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(address: object) -> None:
+        raise RefusedError("reader may not read public.secrets")
+
+    monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", refuse)
+    with pytest.raises(JobRefused, match="may not read"):
+        run(backup(), context)
+    assert not spark.note.exists()
+    (found,) = store.list("runs/").objects
+    assert b"may not read" in store.get(found.key)
+
+
+def test_failed_release_does_not_fail_a_finished_backup(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Any) -> None:
+        raise locking.LockStateUnknown("the store is gone")
+
+    monkeypatch.setattr("holdfast.archive.locks.HeldLocks.release", fail)
+    spark.play("succeed")
+    assert run(backup(), context)["commit"] == 1
+
+
+@pytest.fixture
+def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
+    """An archive with the replicas `near`, `far` and `third`, of which two must have a backup."""
+    address = f"sqlite:///{tmp_path}/coordination.db"
+    config = tmp_path / "replicated.yaml"
+    places = ", ".join(f"{name}: {tmp_path}/{name}" for name in ("near", "far", "third"))
+    config.write_text(
+        f"archives:\n  shop:\n    replicas: {{{places}}}\n    store: {address}\n    quorum: 2\n    quorum_timeout: 2h\n"
+        "    sources: {shop_db: {url: 'postgresql://me@here/shop'}}\n"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(config))
+    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
+    with CoordinationStore.open(address) as coordination:
+        yield Replicas.begun(tmp_path, coordination, "far", "third")
+
+
+def committed(three: Replicas) -> dict[str, Any]:
+    """Make a backup that needs its quorum, as a job does; return what its task says of it."""
+    archive = three.open("near")
+    archive.wish = QuorumRequest(2)
+    commit = archive.add(three.backup(archive.store), check=nothing, fence=None)
+    return {"commit": commit.sequence, "block": commit.add[0].id, "kind": "full"}
+
+
+def test_backup_counts_once_so_many_replicas_have_it(three: Replicas) -> None:
+    context: Any = {"outlet_events": {backups_of("shop"): SimpleNamespace(extra={})}}
+    done = backup(outlets=[backups_of("shop")]).confirmed(context, committed(three))
+    assert done["quorum"] == {"entry": 1, "size": 2, "replicas": ["far", "near"]}
+    assert context["outlet_events"][backups_of("shop")].extra == {"source": "shop_db", **done}
+
+
+def test_backup_waits_for_its_quorum_without_a_worker(three: Replicas, tmp_path: Path) -> None:
+    summary = committed(three)
+    for name in ("far", "third"):
+        (tmp_path / name).rename(tmp_path / f"{name}-away")
+    operator = backup(outlets=[])
+    with pytest.raises(TaskDeferred) as deferred:
+        operator.confirmed({}, summary)
+    trigger = deferred.value.trigger
+    assert isinstance(trigger, QuorumTrigger)
+    assert (deferred.value.method_name, deferred.value.kwargs) == ("execute_decided", {"summary": summary})
+    left = datetime.fromisoformat(trigger.until) - datetime.now(UTC)
+    assert timedelta(hours=2) < left < timedelta(hours=2, minutes=6)
+    (tmp_path / "third-away").rename(tmp_path / "third")
+    three.sync("third")
+    done = operator.execute_decided({}, {"state": "decided"}, summary)
+    assert done["quorum"]["replicas"] == ["near", "third"]
+
+
+def test_backup_fails_where_too_few_replicas_have_it_in_time(three: Replicas, tmp_path: Path) -> None:
+    summary = committed(three)
+    for name in ("far", "third"):
+        (tmp_path / name).rename(tmp_path / f"{name}-away")
+    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
+    with pytest.raises(JobFailed, match="taken back, since too few replicas had it in time"):
+        backup().execute_decided({}, {"state": "decided"}, summary)
+    assert three.backups[1] not in three.state("near").blocks
+    with pytest.raises(JobFailed, match="the triggerer is away"):
+        backup().execute_decided({}, {"state": "expired", "message": "the triggerer is away"}, summary)
+
+
+def test_backup_waits_on_where_the_store_is_away_when_its_quorum_was_decided(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = committed(three)
+
+    def away(*args: object, **more: object) -> None:
+        raise BusyError("the store is away")
+
+    monkeypatch.setattr("holdfast.operations.backup_run.await_quorum", away)
+    with pytest.raises(TaskDeferred):
+        backup().execute_decided({}, {"state": "decided"}, summary)
+
+
+def test_backup_asks_its_job_for_the_quorum(three: Replicas) -> None:
+    def asked(**options: Any) -> list[str]:
+        return backup(**options).request(find_archive("shop"), "shop_db").to_arguments()
+
+    assert asked()[-4:] == ["--quorum", "2", "--quorum-timeout", "2h"]
+    more = asked(quorum=3, quorum_timeout=timedelta(minutes=5))
+    assert more[-4:] == ["--quorum", "3", "--quorum-timeout", "300.0s"]
+    assert "--quorum" not in asked(quorum=1)

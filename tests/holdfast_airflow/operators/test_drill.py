@@ -1,0 +1,182 @@
+"""The operator of drills: its server lives while its restore does, and what was found is told and kept."""
+
+from __future__ import annotations
+
+import json
+from contextlib import nullcontext
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+
+from bench.support.blocks import make_block
+from holdfast.archive import Archive, Change, locks
+from holdfast.drill import drills_of
+from holdfast.drill.assertions import Asserted
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.storage import ObjectStore
+from holdfast_airflow.exceptions import JobRefused
+from holdfast_airflow.operators import DrillOperator
+from locking import Owner, RWLock
+from tests.support.airflow.operators import FakeSpark, locks_of, run
+
+RESTORED = {"commit": 1, "rows": 7, "tables": 2, "bytes": 70, "seconds": 1.5, "not_restored": [], "stale": []}
+
+
+@pytest.fixture
+def servers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What became of the servers: none is started."""
+    told: list[str] = []
+
+    class Server:
+        address = Address("postgresql://postgres@127.0.0.1:1/drill", "drawn")
+
+        def __init__(self, *, at_least: int, encoding: str) -> None:
+            told.append(f"{at_least} {encoding}")
+
+        def start(self) -> None:
+            told.append("started")
+
+        def stop(self) -> None:
+            told.append("stopped")
+
+    monkeypatch.setattr("holdfast.drill.drill.DrillServer", Server)
+    monkeypatch.setattr("holdfast.drill.drill.catalog_of", lambda *_: SimpleNamespace(encoding="UTF8"))
+    return told
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What must hold; of these, only `select true` does."""
+    statements: list[str] = []
+
+    def check(address: Address, asserted: list[str]) -> tuple[Asserted, ...]:
+        statements[:] = asserted
+        return tuple(Asserted(sql, sql == "select true", "" if sql == "select true" else "no") for sql in asserted)
+
+    monkeypatch.setattr("holdfast.drill.assertions.check", check)
+    monkeypatch.setattr("holdfast.drill.drill.connect", lambda address: nullcontext())
+    monkeypatch.setattr("holdfast.drill.drill.make_loader", lambda session, address: address)
+    return statements
+
+
+@pytest.fixture
+def spark(spark: FakeSpark, store: ObjectStore, monkeypatch: pytest.MonkeyPatch) -> FakeSpark:
+    """A restore that goes well, of an archive that holds a backup."""
+    block = make_block()
+    Archive.open(store).add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(RESTORED))
+    spark.play("tell")
+    return spark
+
+
+def drill(**more: Any) -> DrillOperator:
+    return DrillOperator(task_id="save", archive="shop", source="shop_db", **more)
+
+
+def test_a_random_moment_is_restored_into_a_server_of_its_own_that_is_gone_then(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str]
+) -> None:
+    found = run(drill(assertions=["select true"]), context)
+    assert (found["source"], found["commit"], found["rows"], found["equal"]) == ("shop_db", 1, 7, True)
+    assert found["assertions"] == [{"sql": "select true", "holds": True, "said": ""}]
+    assert servers == ["18 UTF8", "started", "stopped"]
+    seen = spark.seen()
+    assert any(part.endswith("sparkjobs/restore.py") for part in seen["argv"])
+    assert seen["argv"][-6:] == ["--source", "shop_db", "--at", "commit:1", "--roles", "harmless"]
+    assert seen["env"]["HOLDFAST_TARGET_URL"] == "postgresql://postgres@127.0.0.1:1/drill"
+    assert seen["env"]["PGPASSWORD"] == "drawn"
+    assert "drawn" not in " ".join(seen["argv"])
+    assert seen["locks"] == ["format R save", "history R save"]
+    (kept,) = drills_of(store, "shop_db")
+    assert (kept["state"], kept["seed"]) == ("succeeded", found["seed"])
+    assert locks_of(store) == []
+
+
+def test_the_moment_may_be_said(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str]
+) -> None:
+    assert run(drill(at="latest"), context)["seed"] is None
+    assert "--at" not in spark.seen()["argv"]  # the newest one, unless another is named
+    with pytest.raises(JobRefused, match="no restore point"):
+        run(drill(at="commit:9"), context)
+    assert servers == ["18 UTF8", "started", "stopped"]
+
+
+def test_what_does_not_hold_fails_the_task_for_good(
+    store: ObjectStore,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    servers: list[str],
+    asked: list[str],
+    configuration: Any,
+) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: {shop_db: {connection: shop_postgres}}, "
+        "drill: {assertions: [select false]}}}"
+    )
+    with pytest.raises(JobRefused, match="1 of 2 assertions do not hold") as raised:
+        run(drill(assertions=["select true"]), context)
+    assert raised.value.exit_code == 4
+    assert asked == ["select false", "select true"]
+    assert servers[-1] == "stopped"
+    assert [each["state"] for each in drills_of(store)] == ["failed"]
+
+
+@pytest.mark.parametrize("given", [{}, {"newest_within": "2d"}])
+def test_an_archive_to_which_nothing_was_added_for_long_fails_the_task_for_good(
+    spark: FakeSpark,
+    context: dict[str, Any],
+    servers: list[str],
+    asked: list[str],
+    configuration: Any,
+    given: dict[str, str],
+) -> None:
+    within = "1h" if not given else "99999d"
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: {shop_db: {connection: shop_postgres}}, "
+        f"drill: {{newest_within: {within}}}}}}}"
+    )
+    with pytest.raises(JobRefused, match=r"the newest .* of shop_db, .* old, and was to be within") as raised:
+        run(drill(**given), context)
+    assert raised.value.exit_code == 4
+
+
+def test_a_restore_that_fails_fails_the_drill(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str]
+) -> None:
+    spark.play("refuse")
+    with pytest.raises(JobRefused, match="asked to refuse"):
+        run(drill(), context)
+    assert servers == ["18 UTF8", "started", "stopped"]
+    assert [(each["state"], each["error"]) for each in drills_of(store)] == [
+        ("failed", "asked to refuse: do something else")
+    ]
+    assert asked == []
+
+
+def test_no_server_is_started_while_a_lock_is_waited_for(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str]
+) -> None:
+    with RWLock(store, "history").write(purpose="vacuum"), pytest.raises(TaskDeferred):
+        run(drill(), context)
+    assert (servers, drills_of(store)) == ([], [])
+    with (
+        locks.acquire(store, "compaction", owner=Owner(), purpose="compaction", wait=0),
+        pytest.raises(JobRefused),
+    ):
+        run(drill(at="commit:9"), context)  # nothing of a drill keeps out, or waits for, other work
+
+
+def test_what_airflow_fills_in_is_what_the_operator_was_given() -> None:
+    operator = drill(at="latest", assertions=["select true"], newest_within="1h")
+    fields = ("archive", "source", "at", "assertions", "newest_within")
+    assert {field: getattr(operator, field) for field in fields} == {
+        "archive": "shop",
+        "source": "shop_db",
+        "at": "latest",
+        "assertions": ["select true"],
+        "newest_within": "1h",
+    }
+    assert [field for field in operator.template_fields if callable(getattr(operator, field))] == []

@@ -1,0 +1,143 @@
+"""The restore operator: what its job is told, and what it returns."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.storage import ObjectStore
+from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.operators import RestoreOperator
+from tests.support.airflow.operators import FakeSpark, run
+from tests.support.replicas.replicated import Replicas
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(autouse=True)
+def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody is at the address of the target; what is looked at there is tested with a server."""
+    monkeypatch.setattr(RestoreOperator, "check", lambda self, job: None)
+
+
+def test_restore_is_submitted_with_its_arguments_and_target(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    spark.play("succeed")
+    operator = RestoreOperator(
+        task_id="save",
+        archive="shop",
+        target_conn_id="shop_postgres",
+        at="commit:1",
+    )
+    assert run(operator, context) == {
+        "commit": 1,
+        "restored_to": "2026-03-01T12:00:00Z",
+        "position": "0/100",
+        "tables": 2,
+        "rows": 7,
+        "seconds": 1.5,
+        "not_restored": [],
+        "skipped_existing": [],
+        "unlogged": [],
+        "stale": [],
+        "lost": [],
+        "schema_note": "",
+    }
+    seen = spark.seen()
+    expected = ["--source", "shop_db", "--at", "commit:1"]
+    assert seen["argv"][-len(expected) :] == expected
+    assert seen["locks"] == ["format R save", "history R save"]
+    assert seen["env"]["HOLDFAST_TARGET_URL"] == "postgresql://me@db.example:5433/shop?sslmode=require"
+    assert "HOLDFAST_SOURCE_URL" not in seen["env"]
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"roles": "create", "tablespaces": "keep"}, ["--roles", "create", "--tablespaces", "keep"]),
+        (
+            {"tables": ["sales.*", "hr.people"], "map": ["sales=old_sales"], "only_plan": True},
+            ["--tables", "sales.*", "--tables", "hr.people", "--map", "sales=old_sales", "--dry-run"],
+        ),
+        ({"consistency": "sequential"}, ["--consistency", "sequential"]),
+        ({"consistency": "eventual"}, []),
+        ({"strict": True}, ["--strict"]),
+        ({"strict": "False"}, []),
+        ({"trust_source": True}, ["--trust-source"]),
+        ({"trust_source": "False"}, []),
+        ({"only_plan": "True"}, ["--dry-run"]),
+        ({"only_plan": "False"}, []),
+    ],
+    ids=[
+        "roles and tablespaces",
+        "tables, names and a plan",
+        "a consistency",
+        "the other one",
+        "strictly",
+        "not strictly, rendered",
+        "a source that is trusted",
+        "one that is not, rendered",
+        "a plan, rendered",
+        "no plan, rendered",
+    ],
+)
+def test_restore_passes_on_what_it_was_given(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], options: dict[str, Any], told: list[str]
+) -> None:
+    spark.play("plan")
+    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", **options)
+    summary = run(operator, context)
+    assert (summary["dry_run"], summary["plan"], summary["not_restored"]) == (True, {"tables": []}, [])
+    argv = spark.seen()["argv"]
+    assert argv[argv.index("--source") :] == ["--source", "shop_db", *told]
+
+
+RESTORED = {"restored_to": "2026-03-01T12:00:00Z", "commit": 1, "rows": 7, "tables": 2, "seconds": 1.5}
+
+
+@pytest.fixture
+def two(tmp_path: Path, configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
+    """An archive with the replicas `far`, which is lost, and `near`; archives.yaml names `far` first."""
+    monkeypatch.delenv(STORE_VARIABLE, raising=False)
+    address = f"sqlite:///{tmp_path}/log.db"
+    with CoordinationStore.open(address) as coordination:
+        replicas = Replicas.begun(tmp_path, coordination, "far")
+        replicas.lose("far")
+        configuration.write_text(
+            "archives: {shop: {replicas: {far: far, near: near}, store: 'sqlite:///log.db', sources: {shop_db: "
+            "{connection: shop_postgres}}}}"
+        )
+        yield replicas
+
+
+@pytest.mark.parametrize(("consistency", "name"), [("sequential", "near"), ("eventual", "far"), (None, "far")])
+def test_a_sequential_restore_is_from_the_first_replica_that_can_serve_it(
+    two: Replicas,
+    spark: FakeSpark,
+    context: dict[str, Any],
+    monkeypatch: pytest.MonkeyPatch,
+    consistency: str | None,
+    name: str,
+) -> None:
+    spark.play("tell")
+    monkeypatch.setenv("FAKE_RESULT", json.dumps({**RESTORED, "read_from": {"replica": name}}))
+    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency=consistency)
+    assert run(operator, context)["read_from"] == {"replica": name}
+    seen = spark.seen()
+    assert seen["argv"][seen["argv"].index("--archive") + 1] == two.place(name).url
+    assert seen["env"][STORE_VARIABLE] == two.coordination.url
+
+
+def test_a_consistency_that_nobody_knows_is_refused(
+    spark: FakeSpark, store: ObjectStore, context: dict[str, Any]
+) -> None:
+    operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency="perhaps")
+    with pytest.raises(JobFailed, match="consistency is 'perhaps': write one of eventual, sequential"):
+        run(operator, context)

@@ -1,0 +1,103 @@
+"""Sync of a replica as a task, by itself or by Spark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from airflow.sdk.exceptions import TaskDeferred
+
+from holdfast.replication.log.replicas import mark_lost, remove
+from holdfast_airflow.exceptions import JobRefused
+from holdfast_airflow.operators import SyncReplica
+from locking import RWLock
+from locking import inspect as inspect_locks
+from tests.support.airflow.operators import FakeSpark, execute
+from tests.support.replicas.replicated import Replicas
+
+pytestmark = pytest.mark.slow
+
+
+def test_a_replica_is_brought_to_the_head_of_the_log(shop: Replicas) -> None:
+    shop.back_up("near")
+    done = execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    assert (done["replica"], done["index"], done["entries"], done["files"]) == ("far", 1, 1, 2)
+    assert shop.is_whole("far")
+    assert execute(SyncReplica(task_id="sync", archive="shop", replica="far"))["entries"] == 0
+
+
+def test_a_sync_gives_up_what_nobody_has_had_for_long(shop: Replicas) -> None:
+    shop.back_up("near")
+    shutil.rmtree(shop.folder / "near")
+    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
+    with pytest.raises(JobRefused, match=r"given up by itself by a sync in 24 h"):
+        execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    done = execute(SyncReplica(task_id="sync", archive="shop", replica="far", gap_after=timedelta()))
+    assert (done["index"], done["given_up"]) == (2, [1])
+
+
+SYNCED = {"replica": "far", "index": 1, "entries": 1, "files": 2, "bytes": 10, "given_up": []}
+
+
+def test_the_copies_of_a_sync_are_spread_over_spark(
+    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spark.play("tell")
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(SYNCED))
+    assert execute(SyncReplica(task_id="sync", archive="shop", replica="far", spark="True"), context) == SYNCED
+    seen = spark.seen()
+    assert seen["locks"] == ["format R save", "replica W save"]
+    (script,) = (word for word in seen["argv"] if word.endswith("sparkjobs/sync.py"))
+    arguments = seen["argv"][seen["argv"].index(script) + 1 :]
+    assert (arguments[:3], len(arguments)) == (["--archive", shop.place("far").url, "--run"], 4)
+    assert seen["env"]["HOLDFAST_STORE"] == shop.coordination.url
+    assert not any("coordination.db" in word for word in seen["argv"])
+    assert inspect_locks(shop.place("far")) == []
+
+
+def test_a_sync_by_spark_waits_for_its_locks_without_a_worker(
+    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    operator = SyncReplica(task_id="sync", archive="shop", replica="far", spark=True)
+    with RWLock(shop.place("far"), "replica").write(purpose="another sync"), pytest.raises(TaskDeferred) as deferred:
+        execute(operator, context)
+    assert deferred.value.trigger.operation == "sync"
+    spark.play("tell")
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(SYNCED))
+    assert deferred.value.kwargs is not None
+    done = operator.execute_when_free(context, {"state": "free"}, **deferred.value.kwargs)  # type: ignore[arg-type]
+    assert done == SYNCED
+
+
+def test_a_sync_by_spark_fails_and_gives_up_as_one_without_it_does(
+    shop: Replicas, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.back_up("near")
+    shutil.rmtree(shop.folder / "near")
+    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
+    spark.play("tell")
+    missing = {"missing": {"entry": 1, "why": "no replica could give data/x"}}
+    monkeypatch.setenv("FAKE_RESULT", json.dumps(missing))
+    with pytest.raises(JobRefused, match=r"give data/x\. .* given up by itself by a sync in 24 h"):
+        execute(SyncReplica(task_id="sync", archive="shop", replica="far", spark=True), context)
+    given_up = SyncReplica(task_id="sync", archive="shop", replica="far", spark=True, gap_after=timedelta())
+    with pytest.raises(JobRefused, match="no replica could give data/x"):  # the stand-in says the same once more
+        execute(given_up, context)
+    done = execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    assert (done["index"], done["given_up"]) == (2, [])
+
+
+def test_a_lost_replica_fails_its_sync_for_good(shop: Replicas) -> None:
+    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "rot"))
+    with pytest.raises(JobRefused, match="holdfast replica recover far"):
+        execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
+
+
+def test_a_place_that_is_gone_is_named_and_nothing_is_made_there(shop: Replicas) -> None:
+    (shop.folder / "far").rename(shop.folder / "away")
+    with pytest.raises(JobRefused, match=r"there is no archive at .*far, where replica far is to be"):
+        execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
+    assert not (shop.folder / "far").exists()

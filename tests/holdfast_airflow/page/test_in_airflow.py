@@ -1,0 +1,364 @@
+"""The page in a running Airflow, by a real browser, and each of its routes by who may and who may not."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+import yaml
+from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, expect
+
+from demo.airflow import AirflowStandalone
+from holdfast.archive.locks.break_lock import read_breaks
+from holdfast.operations.marks import set_mark
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.storage import ObjectStore
+from locking import Owner, RWLock, inspect
+from tests.support.airflow.browser import Watched, browser, new_context
+from tests.support.following.followed import open_followed
+from tests.support.servers.postgres import create_database, drop_slots, passing_database
+
+pytestmark = pytest.mark.service
+
+ROOT = Path(__file__).parents[3]
+
+HOSTILE = "<img src=x onerror=alert(1)>\"'&"
+"""A name of a table, a mark and a purpose that is markup."""
+
+USERS = {"demo": "admin", "olga": "op", "uma": "user", "victor": "viewer"}
+
+PICTURES = Path(os.environ.get("HOLDFAST_PICTURES", ROOT / ".work" / "pictures"))
+"""Where pictures of the page go; those in docs/images were made with HOLDFAST_PICTURES=docs/images."""
+
+ARCHIVES = """
+archives:
+  shop:
+    url: {folder}/shop
+    sources:
+      shop:
+        url: {url}
+        objectives: {{rpo: 1d, drill_within: 7d}}
+  gone:
+    url: {folder}/gone
+    sources: {{crm: {{url: {url}}}}}
+  mistaken:
+    url: {folder}/mistaken
+    sources: {{crm: {{url: {url}, objective: {{rpo: 1d}}}}}}
+"""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """A running Airflow with one archive that is there, one that is not, and one with a mistake."""
+
+    airflow: AirflowStandalone
+    store: ObjectStore
+    source: Address
+    target: Address
+    passwords: dict[str, str]
+    clients: ExitStack
+
+    def client(self, user: str | None) -> httpx.Client:
+        """Return a client of the API server, logged in as a user or as nobody; it is closed in the end."""
+        made = self.clients.enter_context(httpx.Client(base_url=self.airflow.url, timeout=30, trust_env=False))
+        if user:
+            token = made.post("/auth/token", json={"username": user, "password": self.passwords[user]})
+            made.headers["Authorization"] = f"Bearer {token.json()['access_token']}"
+        return made
+
+    def log_in(self, page: Page, user: str) -> None:
+        """Log in by Airflow's own form."""
+        page.goto(f"{self.airflow.url}/auth/login/")
+        page.get_by_label("Username").fill(user)
+        page.get_by_label("Password").fill(self.passwords[user])
+        page.get_by_role("button", name=re.compile("sign in|log in", re.I)).click()
+        page.wait_for_url(re.compile(r"^(?!.*/auth/login).*$"))
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("page")
+    with passing_database(postgres) as source:
+        with open_followed(source, folder / "shop") as followed:
+            followed.run("create table orders (id int primary key, word text)")
+            followed.run(f'create table "{HOSTILE.replace(chr(34), chr(34) * 2)}" (id int primary key)')
+            followed.run("insert into orders select i, 'new' from generate_series(1, 100) i")
+            followed.back_up("changes")
+            followed.run("update orders set word = 'before'")
+            for name in ("before the mistake", HOSTILE):
+                set_mark(followed.archive(), [followed.store], source, "shop", name)
+            followed.run("update orders set word = 'after'")
+            followed.back_up("changes")
+            store = followed.store
+        archives = folder / "archives.yaml"
+        archives.write_text(ARCHIVES.format(folder=folder, url=source.url))
+        target = create_database(postgres)
+        shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+        connection = {"conn_type": "holdfast_postgres", "extra": {}} | _as_connection(target)
+        airflow = AirflowStandalone(
+            home=folder / "airflow",
+            dags=folder / "dags",
+            plugins=ROOT / "plugins",
+            env={
+                "HOLDFAST_ARCHIVES": str(archives),
+                "HOLDFAST_EXECUTOR": "inline",
+                "PGPASSWORD": postgres.password,
+                "PYTHONPATH": str(ROOT),
+                "AIRFLOW_CONN_TARGET": json.dumps(connection),
+                "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
+                "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+            },
+        )
+        with airflow:
+            for name in ("backup_shop", "restore_shop"):
+                airflow.api.wait_for_dag(name)
+            passwords = json.loads((airflow.home / "passwords.json").read_text())
+            with ExitStack() as clients:
+                yield Stage(airflow, store, source, target, passwords, clients)
+        drop_slots(source)
+
+
+def _as_connection(address: Address) -> dict[str, Any]:
+    url = httpx.URL(address.url)
+    host = url.params.get("host", url.host)
+    port = int(url.params.get("port", url.port or 5432))
+    return {"host": host, "port": port, "login": url.username, "password": address.password, "schema": address.database}
+
+
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Browser]:
+    with browser() as started:
+        yield started
+
+
+@pytest.fixture
+def watched() -> Watched:
+    return Watched()
+
+
+@pytest.fixture
+def session(chromium: Browser) -> Iterator[BrowserContext]:
+    made = new_context(chromium)
+    yield made
+    made.close()
+
+
+def routes(client: httpx.Client) -> list[tuple[str, str]]:
+    """Return method and address of each route, as the application itself describes them, and those of assets."""
+    values = {"archive": "shop", "source": "shop", "txn": "0" * 32, "hold": "0" * 12}
+    told = client.get("/holdfast/openapi.json").json()["paths"]
+    found = [(method.upper(), path.format(**values)) for path, methods in told.items() for method in methods]
+    return [*found, ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/assets/page.js"), ("GET", "/assets/page.css")]
+
+
+def test_every_route_is_refused_to_nobody_and_every_change_to_a_viewer(stage: Stage) -> None:
+    admin, viewer, nobody = stage.client("demo"), stage.client("victor"), stage.client(None)
+    every = routes(admin)
+    assert len(every) == 13
+    for method, path in every:
+        refused = nobody.request(method, f"/holdfast{path}", json={}, headers={"X-Holdfast-Request": "page"})
+        assert refused.status_code == (303 if path == "/" else 401), path
+        assert "shop" not in refused.text
+        seen = viewer.request(method, f"/holdfast{path}", json={}, headers={"X-Holdfast-Request": "page"})
+        assert (seen.status_code == 403) is (method == "POST"), (path, seen.text)
+    forged = nobody.get("/holdfast/api/archives", headers={"Authorization": "Bearer x.y.z"})
+    assert forged.status_code in (401, 403)
+    strict = nobody.get("/holdfast/").headers
+    assert "default-src 'none'" in strict["content-security-policy"]
+
+
+def test_changes_need_the_pages_own_header_and_breaking_the_right_on_connections(stage: Stage) -> None:
+    path = f"/holdfast/api/archives/shop/locks/{'0' * 32}/break"
+    body, header = {"reason": "it is over"}, {"X-Holdfast-Request": "page"}
+    for user, without, with_header in (("demo", 403, 422), ("olga", 403, 422), ("uma", 403, 403)):
+        client = stage.client(user)
+        assert client.post(path, json=body).status_code == without
+        answer = client.post(path, json=body, headers=header)
+        assert answer.status_code == with_header, (user, answer.text)
+    assert "there is no lock with txn" in answer.text or answer.json() == {"error": "Forbidden"}
+    rights = {user: stage.client(user).get("/holdfast/api/archives/shop").json()["rights"] for user in USERS}
+    assert rights == {
+        "demo": {"restore": True, "hold": True, "break": True},
+        "olga": {"restore": True, "hold": True, "break": True},
+        "uma": {"restore": True, "hold": True, "break": False},
+        "victor": {"restore": False, "hold": False, "break": False},
+    }
+
+
+def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) -> None:
+    api = stage.airflow.api
+    run = api.trigger("backup_shop", {"kind": "changes"})
+    assert api.wait_for_run("backup_shop", run, timeout=120, poll=1) == "success"
+    gone = api.trigger("backup_gone", {})
+    assert api.wait_for_run("backup_gone", gone, timeout=120, poll=1) == "failed"
+    told = stage.client("victor").get("/holdfast/api/archives").json()
+    by_name = {each["archive"]: each for each in told["archives"]}
+    assert list(by_name) == ["gone", "mistaken", "shop"]
+    shop = by_name["shop"]["sources"][0]
+    assert by_name["shop"]["record_age_s"] < 120
+    assert [(each["name"], each["is_met"]) for each in shop["objectives"]] == [("rpo", True), ("drill_within", False)]
+    assert shop["reasons"] == ["drill_within 7d is missed: no drill of it has gone well"]
+    assert {each["state"] for each in by_name.values()} == {"not ready"}
+    assert "is not an archive" in " ".join(by_name["gone"]["sources"][0]["reasons"])
+    assert "unknown key 'objective'; did you mean 'objectives'" in by_name["mistaken"]["mistake"].replace("-", " ")
+    detail = stage.client("victor").get("/holdfast/api/archives/gone").json()
+    [failure] = detail["failures"]
+    assert (failure["dag_id"], failure["runbook"]) == ("backup_gone", "backup-failed")
+    assert failure["exit_code"] == 2
+    refused = stage.client("victor").get("/holdfast/api/archives/gone/now")
+    assert refused.status_code == 422
+    assert "is not an archive" in refused.json()["error"]
+
+
+def open_archive(page: Page, url: str) -> FrameLocator:
+    """Open the page in Airflow's navigation, and the archive by its link."""
+    page.goto(f"{url}/plugin/holdfast")
+    frame = page.frame_locator("iframe")
+    frame.get_by_role("link", name="shop", exact=True).click()
+    expect(frame.locator("svg.line rect.restorable")).not_to_have_count(0)
+    return frame
+
+
+def test_a_moment_is_chosen_by_a_click_and_restored_and_the_link_leads_into_airflow(
+    stage: Stage, session: BrowserContext, watched: Watched
+) -> None:
+    page = watched.watch(session.new_page())
+    stage.log_in(page, "demo")
+    frame = open_archive(page, stage.airflow.url)
+    mark = frame.locator("svg.line .mark line").first.bounding_box()
+    assert mark
+    page.mouse.click(mark["x"], mark["y"] + mark["height"] / 2)
+    expect(frame.locator("#lines").get_by_text("Can be restored:")).to_be_visible()
+    # The other mark stands too near to be drawn, until there is room. Its name is text, not markup.
+    for _ in range(8):
+        frame.get_by_role("button", name="Zoom in").click()
+    expect(frame.locator("svg.line .mark title").filter(has_text=HOSTILE)).to_have_count(1)
+    frame.get_by_text("What is shown, as a list").click()
+    expect(frame.locator("#lines li").filter(has_text=f"mark {HOSTILE}")).to_be_visible()
+    frame.get_by_role("button", name="Restore to this moment").click()
+    frame.locator("input[name=target]").fill("target")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=PICTURES / "page-restore.png")
+    frame.get_by_role("button", name="Start").click()
+    expect(frame.get_by_text("Plan", exact=True)).to_be_visible(timeout=60_000)
+    frame.locator(".chosen .card [role=status] a").click()
+    page.wait_for_url(re.compile(r"/dags/restore_shop/runs/"))
+    assert watched.problems == []
+    assert [answer for answer in watched.answers if answer[0] >= 500] == []
+
+
+def test_a_lock_is_explained_and_broken_with_a_trace_in_two_places(
+    stage: Stage, session: BrowserContext, watched: Watched
+) -> None:
+    held = RWLock(stage.store, "ingest-shop", owner=Owner(), lease=300).read(purpose=HOSTILE, wait=0)
+    page = watched.watch(session.new_page())
+    stage.log_in(page, "demo")
+    frame = open_archive(page, stage.airflow.url)
+    row = frame.locator("#locks tbody tr").filter(has_text=HOSTILE)
+    expect(row).to_have_count(1)
+    row.get_by_role("button", name="Break").click()
+    frame.locator("dialog input[name=reason]").fill(HOSTILE)
+    frame.get_by_role("button", name="Break this lock").click()
+    expect(frame.get_by_text("Locks that were broken")).to_be_visible()
+    assert [info for info in inspect(stage.store) if info.txn == held.txn and info.state == "held"] == []
+    [record] = [each for each in read_breaks(stage.store) if (each.result or {})["txn"] == held.txn]
+    assert (record.result or {})["by"]["user"] == "demo"
+    assert (record.result or {})["reason"] == HOSTILE
+    logged = stage.client("demo").get("/api/v2/eventLogs", params={"event": "holdfast_break_lock"}).json()
+    assert logged["event_logs"][0]["owner"] == "demo"
+    assert watched.problems == []
+
+
+def test_a_restore_point_is_held_and_released_by_who_may(stage: Stage) -> None:
+    user, header = stage.client("uma"), {"X-Holdfast-Request": "page"}
+    body = {"source": "shop", "at": "mark:before the mistake", "reason": "for the audit"}
+    made = user.post("/holdfast/api/archives/shop/holds", json=body, headers=header)
+    assert made.status_code == 200, made.text
+    assert (made.json()["owner"], made.json()["restorable"]) == ("uma", True)
+    seen = stage.client("victor").get("/holdfast/api/archives/shop/now").json()
+    assert [each["reason"] for each in seen["holds"]] == ["for the audit"]
+    path = f"/holdfast/api/archives/shop/holds/{made.json()['hold']}/release"
+    assert user.post(path, json={"reason": ""}, headers=header).status_code == 422
+    assert user.post(path, json={"reason": "audited"}, headers=header).status_code == 200
+    assert stage.client("victor").get("/holdfast/api/archives/shop/now").json()["holds"] == []
+
+
+def test_a_moment_that_cannot_be_restored_is_refused_with_the_nearest(stage: Stage) -> None:
+    viewer = stage.client("victor")
+    path = "/holdfast/api/archives/shop/sources/shop"
+    early = viewer.get(f"{path}/moment", params={"at": "2020-01-01T00:00:00Z"})
+    assert early.status_code == 409
+    assert "nearest" in early.json()["error"]
+    assert viewer.get(f"{path}/moment", params={"at": "nonsense"}).status_code == 422
+    assert viewer.get(f"{path}/line", params={"start": "2026-01-01T00:00:00"}).status_code == 422
+    assert viewer.get("/holdfast/api/archives/shop/sources/none/line").status_code == 422
+    assert viewer.get("/holdfast/api/archives/..%2Fshop").status_code in (404, 422)
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+def test_pictures_of_the_page_in_both_themes(stage: Stage, chromium: Browser, theme: str, watched: Watched) -> None:
+    context = new_context(chromium, theme)
+    page = watched.watch(context.new_page())
+    stage.log_in(page, "victor")
+    PICTURES.mkdir(parents=True, exist_ok=True)
+    frame = open_archive(page, stage.airflow.url)
+    expect(frame.locator("#sizes table")).to_be_visible()
+    expect(frame.get_by_role("button", name="Restore to this moment")).to_have_count(0)
+    page.screenshot(path=PICTURES / f"page-archive-{theme}.png")
+    ground = frame.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
+    assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[theme]
+    frame.get_by_role("link", name="All archives").click()
+    expect(frame.get_by_role("link", name="mistaken", exact=True)).to_be_visible()
+    page.screenshot(path=PICTURES / f"page-list-{theme}.png")
+    assert watched.problems == []
+    context.close()
+
+
+def test_the_line_is_used_by_the_keyboard_alone(stage: Stage, session: BrowserContext, watched: Watched) -> None:
+    page = watched.watch(session.new_page())
+    stage.log_in(page, "victor")
+    page.goto(f"{stage.airflow.url}/holdfast/?archive=shop")
+    line = page.locator("svg.line")
+    expect(line.locator("rect.restorable")).not_to_have_count(0)
+    line.focus()
+    page.keyboard.press("End")
+    expect(page.locator("#lines").get_by_text("Can be restored:")).to_be_visible()
+    page.keyboard.press("+")
+    page.keyboard.press("ArrowLeft")
+    expect(page.locator("#said")).not_to_be_empty()
+    assert watched.problems == []
+
+
+def test_no_password_is_on_the_page_in_notes_or_in_records(stage: Stage) -> None:
+    secrets = {stage.source.password, *stage.passwords.values()} - {None, ""}
+    assert secrets
+    client = stage.client("demo")
+    paths = [path for method, path in routes(client) if method == "GET"]
+    texts = [client.get(f"/holdfast{path}", params={"run": "x", "at": "latest"}).text for path in paths]
+    texts.append(client.get("/api/v2/assets/events", params={"limit": 100}).text)
+    texts.append(client.get("/api/v2/plugins").text)
+    assert not [secret for secret in secrets for text in texts if str(secret) in text]
+
+
+def test_a_folder_that_no_yaml_can_be_read_from_leaves_the_last_good_configuration(stage: Stage) -> None:
+    path = stage.airflow.home.parent / "archives.yaml"
+    good = path.read_text()
+    assert yaml.safe_load(good)
+    path.write_text("archives: [")
+    try:
+        told = stage.client("demo").get("/holdfast/api/archives").json()
+        assert "archives.yaml" in told["problem"]
+        assert "shop" in [each["archive"] for each in told["archives"]]
+        assert stage.client("demo").get("/holdfast/api/archives/shop/now").status_code == 200
+    finally:
+        path.write_text(good)

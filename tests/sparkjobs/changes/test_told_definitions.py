@@ -1,0 +1,192 @@
+"""Moments between two backups, where the log tells of definitions.
+
+Each transaction's rows are told by the server itself; each of these moments is then looked up in the archive. Jobs run
+without Spark.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive.history import restore_points
+from holdfast.common.lsn import parse_position
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.sources.postgresql.setup import grants
+from holdfast.sources.postgresql.setup.stream_rights import WantedStream
+from tests.support.following.followed import Followed, agree, comes_back, open_followed
+from tests.support.following.followed_tables import begin, names
+from tests.support.servers.postgres import create_database
+
+pytestmark = pytest.mark.service
+
+
+NewDatabase = Callable[..., Address]
+
+
+def test_each_release_lets_the_log_tell_of_definitions(older: PostgresServer, tmp_path: Path) -> None:
+    with open_followed(create_database(older), tmp_path / "archive") as followed:
+        for statement in ddl_triggers.CREATED:
+            followed.session.execute(statement.encode())
+        begin(followed, "create table kept (id int primary key)")
+        followed.run("create temp table t (id int)", "insert into kept values (1)")
+        followed.run("alter table kept add word text", "insert into kept values (2, 'a')")
+        followed.run("create function f() returns int language sql as 'select 1'", "insert into kept values (3, 'b')")
+        followed.back_up()
+        assert not any(followed.moment(f"lsn:{position}").approximate for position, _ in followed.moments[1:])
+        agree(followed, 1)
+
+
+@pytest.fixture
+def telling(followed: Followed) -> Followed:
+    """A followed database whose log tells when definitions change."""
+    plan = grants.plan_setup(
+        followed.address,
+        [followed.address.database],
+        "postgres",
+        streams={followed.address.database: WantedStream("holdfast_0123456789abcdef", definitions=True)},
+    )
+    grants.run(followed.address, plan)
+    return followed
+
+
+def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
+    telling: Followed, new_database: NewDatabase
+) -> None:
+    begin(telling, "create table kept (id int primary key)", "create table dropped (id int primary key)")
+    telling.run("insert into kept values (1)", "insert into dropped values (1)")
+    there = telling.moments[-1][0]
+    telling.session.execute("set session_replication_role = replica")
+    telling.run("drop table dropped")
+    telling.session.execute("reset session_replication_role")
+    gone = telling.moments[-1][0]
+    telling.back_up()
+    assert telling.moment(f"lsn:{there}").approximate == telling.moment(f"lsn:{gone}").approximate == ""
+    assert names(telling, f"lsn:{there}") == {"public.kept", "public.dropped"}
+    assert names(telling, f"lsn:{gone}") == {"public.kept"}
+
+    first = telling.run("alter table kept add word text")
+    telling.run("insert into kept values (2, 'a')")
+    passing = telling.run("create function f() returns int language sql as 'select 1'")
+    last = telling.run("drop function f()")
+    telling.back_up()
+    (source,) = restore_points.describe(telling.archive().state)["sources"]
+    ((span,),) = (interval["schema_approximate"] for interval in source["intervals"])
+    assert parse_position(span["first"]) < parse_position(first) < parse_position(span["last"]) < parse_position(last)
+    assert telling.moment(f"lsn:{first}").approximate == telling.moment(f"lsn:{last}").approximate == ""
+    assert "what was made and dropped again in between" in telling.moment(f"lsn:{passing}").approximate
+    agree(telling, 1)
+
+    # What stays in the target is what was there: neither the triggers nor their schema.
+    target = new_database()
+    comes_back(telling, f"lsn:{there}", target)
+    with connect(target) as session:
+        assert not ddl_triggers.left(session)
+
+
+@pytest.mark.exhaustive
+def test_where_the_log_tells_of_definitions_rows_stored_anew_and_temporary_tables_are_no_change(
+    telling: Followed,
+) -> None:
+    begin(
+        telling,
+        "create table kept (id int primary key)",
+        "alter table kept cluster on kept_pkey",
+        "create table staged (id int primary key)",
+        "create materialized view filled as select 1 as n",
+        "create sequence counter",
+    )
+    telling.run("insert into staged values (1)")
+    telling.run("truncate staged")
+    telling.session.execute("vacuum full kept")
+    telling.session.execute("reindex table kept")
+    telling.run("refresh materialized view filled", "select nextval('counter')", "cluster kept")
+    telling.run("create temp table t (id serial primary key)", "create index on t (id)", "drop table t")
+    telling.run("insert into staged values (1)")
+    telling.back_up()
+    versions = {placed.head.schema_version for placed in telling.archive().state.blocks.values()}
+    assert len(versions) == 2
+    assert not any(telling.moment(f"lsn:{position}").approximate for position, _ in telling.moments[1:])
+    (source,) = restore_points.describe(telling.archive().state)["sources"]
+    assert not any(interval["schema_approximate"] for interval in source["intervals"])
+    telling.back_up("full")
+    agree(telling, 1)
+    telling.run("create table own (id int primary key)")
+    telling.back_up()
+    defined = [placed.head.defined for placed in telling.archive().state.blocks.values()]
+    assert [len(each) for each in defined if each] == [1]
+
+
+@pytest.mark.parametrize("told", [False, pytest.param(True, marks=pytest.mark.exhaustive)])
+def test_what_is_changed_and_changed_back_between_two_backups_is_not_called_exact(
+    followed: Followed, told: bool
+) -> None:
+    if told:
+        for statement in ddl_triggers.CREATED:
+            followed.session.execute(statement.encode())
+    define = "create or replace function f() returns int language sql as 'select {}'"
+    begin(followed, "create table kept (id int primary key)", define.format(1))
+    followed.run(define.format(2))
+    between = followed.run("insert into kept values (1)")
+    followed.run(define.format(1))
+    followed.run("insert into kept values (2)")
+    followed.back_up()
+    assert followed.moment(f"lsn:{between}").approximate
+    assert not followed.moment("latest").approximate
+    agree(followed, 1)
+
+
+@pytest.mark.exhaustive
+def test_what_is_made_and_dropped_between_two_backups_is_missed_by_the_moments_that_had_it(telling: Followed) -> None:
+    begin(telling, "create table kept (id int primary key)")
+    before = telling.run("insert into kept values (1)")
+    there = telling.run("create table passing (id int primary key)", "insert into passing values (1)")
+    gone = telling.run("drop table passing")
+    telling.back_up()
+    at_once = telling.run("create table never_seen (id int)", "drop table never_seen")
+    telling.back_up()
+    exact = (before, gone, at_once, telling.moments[-1][0])
+    assert not any(telling.moment(f"lsn:{at}").approximate for at in exact)
+    assert "what was made and dropped in between" in telling.moment(f"lsn:{there}").approximate
+    (source,) = restore_points.describe(telling.archive().state)["sources"]
+    ((span,),) = (interval["schema_approximate"] for interval in source["intervals"])
+    assert span["changed_back"]
+    assert parse_position(before) <= parse_position(span["first"]) < parse_position(there)
+    assert parse_position(there) <= parse_position(span["last"]) < parse_position(gone)
+
+
+INTERRUPTIONS = (
+    "alter event trigger holdfast_dropped disable; alter event trigger holdfast_dropped enable always",
+    "drop event trigger holdfast_defined",
+    "alter function holdfast_log.note() rename to other",
+    "create or replace function holdfast_log.note() returns event_trigger language plpgsql as 'begin end'",
+)
+
+
+def test_each_way_to_interrupt_the_telling_is_seen(telling: Followed) -> None:
+    before = ddl_triggers.told(telling.session)
+    assert before
+    for meanwhile in INTERRUPTIONS:
+        with telling.session.transaction(force_rollback=True):
+            telling.session.execute(meanwhile.encode())
+            assert ddl_triggers.told(telling.session) != before, meanwhile
+    assert ddl_triggers.told(telling.session) == before
+
+
+@pytest.mark.parametrize(
+    "meanwhile",
+    [INTERRUPTIONS[0], *(pytest.param(each, marks=pytest.mark.exhaustive) for each in INTERRUPTIONS[1:])],
+)
+def test_where_the_telling_was_interrupted_nobody_knows(telling: Followed, meanwhile: str) -> None:
+    begin(telling, "create table kept (id int primary key)")
+    for statement in meanwhile.split("; "):
+        telling.run(statement)
+    telling.run("alter table kept add word text")
+    between = telling.moments[-2][0]
+    telling.back_up()
+    assert telling.moment(f"lsn:{between}").approximate

@@ -1,0 +1,86 @@
+"""Backups of each PostgreSQL version come back in the same one and in newer ones; older ones refuse them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from tests.support.databases import every_object
+from tests.support.databases.roundtrips import hashes, schema_of
+from tests.support.jobs.inline_jobs import RunJob, failed
+
+pytestmark = pytest.mark.service
+
+LARGE_OBJECT = """
+select lo_from_bytea(4242, decode(repeat('00ff', 3000), 'hex'));
+grant select on large object 4242 to torture_reader;
+"""
+
+
+@pytest.mark.representatives("14 to 14 and 18", "16 to 17", "17 to 18")
+@pytest.mark.parametrize(
+    ("source", "targets", "extensions"),
+    [
+        pytest.param(14, (14, 18), True, id="14 to 14 and 18"),
+        pytest.param(15, (15,), True, id="15 to 15"),
+        pytest.param(16, (17,), False, id="16 to 17"),
+        pytest.param(17, (18,), True, id="17 to 18"),
+        pytest.param(14, (17,), True, id="14 to 17", marks=pytest.mark.exhaustive),
+        pytest.param(15, (18,), True, id="15 to 18", marks=pytest.mark.exhaustive),
+        pytest.param(15, (16,), False, id="15 to 16", marks=pytest.mark.exhaustive),
+        pytest.param(16, (16, 18), False, id="16 to 16 and 18", marks=pytest.mark.exhaustive),
+        pytest.param(17, (17,), True, id="17 to 17", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_every_object_and_every_row_comes_back(
+    source: int,
+    targets: tuple[int, ...],
+    extensions: bool,
+    server_of: Callable[[int], PostgresServer],
+    create_on: Callable[..., Address],
+    run_backup: RunJob,
+    run_restore: RunJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for major in (source, *targets):
+        server = server_of(major)
+        every_object.create_roles(Address(server.url(), server.password))
+    original = create_on(source, *every_object.parts(source * 10000, extensions=extensions), LARGE_OBJECT)
+    code, backup = run_backup(original)
+    assert backup.result is not None, backup.error
+    assert (code, backup.result["whole"]) == (0, True)
+    rows = hashes(original)
+    for major in reversed(targets):
+        target = create_on(major)
+        code, restore = run_restore(target)
+        assert restore.result is not None, restore.error
+        assert (code, restore.result["equal"]) == (0, True)
+        assert restore.result["rows"] == backup.result["rows"] > 2000
+        assert hashes(target) == rows
+        if major == source:
+            assert schema_of(target) == schema_of(original)
+
+
+@pytest.mark.parametrize(
+    ("source", "target"),
+    [(18, 17), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((17, 14), (16, 15)))],
+)
+def test_an_older_server_is_refused_before_anything_is_made(
+    source: int,
+    target: int,
+    create_on: Callable[..., Address],
+    run_backup: RunJob,
+    run_restore: RunJob,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    assert run_backup(create_on(source, "create table things (id int)"))[0] == 0
+    there = create_on(target)
+    empty = schema_of(there)
+    for wish in ((), ("--tables", "public.things"), ("--map", "public=other")):
+        code, sentence = failed(run_restore(there, *wish))
+        assert code == 5
+        assert f"is PostgreSQL {target}; the backup is of {source}, whose schema an older server does not" in sentence
+    assert schema_of(there) == empty

@@ -1,0 +1,115 @@
+"""Restores that end while rows are aside, since conditions of their tables came later."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from holdfast.common.errors import ReportedError
+from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from tests.support.following.conditioned import (
+    A_CHECK,
+    GENERATED,
+    change,
+    nothing_is_left,
+    rows,
+)
+from tests.support.following.followed import Followed
+
+pytestmark = pytest.mark.service
+
+
+NewDatabase = Callable[..., Address]
+
+
+@pytest.mark.exhaustive
+def test_what_is_aside_goes_with_a_restore_of_tables_that_failed(followed: Followed, new_database: NewDatabase) -> None:
+    fine = "create or replace function public.fine(n int) returns boolean language sql as"
+    change(
+        followed,
+        (f"{fine} 'select true'", "alter table keyless add constraint later check (fine(a))"),
+        (f"{fine} 'select n > 0'", "delete from keyless where a > 0"),
+    )
+    target = new_database()
+
+    with pytest.raises(ReportedError, match=r"dropped again"):
+        followed.restore("latest", target, "public.keyless", strict=True)
+
+    assert nothing_is_left(target)
+    with connect(target) as session:
+        assert session.execute("select to_regtype('public.\"kind of\"')").fetchone() == (None,)
+
+
+class EndedError(Exception):
+    """Stands for the end of a process."""
+
+
+@pytest.mark.parametrize(
+    "when",
+    [
+        pytest.param((("set_aside", "after"), ("bring_back", "before")), id="all aside"),
+        pytest.param((("set_aside", "before"), ("bring_back", "after")), id="none", marks=pytest.mark.exhaustive),
+    ],
+)
+def test_a_restore_that_ended_goes_on_with_rows_that_are_aside(
+    followed: Followed,
+    new_database: NewDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+    when: Sequence[tuple[str, str]],
+) -> None:
+    change(followed, A_CHECK, *GENERATED)
+    for step, moment in when:
+        ends_and_goes_on(followed, new_database(), monkeypatch, step, moment)
+
+
+def ends_and_goes_on(
+    followed: Followed, target: Address, monkeypatch: pytest.MonkeyPatch, step: str, moment: str
+) -> None:
+    does = getattr(staging_tables, step)
+
+    def ended(*given: object, **options: object) -> None:
+        if moment == "after":
+            does(*given, **options)
+        raise EndedError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(staging_tables, step, ended)
+        with pytest.raises(Exception, match="EndedError"):
+            followed.restore("latest", target)
+
+    followed.restore("latest", target)
+    assert rows(target) == rows(followed.address), (step, moment)
+    assert nothing_is_left(target)
+
+
+@pytest.mark.exhaustive
+def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    change(followed, A_CHECK)
+    target = new_database()
+    loads: list[tuple[Table, str]] = []
+    does = load.load_file
+
+    def noted(session: object, table: Table, file: str, batches: object, **options: str) -> int:
+        loads.append((table, file))
+        return does(session, table, file, batches, **options)  # type: ignore[arg-type]
+
+    def late(session: object, table: Table, **options: str) -> None:
+        again = [(each, file) for each, file in loads if each.table_schema == "public" and each.oid == table.oid]
+        with connect(target) as other:
+            assert [does(other, each, file, iter(())) for each, file in again] == [0] * len(again)
+        assert again
+        loose_bring_back(session, table, **options)  # type: ignore[arg-type]
+
+    loose_bring_back = staging_tables.bring_back
+    monkeypatch.setattr("sparkjobs.tasks.restore_files.load_file", noted)
+    monkeypatch.setattr(staging_tables, "bring_back", late)
+
+    followed.restore("latest", target)
+
+    assert rows(target) == rows(followed.address)
