@@ -32,6 +32,8 @@ pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[3]
 
+expect.set_options(timeout=30_000)
+
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 """A name of a table, a mark and a purpose that is markup."""
 
