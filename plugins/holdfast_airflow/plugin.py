@@ -6,26 +6,16 @@ import importlib
 import sys
 from contextlib import suppress
 from typing import Any
-from urllib.parse import urlsplit
 
-from airflow.configuration import conf
 from airflow.plugins_manager import AirflowPlugin
 
+from holdfast_airflow.page.address import PREFIX, page_address
 from holdfast_airflow.page.lazy import LazyApplication
-
-PREFIX = "/holdfast"
-"""Where the API server mounts the page, below its own address."""
 
 DAG_PROCESSOR = "airflow.dag_processing.manager"
 """Module of the process that forks a child for each DAG file; no other process of Airflow imports it."""
 
 OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
-
-
-def _page(query: str = "") -> str:
-    """Return the page's address as a browser needs it: behind a proxy, Airflow may have a path of its own."""
-    path = urlsplit(conf.get("api", "base_url", fallback="/")).path.rstrip("/")
-    return f"{path}{PREFIX}/{query}"
 
 
 class HoldfastPlugin(AirflowPlugin):
@@ -34,8 +24,19 @@ class HoldfastPlugin(AirflowPlugin):
     name = "holdfast"
     fastapi_apps: list[Any] = [{"name": "Holdfast", "app": LazyApplication(), "url_prefix": PREFIX}]  # noqa: RUF012
     external_views: list[Any] = [  # noqa: RUF012 - as Airflow wants it
-        {"name": "Holdfast", "href": _page(), "destination": "nav", "category": "browse", "url_route": "holdfast"},
-        {"name": "Holdfast", "href": _page("?dag={DAG_ID}"), "destination": "dag", "url_route": "holdfast-archive"},
+        {
+            "name": "Holdfast",
+            "href": page_address(),
+            "destination": "nav",
+            "category": "browse",
+            "url_route": "holdfast",
+        },
+        {
+            "name": "Holdfast",
+            "href": page_address(dag="{DAG_ID}"),
+            "destination": "dag",
+            "url_route": "holdfast-archive",
+        },
     ]
 
     @classmethod

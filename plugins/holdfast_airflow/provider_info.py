@@ -79,6 +79,7 @@ def get_provider_info() -> dict[str, Any]:
         "hooks": [{"integration-name": "Holdfast", "python-modules": ["holdfast_airflow.hooks"]}],
         "triggers": [{"integration-name": "Holdfast", "python-modules": _TRIGGERS}],
         "connection-types": [_ARCHIVE, _DATABASE],
+        "extra-links": [f"holdfast_airflow.links.{name}" for name in ("ArchiveLink", "JobLink")],
         "plugins": [{"name": "holdfast", "plugin-class": "holdfast_airflow.plugin.HoldfastPlugin"}],
         "task-decorators": [{"name": "locked", "class-name": "holdfast_airflow.decorators.locked.locked"}],
     }

@@ -83,7 +83,10 @@ def test_other_processes_of_airflow_import_no_more_than_the_plugin(tmp_path: Pat
     imported = set(load_plugins(tmp_path)["imported"])
     assert imported <= {
         "holdfast",
-        *(f"holdfast_airflow{name}" for name in ("", ".page", ".page.lazy", ".plugin", ".provider_info")),
+        *(
+            f"holdfast_airflow{name}"
+            for name in ("", ".page", ".page.address", ".page.lazy", ".plugin", ".provider_info")
+        ),
     }
 
 

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
@@ -40,6 +41,8 @@ class AcquireLock(BaseOperator):
     :param wait: how long to wait for it, deferred, before failing with the holder's name.
     :param lease: how long it lives without being renewed; by default nobody renews it, and it lives `max_hold`.
     """
+
+    operator_extra_links = (ArchiveLink(),)
 
     template_fields: Sequence[str] = ("archive", "resource", "purpose")
 

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
+from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.outlets import fill_events
 
 if TYPE_CHECKING:
@@ -25,6 +26,8 @@ class CheckObjectives(BaseOperator):
 
     :param archive: a name in archives.yaml. (templated)
     """
+
+    operator_extra_links = (ArchiveLink(),)
 
     template_fields: Sequence[str] = ("archive",)
 

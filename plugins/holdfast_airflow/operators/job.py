@@ -40,6 +40,7 @@ from holdfast_airflow.connections import check_spark_connection, find_archive_or
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.job_log import progress_logged, spark_lines
+from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
@@ -101,6 +102,8 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     role: ClassVar[Literal["source", "target"]] = "source"
     """Whether the database is read or written, where there is one."""
+
+    operator_extra_links = (ArchiveLink(), JobLink())
 
     template_fields: Sequence[str] = (
         "archive",
@@ -175,6 +178,11 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """
         made: Request = request_of(self, self.request_type)
         return made.with_values(source=source) if source and "source" in self.request_type.model_fields else made
+
+    @property
+    def job_run(self) -> str:
+        """Return the name of the job's run in the archive; "" before a job has started."""
+        return self._run_name
 
     @abstractmethod
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.links import ArchiveLink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,6 +31,8 @@ class MarkOperator(BaseOperator):
     :param source: the source in the archive; not needed where there is only one. (templated)
     :param source_conn_id: the Airflow connection to it; without it, what archives.yaml says. (templated)
     """
+
+    operator_extra_links = (ArchiveLink(),)
 
     template_fields: Sequence[str] = ("archive", "name", "source", "source_conn_id")
 

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from holdfast.archive.locks.owner_status import Word
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.owners import TaskSdk
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class ReapLocks(BaseOperator):
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
     """
+
+    operator_extra_links = (ArchiveLink(),)
 
     template_fields: Sequence[str] = ("archive", "replica")
 

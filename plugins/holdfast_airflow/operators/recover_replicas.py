@@ -11,6 +11,7 @@ from holdfast.common.errors import HoldfastError, exit_code_of, sentence
 from holdfast_airflow.arguments import span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
+from holdfast_airflow.links import ArchiveLink
 from locking import LockError
 from locking.store import StoreError
 
@@ -39,6 +40,8 @@ class RecoverReplicas(BaseOperator):
     :param deep: read the files that are there, too, and replace those that are not what was written. (templated)
     :param lock_wait: how long to wait for whoever works on a replica, in the worker.
     """
+
+    operator_extra_links = (ArchiveLink(),)
 
     template_fields: Sequence[str] = ("archive", "deep", "lock_wait")
 

@@ -8,6 +8,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.links import ArchiveLink
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -31,6 +32,8 @@ class TrimLog(BaseOperator):
     :param min_keep: so many of the newest entries stay in any case. (templated)
     :param max_keep: so many are kept for a replica that is away; then it becomes lost. (templated)
     """
+
+    operator_extra_links = (ArchiveLink(),)
 
     template_fields: Sequence[str] = ("archive", "min_keep", "max_keep")
 

@@ -157,5 +157,6 @@ def _progress(record: RunRecord | None) -> dict[str, Any] | None:
         "left_s": record.left_s,
         "elapsed_s": record.elapsed_s,
         "words": record.describe(),
+        "result": record.result,
         "error": record.error.message if record.error else "",
     }

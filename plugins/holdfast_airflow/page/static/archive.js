@@ -8,14 +8,15 @@ import { badge } from "./list.js";
 import { every } from "./refresh.js";
 import { ago, count, moment, size, span } from "./words.js";
 
-/** Show an archive; returns a function that ends its reading. */
-export function showArchive(main, name) {
+/** Show an archive, and above it the record of one job's run if asked for; returns a function that ends its reading. */
+export function showArchive(main, name, run) {
   const parts = {};
-  for (const part of ["head", "verdicts", "lines", "work", "locks", "sizes", "drills", "holds", "failures"]) parts[part] = el("section", { id: part });
+  for (const part of ["head", "run", "verdicts", "lines", "work", "locks", "sizes", "drills", "holds", "failures"]) parts[part] = el("section", { id: part });
   main.replaceChildren(...Object.values(parts));
   parts.head.append(el("h2", null, name), el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
   const view = { name, parts, lines: new Map(), told: null, now: null, progress: {} };
   const ends = [
+    ...(run ? [every(4, () => readRun(view, run))] : []),
     every(5, () => readTold(view)),
     every(20, () => readNow(view)),
     every(3, () => readProgress(view)),
@@ -91,6 +92,16 @@ function drawLines(view) {
       known.line.read();
     }
   }
+}
+
+async function readRun(view, run) {
+  const found = (await get([view.name, "progress"], { run }))[run];
+  view.parts.run.replaceChildren(
+    el("h3", null, `Job ${run}`),
+    found
+      ? el("div", { class: "card" }, el("p", { class: found.state === "failed" ? "missed" : null }, found.words), found.result ? el("pre", null, JSON.stringify(found.result, null, 2)) : "")
+      : el("p", { class: "quiet" }, "The archive has no record of this run."),
+  );
 }
 
 async function readProgress(view) {

@@ -21,13 +21,13 @@ function wanted() {
   if (hash) return { archive: decodeURIComponent(hash[1]) };
   if (location.hash === "#all") return {};
   const query = new URLSearchParams(location.search);
-  if (query.has("archive")) return { archive: query.get("archive") };
+  if (query.has("archive")) return { archive: query.get("archive"), run: query.get("run") };
   return query.has("dag") ? { dag: query.get("dag") } : {};
 }
 
 function show() {
   leave();
-  const { archive, dag } = wanted();
+  const { archive, run, dag } = wanted();
   const isFramed = window.parent !== window;
   top_.replaceChildren(
     el("h1", null, "Holdfast"),
@@ -39,7 +39,7 @@ function show() {
       el("a", { href: "openapi.json", target: "_blank", rel: "noopener" }, "API"),
     ),
   );
-  leave = archive ? showArchive(main, archive) : showList(main, dag);
+  leave = archive ? showArchive(main, archive, run) : showList(main, dag);
 }
 
 chooseTheme();
