@@ -102,17 +102,19 @@ def _verdicts(
 ) -> list[Verdict]:
     told = {each["source"]: each for each in record.told["sources"]} if record else {}
     configured = config.sources if config else {}
+    names = sorted({*told, *configured})
     return [
         judge_source(
             told[name],
             now=now,
             objectives=configured[name].objectives if name in configured else None,
             failures=failures,
+            sources=names,
             replication=record.told.get("replication") if record else None,
         )
         if name in told
-        else without_record(name, failures)
-        for name in sorted({*told, *configured})
+        else without_record(name, failures, names)
+        for name in names
     ]
 
 

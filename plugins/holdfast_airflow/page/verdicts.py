@@ -10,7 +10,7 @@ from holdfast.config.archives_model import ObjectivesConfig
 from holdfast.objectives import Facts, judge_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.objectives import Objective
@@ -56,6 +56,7 @@ def judge_source(
     now: datetime,
     objectives: ObjectivesConfig | None,
     failures: Iterable[Task],
+    sources: Collection[str],
     replication: Mapping[str, Any] | None,
 ) -> Verdict:
     """Return the verdict on a source by its part of a record.
@@ -63,6 +64,7 @@ def judge_source(
     :param told: of the record, as `holdfast.status.record_of` makes it.
     :param objectives: as archives.yaml has them now; None for those of the record.
     :param failures: open failures of the archive's tasks.
+    :param sources: names of all sources of the archive.
     :param replication: state of the archive's replicas, where it has some.
     """
     name = told["source"]
@@ -77,26 +79,27 @@ def judge_source(
     if waiting := told.get("waiting"):
         tables = named([each["table"] for each in waiting])
         reasons.append(f"the newest rows of {tables} are in no backup: they wait to start over")
-    reasons += [_failed(each) for each in failures if _is_about(each, name)]
+    reasons += [_failed(each) for each in failures if _is_about(each, name, sources)]
     reasons += _replicas(replication)
     if not reasons and not judged:
         return Verdict(name, "unknown", [NO_OBJECTIVES], judged, told["facts"])
     return Verdict(name, "not ready" if reasons else "ready", reasons, judged, told["facts"])
 
 
-def without_record(source: str, failures: Iterable[Task]) -> Verdict:
+def without_record(source: str, failures: Iterable[Task], sources: Collection[str]) -> Verdict:
     """Return the verdict on a source that no task has told anything of."""
-    failed = [_failed(each) for each in failures if _is_about(each, source)]
+    failed = [_failed(each) for each in failures if _is_about(each, source, sources)]
     return Verdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
 
 
-def _is_about(task: Task, source: str) -> bool:
+def _is_about(task: Task, source: str, sources: Collection[str]) -> bool:
     """Return whether a task is about a source, or about the whole archive; objectives are judged here anyway."""
     if task.dag_id.startswith("objectives_"):
         return False
     for prefix in ("backup_", "drill_"):
         if task.task_id.startswith(prefix):
-            return task.task_id.removeprefix(prefix).startswith(source)
+            rest = task.task_id.removeprefix(prefix)  # a source, or a source and a replica
+            return max((each for each in sources if f"{rest}_".startswith(f"{each}_")), key=len, default="") == source
     return not task.dag_id.startswith("restore_")
 
 
