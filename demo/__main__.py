@@ -92,6 +92,7 @@ def tell(
             stack.pop_all()
             where += [
                 ("Airflow UI", f"{airflow.url}  log in as {airflow.username} with {airflow.password}"),
+                ("The Holdfast page", f"{airflow.url}/plugin/holdfast"),
                 ("Stop it with", "make demo-stop"),
             ]
         return screen.report(story.lines, where)

@@ -302,7 +302,7 @@ def configure(folder: Path, archive: Path, url: str, more: Mapping[str, object])
     :param more: archives beside the story's.
     """
     path = folder / CONFIGURATION
-    sources = {SOURCE: {"connection": CONNECTION, "url": url, "tables": ["*.*"]}}
+    sources = {SOURCE: {"connection": CONNECTION, "url": url, "tables": ["*.*"], "objectives": {"rpo": "1h"}}}
     # JSON is YAML, too.
     archives = {ARCHIVE: {"url": str(archive), "sources": sources}, **more}
     path.write_text(json.dumps({"archives": archives}, indent=2) + "\n")

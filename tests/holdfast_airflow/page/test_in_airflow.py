@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -17,6 +16,7 @@ import pytest
 import yaml
 from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, expect
 
+from bench.support.browser import browser
 from demo.airflow import AirflowStandalone
 from holdfast.archive.locks.break_lock import read_breaks
 from holdfast.operations.marks import set_mark
@@ -24,7 +24,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock, inspect
-from tests.support.airflow.browser import Watched, browser, new_context
+from tests.support.airflow.browser import Watched, log_in, new_context, pictures
 from tests.support.following.followed import open_followed
 from tests.support.servers.postgres import create_database, drop_slots, passing_database
 
@@ -32,15 +32,10 @@ pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[3]
 
-expect.set_options(timeout=30_000)
-
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 """A name of a table, a mark and a purpose that is markup."""
 
 USERS = {"demo": "admin", "olga": "op", "uma": "user", "victor": "viewer"}
-
-PICTURES = Path(os.environ.get("HOLDFAST_PICTURES", ROOT / ".work" / "pictures"))
-"""Where pictures of the page go; those in docs/images were made with HOLDFAST_PICTURES=docs/images."""
 
 ARCHIVES = """
 archives:
@@ -77,14 +72,6 @@ class Stage:
             token = made.post("/auth/token", json={"username": user, "password": self.passwords[user]})
             made.headers["Authorization"] = f"Bearer {token.json()['access_token']}"
         return made
-
-    def log_in(self, page: Page, user: str) -> None:
-        """Log in by Airflow's own form."""
-        page.goto(f"{self.airflow.url}/auth/login/")
-        page.get_by_label("Username").fill(user)
-        page.get_by_label("Password").fill(self.passwords[user])
-        page.get_by_role("button", name=re.compile("sign in|log in", re.I)).click()
-        page.wait_for_url(re.compile(r"^(?!.*/auth/login).*$"))
 
 
 @pytest.fixture(scope="module")
@@ -201,6 +188,13 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
     api = stage.airflow.api
     run = api.trigger("backup_shop", {"kind": "changes"})
     assert api.wait_for_run("backup_shop", run, timeout=120, poll=1) == "success"
+    links = stage.client("victor").get(f"/api/v2/dags/backup_shop/dagRuns/{run}/taskInstances/backup_shop/links").json()
+    job = links["extra_links"]["Job"]
+    assert links["extra_links"]["Archive"] == "/holdfast/?archive=shop"
+    recorded = stage.client("victor").get(
+        "/holdfast/api/archives/shop/progress", params={"run": job.partition("run=")[2]}
+    )
+    assert [each["state"] for each in recorded.json().values()] == ["succeeded"]
     gone = api.trigger("backup_gone", {})
     assert api.wait_for_run("backup_gone", gone, timeout=120, poll=1) == "failed"
     told = stage.client("victor").get("/holdfast/api/archives").json()
@@ -235,7 +229,7 @@ def test_a_moment_is_chosen_by_a_click_and_restored_and_the_link_leads_into_airf
     stage: Stage, session: BrowserContext, watched: Watched
 ) -> None:
     page = watched.watch(session.new_page())
-    stage.log_in(page, "demo")
+    log_in(page, stage.airflow.url, stage.passwords, "demo")
     frame = open_archive(page, stage.airflow.url)
     mark = frame.locator("svg.line .mark line").first.bounding_box()
     assert mark
@@ -249,8 +243,7 @@ def test_a_moment_is_chosen_by_a_click_and_restored_and_the_link_leads_into_airf
     expect(frame.locator("#lines li").filter(has_text=f"mark {HOSTILE}")).to_be_visible()
     frame.get_by_role("button", name="Restore to this moment").click()
     frame.locator("input[name=target]").fill("target")
-    PICTURES.mkdir(parents=True, exist_ok=True)
-    page.screenshot(path=PICTURES / "page-restore.png")
+    page.screenshot(path=pictures() / "restore-form.png")
     frame.get_by_role("button", name="Start").click()
     expect(frame.get_by_text("Plan", exact=True)).to_be_visible(timeout=60_000)
     frame.locator(".chosen .card [role=status] a").click()
@@ -264,7 +257,7 @@ def test_a_lock_is_explained_and_broken_with_a_trace_in_two_places(
 ) -> None:
     held = RWLock(stage.store, "ingest-shop", owner=Owner(), lease=300).read(purpose=HOSTILE, wait=0)
     page = watched.watch(session.new_page())
-    stage.log_in(page, "demo")
+    log_in(page, stage.airflow.url, stage.passwords, "demo")
     frame = open_archive(page, stage.airflow.url)
     row = frame.locator("#locks tbody tr").filter(has_text=HOSTILE)
     expect(row).to_have_count(1)
@@ -311,24 +304,23 @@ def test_a_moment_that_cannot_be_restored_is_refused_with_the_nearest(stage: Sta
 def test_pictures_of_the_page_in_both_themes(stage: Stage, chromium: Browser, theme: str, watched: Watched) -> None:
     context = new_context(chromium, theme)
     page = watched.watch(context.new_page())
-    stage.log_in(page, "victor")
-    PICTURES.mkdir(parents=True, exist_ok=True)
+    log_in(page, stage.airflow.url, stage.passwords, "victor")
     frame = open_archive(page, stage.airflow.url)
     expect(frame.locator("#sizes table")).to_be_visible()
     expect(frame.get_by_role("button", name="Restore to this moment")).to_have_count(0)
-    page.screenshot(path=PICTURES / f"page-archive-{theme}.png")
+    page.screenshot(path=pictures() / f"archive-{theme}.png")
     ground = frame.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[theme]
     frame.get_by_role("link", name="All archives").click()
     expect(frame.get_by_role("link", name="mistaken", exact=True)).to_be_visible()
-    page.screenshot(path=PICTURES / f"page-list-{theme}.png")
+    page.screenshot(path=pictures() / f"archives-{theme}.png")
     assert watched.problems == []
     context.close()
 
 
 def test_the_line_is_used_by_the_keyboard_alone(stage: Stage, session: BrowserContext, watched: Watched) -> None:
     page = watched.watch(session.new_page())
-    stage.log_in(page, "victor")
+    log_in(page, stage.airflow.url, stage.passwords, "victor")
     page.goto(f"{stage.airflow.url}/holdfast/?archive=shop")
     line = page.locator("svg.line")
     expect(line.locator("rect.restorable")).not_to_have_count(0)

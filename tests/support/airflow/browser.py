@@ -1,18 +1,18 @@
-"""A real browser for tests: the headless Chromium of scripts/setup_browser.sh, driven by Playwright."""
+"""Pages in a real browser, and what goes wrong on them."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from playwright.sync_api import Browser, BrowserContext, Dialog, Page, sync_playwright
+from playwright.sync_api import Browser, BrowserContext, Dialog, Page, expect
 
-from bench.support.missing import MissingError
+from bench.support.browser import FOLDER
 
-FOLDER = Path(__file__).parents[3] / ".work" / "browser"
+expect.set_options(timeout=30_000)
 
 _NOT_OURS = ("allow-scripts and allow-same-origin",)
 """What the browser says of Airflow's own frame around pages of plugins."""
@@ -42,31 +42,27 @@ class Watched:
             self.problems.append(f"{kind}: {text}")
 
 
-@contextmanager
-def browser() -> Iterator[Browser]:
-    """Start the browser; what it needs beside the system's C library is in its folder."""
-    program = FOLDER / "chromium"
-    if not program.exists():
-        raise MissingError("browser", "the browser of the tests is missing: run scripts/setup_browser.sh")
-    environment = {
-        "PATH": os.environ["PATH"],
-        "HOME": os.environ["HOME"],
-        "LD_LIBRARY_PATH": str(FOLDER / "lib"),
-        "FONTCONFIG_FILE": str(FOLDER / "fonts.conf"),
-    }
-    with sync_playwright() as playwright:
-        started = playwright.chromium.launch(
-            executable_path=program,
-            env={**environment},
-            # Tests run as root in containers, where the browser cannot make a sandbox of its own.
-            args=["--no-sandbox", "--no-proxy-server"],
-        )
-        yield started
-        started.close()
-
-
 def new_context(browser: Browser, theme: str = "light") -> BrowserContext:
     """Return a browser session without cookies, of a screen's size."""
     return browser.new_context(
         viewport={"width": 1400, "height": 1000}, color_scheme="dark" if theme == "dark" else "light"
     )
+
+
+def log_in(page: Page, url: str, passwords: Mapping[str, str], user: str) -> None:
+    """Log in by Airflow's own form."""
+    page.goto(f"{url}/auth/login/")
+    page.get_by_label("Username").fill(user)
+    page.get_by_label("Password").fill(passwords[user])
+    page.get_by_role("button", name=re.compile("sign in|log in", re.I)).click()
+    page.wait_for_url(re.compile(r"^(?!.*/auth/login).*$"))
+
+
+def pictures() -> Path:
+    """Return the folder for pictures of pages.
+
+    Those of the documentation are made with HOLDFAST_PICTURES=docs/images.
+    """
+    folder = Path(os.environ.get("HOLDFAST_PICTURES") or FOLDER.parent / "pictures")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
