@@ -5,6 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast_airflow.approval import wait_for_approval
 from holdfast_airflow.archives import archive_dag, configured_archives
 from holdfast_airflow.assets import record_of, restores_of
 from holdfast_airflow.operators.restore import RestoreOperator
@@ -19,6 +20,8 @@ names the nearest that can be. What was restored is compared with the archive be
 Without `tables` and `map`, everything comes back, into an empty database. With them, other things may be in the
 database; they are left as they are. Try it as a dry run first: its plan is the task's return value.
 """
+
+ASKED = "Restore {{ params.source }} to {{ params.at }} into the database of {{ params.target_connection }}?"
 
 for name, archive in configured_archives().items():
     sources = sorted(archive.sources)
@@ -47,7 +50,7 @@ for name, archive in configured_archives().items():
             **form_of(RestoreRequest, consistency=archive.consistency),
         },
     ) as dag:
-        RestoreOperator(
+        restore = RestoreOperator(
             task_id="restore",
             archive=name,
             source=dag.param("source"),
@@ -55,3 +58,4 @@ for name, archive in configured_archives().items():
             outlets=[restores_of(name), record_of(name)],
             **from_form(dag, RestoreRequest),
         )
+        wait_for_approval(restore, "restore", archive.approval, ASKED)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from holdfast.operations.requests.truncation import TruncationRequest
+from holdfast_airflow.approval import wait_for_approval
 from holdfast_airflow.archives import ONE_SOURCE, archive_dag, configured_archives, each_place, source_param
 from holdfast_airflow.assets import record_of
 from holdfast_airflow.operators.truncate import TruncateOperator
@@ -17,6 +18,10 @@ Runs on the schedule `truncation` of archives.yaml ({schedule}), and whenever it
 first: its log says which points would go, and why the others would stay. Where the archive has replicas, the first one
 of archives.yaml leads, and the others follow at their next sync; a vacuum of each waits for those that are behind.
 """
+
+ASKED = (
+    "Remove restore points that no rule keeps, of {{ params.source }}? Rules: {{ params.keep or 'of archives.yaml' }}."
+)
 
 for name, archive in configured_archives().items():
     keep = ", ".join(archive.keep.rules()) or "there are none, so that a run needs its own"
@@ -37,6 +42,7 @@ for name, archive in configured_archives().items():
             outlets=[record_of(name)],
             **from_form(dag, TruncationRequest),
         )
+        wait_for_approval(truncate, "truncation", archive.approval, ASKED)
         truncate >> [
             VacuumOperator(task_id=f"vacuum{end}", archive=name, replica=replica, only_plan=dag.param("dry_run"))
             for end, replica in each_place(archive).items()

@@ -212,6 +212,23 @@ class CompactionConfig(_Section):
     min_age: Span = "1h"
 
 
+ApprovedOperation = Literal["restore", "truncation"]
+"""Operations that a person can be asked about before they run in Airflow."""
+
+
+class ApprovalConfig(_Section):
+    """Approval of work in Airflow that cannot be undone. A dry run needs none.
+
+    :param operations: those that wait for a person: `restore`, `truncation`.
+    :param within: so long a run waits; then it fails, and nothing was done.
+    :param users: names of the Airflow users who may approve; empty: everyone who may edit the run.
+    """
+
+    operations: list[ApprovedOperation] = Field(default_factory=list)
+    within: Span = "1d"
+    users: list[Annotated[str, StringConstraints(min_length=1)]] = Field(default_factory=list)
+
+
 class VerificationConfig(_Section):
     """Rules for reading stored files again.
 
@@ -299,6 +316,7 @@ class ArchiveConfig(_Section):
     vacuum: VacuumConfig = Field(default_factory=VacuumConfig)
     drill: DrillConfig = Field(default_factory=DrillConfig)
     alerts: list[AlertConfig] = Field(default_factory=list)
+    approval: ApprovalConfig = Field(default_factory=ApprovalConfig)
     encryption: EncryptionConfig | None = None
     spark_connection: str = "spark_default"
 

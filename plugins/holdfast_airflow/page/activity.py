@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 TAG = "holdfast"
 """The tag of the DAGs that archives.yaml makes; beside it each has the archive's name."""
 
-ACTIVE = ("queued", "running", "deferred", "restarting", "up_for_retry", "up_for_reschedule")
+ACTIVE = ("queued", "running", "deferred", "awaiting_input", "restarting", "up_for_retry", "up_for_reschedule")
 """States of tasks that are at work or wait for something, by Airflow's words (3.3)."""
 
 MOST_FAILURES = 100

@@ -129,7 +129,7 @@ function taskRow(task, progress, now) {
     "tr",
     null,
     el("th", { scope: "row" }, taskLink(task)),
-    el("td", null, task.state === "deferred" ? "waits" : task.state, task.since ? el("div", { class: "quiet" }, `since ${ago(task.since, now)}`) : null),
+    el("td", null, { deferred: "waits", awaiting_input: "waits for a person" }[task.state] ?? task.state.replaceAll("_", " "), task.since ? el("div", { class: "quiet" }, `since ${ago(task.since, now)}`) : null),
     el("td", null, known ? known.step : ""),
     el("td", null, share, known ? ` ${count(known.rows)}${known.estimated_rows ? ` of about ${count(known.estimated_rows)}` : ""}` : ""),
     el("td", null, known ? `${size(known.bytes_per_s)}/s` : ""),
