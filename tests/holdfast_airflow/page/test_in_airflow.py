@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -290,10 +291,21 @@ def test_a_restore_point_is_held_and_released_by_who_may(stage: Stage) -> None:
     assert stage.client("victor").get("/holdfast/api/archives/shop/now").json()["holds"] == []
 
 
-def until_asked(client: httpx.Client, run: str) -> str:
-    """Wait until a run has parked to ask a person, and return the address of the question."""
+def until_asked(stage: Stage, client: httpx.Client, run: str) -> str:
+    """Wait until a run has parked to ask a person, and return the address of the question.
+
+    Airflow 3.3 fails a task that is answered before its scheduler has heard that the task has parked, as no person is
+    quick enough to do.
+    """
     path = f"/api/v2/dags/restore_shop/dagRuns/{run}/taskInstances/approve"
     until(lambda: client.get(path).json().get("state") == "awaiting_input", "the question of an approval")
+    parked = datetime.now(UTC) + timedelta(seconds=1)
+
+    def has_heard() -> bool:
+        beat = (stage.airflow.api.health() or {}).get("scheduler", {}).get("latest_scheduler_heartbeat")
+        return bool(beat) and datetime.fromisoformat(beat) > parked
+
+    until(has_heard, "the scheduler")
     return f"{path}/-1/hitlDetails"
 
 
@@ -301,7 +313,7 @@ def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(stag
     api, olga = stage.airflow.api, stage.client("olga")
     wanted = {"target_connection": "target", "source": "shop", "at": "latest"}
     run = api.trigger("restore_shop", wanted)
-    path = until_asked(olga, run)
+    path = until_asked(stage, olga, run)
     asked = olga.get(path).json()
     assert asked["subject"] == "Restore shop to latest into the database of target?"
     assert [info for info in inspect(stage.store) if info.state == "held"] == []
@@ -313,7 +325,7 @@ def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(stag
     assert {each.task_id: each.state for each in api.tasks("restore_shop", run)}["restore"] == "skipped"
 
     run = api.trigger("restore_shop", wanted)
-    assert olga.patch(until_asked(olga, run), json={"chosen_options": ["Approve"]}).status_code == 200
+    assert olga.patch(until_asked(stage, olga, run), json={"chosen_options": ["Approve"]}).status_code == 200
     state = api.wait_for_run("restore_shop", run, timeout=120, poll=1)
     assert state == "success", api.tasks("restore_shop", run)
     assert api.xcom("restore_shop", run, "restore")["rows"] == 100
