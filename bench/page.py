@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import httpx
+from tenacity import Retrying, stop_after_delay, wait_fixed
 
 from bench.opening import FILES, make_archive
 from bench.parse_time import archives_yaml
@@ -133,18 +134,24 @@ def _fill(airflow: AirflowStandalone, config: Path, archives: int) -> None:
     """Wait for the DAGs of all archives, and leave a record of each, as a task would."""
     read = read_archives(config)
     opened = Archive.open(open_store(read.archives["a0"].place()))
-    for number in range(archives):
-        airflow.api.wait_for_dag(f"restore_a{number}", timeout=300)
     with httpx.Client(base_url=airflow.url, timeout=60, trust_env=False) as client:
         login = {"username": airflow.username, "password": airflow.password}
         token = client.post("/auth/token", json=login).json()["access_token"]
         client.headers["Authorization"] = f"Bearer {token}"
+        _wait_for_dags(client, archives)
         for number in range(archives):
             uri = f"x-holdfast://a{number}/record"
             found = client.get("/api/v2/assets", params={"uri_pattern": uri}).json()["assets"]
             record = record_of(opened, read.archives[f"a{number}"].sources)
             body = {"asset_id": next(each["id"] for each in found if each["uri"] == uri), "extra": record}
             client.post("/api/v2/assets/events", json=body).raise_for_status()
+
+
+def _wait_for_dags(client: httpx.Client, archives: int) -> None:
+    for number in range(archives):
+        for attempt in Retrying(stop=stop_after_delay(600), wait=wait_fixed(1)):
+            with attempt:
+                client.get(f"/api/v2/dags/restore_a{number}").raise_for_status()
 
 
 def _look(started: Browser, airflow: AirflowStandalone, archives: int) -> dict[str, float]:

@@ -42,7 +42,7 @@ main() {
   # The fonts are named by their whole path, so a folder that was moved is set up again.
   [[ -x $FOLDER/chromium ]] && grep -qF "<dir>$FOLDER/" "$FOLDER/fonts.conf" &&
     cmp -s requirements/browser/package-lock.json "$FOLDER/installed.json" && return
-  [[ $(uname -m) == x86_64 ]] || leave_out browser "the browser of the tests is left out: it is to be had for x86_64 only."
+  [[ $HOSTTYPE == x86_64 ]] || leave_out browser "the browser of the tests is left out: it is to be had for x86_64 only."
   say "installing the browser of the tests ..."
   find_node 18 || leave_out browser "the browser of the tests is left out: Node.js could not be had, neither on PATH nor from its wheel."
   rm -rf "$FOLDER"

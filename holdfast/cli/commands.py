@@ -50,9 +50,11 @@ COMMANDS = {
         "protect",
         "Run a command that changes a source, such as a migration, so that both its sides can be restored exactly.",
     ),
-    "verify": CommandEntry("verify", "verify", "Check that all files named by the commits are there and unchanged."),
+    "verify": CommandEntry(
+        "maintenance.verify", "verify", "Check that all files named by the commits are there and unchanged."
+    ),
     "copy": CommandEntry(
-        "copy",
+        "maintenance.copy",
         "copy",
         "Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again.",
     ),
@@ -62,19 +64,21 @@ COMMANDS = {
         "Restore a random restore point from the archive alone, compare it, and check its assertions.",
     ),
     "compact": CommandEntry(
-        "compact", "compact", "Join small blocks of changes into few; all restore points are kept."
+        "maintenance.compact", "compact", "Join small blocks of changes into few; all restore points are kept."
     ),
     "truncate": CommandEntry(
-        "truncate",
+        "maintenance.truncate",
         "truncate",
         "Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later.",
     ),
     "vacuum": CommandEntry(
-        "vacuum",
+        "maintenance.vacuum",
         "vacuum",
         "Delete files that nothing needs: those of removed blocks, and leftovers of killed backups.",
     ),
-    "migrate": CommandEntry("migrate", "migrate", "Migrate an archive to a newer format; its restore points are kept."),
+    "migrate": CommandEntry(
+        "maintenance.migrate", "migrate", "Migrate an archive to a newer format; its restore points are kept."
+    ),
     "status": CommandEntry("status", "status", "Print the contents of an archive."),
     "doctor": CommandEntry(
         "doctor", "doctor", "Check everything that backups and restores need, and print a remedy for each failure."

@@ -180,7 +180,8 @@ def await_end(pid: int) -> None:
 
 
 SETUPS = tuple(
-    f"setup{of}.sh" for of in ("", "_specs", "_tests", "_emulators", "_postgresql", "_porcupine", "_applications")
+    f"setup{of}.sh"
+    for of in ("", "_specs", "_tests", "_emulators", "_browser", "_postgresql", "_porcupine", "_applications")
 )
 
 
@@ -240,15 +241,22 @@ def test_without_rust_the_models_are_left_out_with_a_reason(project: Path) -> No
 
 @pytest.mark.parametrize(
     ("script", "names"),
-    [("setup_tests", ["versitygw"]), ("setup_emulators", ["azurite", "fake-gcs"]), ("setup_porcupine", ["porcupine"])],
+    [
+        ("setup_tests", ["versitygw"]),
+        ("setup_emulators", ["azurite", "fake-gcs"]),
+        ("setup_browser", ["browser"]),
+        ("setup_porcupine", ["porcupine"]),
+    ],
 )
 def test_without_go_and_node_what_needs_them_is_left_out_with_a_reason(
     project: Path, script: str, names: list[str]
 ) -> None:
     program(project, ".venv/bin/uv", "exit 1")
     (project / ".work" / "env").write_text(f"UV={project}/.venv/bin/uv\n")
-    (project / "requirements" / "azurite").mkdir(parents=True)
-    for name in ("go.txt", "node.txt", "azurite/package.json", "azurite/package-lock.json"):
+    for folder in ("azurite", "browser"):
+        (project / "requirements" / folder).mkdir(parents=True)
+    packages = [f"{folder}/package{end}.json" for folder in ("azurite", "browser") for end in ("", "-lock")]
+    for name in ("go.txt", "node.txt", *packages):
         (project / "requirements" / name).touch()
     (project / "tests" / "support").mkdir(parents=True)
     shutil.copytree(ROOT / "tests" / "support" / "porcupine", project / "tests" / "support" / "porcupine")

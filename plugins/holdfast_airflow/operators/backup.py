@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
     from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.prepared_job import PreparedJob
+    from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 _MARGIN = timedelta(minutes=5)
 """For a trigger to find out that the deadline is over."""

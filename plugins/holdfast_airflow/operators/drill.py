@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.prepared_job import PreparedJob
+    from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 
 class DrillOperator(SourceJobOperator):

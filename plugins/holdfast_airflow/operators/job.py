@@ -39,13 +39,13 @@ from holdfast_airflow.arguments import span
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
-from holdfast_airflow.job_log import progress_logged, spark_lines
+from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
+from holdfast_airflow.jobs.prepared_job import PreparedJob
+from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
-from holdfast_airflow.prepared_job import PreparedJob
-from holdfast_airflow.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.requests import add_arguments, request_of
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError

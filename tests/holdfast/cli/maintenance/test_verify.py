@@ -105,7 +105,7 @@ def test_files_are_spread_over_spark_where_that_is_wanted(
         value = {"commits": 1, "blocks": 1, "files": 2, "bytes": 10, "deep": True, "costs": [], "read_since": None}
         return {**value, "damage": ["data/x is missing"]}
 
-    monkeypatch.setattr("holdfast.cli.verify.run_job", run_job)
+    monkeypatch.setattr("holdfast.cli.maintenance.verify.run_job", run_job)
     done = holdfast("verify", filled.url, "--deep", "--spark", "--budget", "1 GB", "--wait", "3")
     assert asked == [("verification", filled.url, ["--deep", "--budget", "1 GB"], 3)]
     assert (done.code, "damaged: data/x is missing" in done.out) == (4, True)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.copy_archive import CopyProgress
-from holdfast.cli.copy import _Teller
+from holdfast.cli.maintenance.copy import _Teller
 from holdfast.cli.shared.output import Output
 from holdfast.storage import ObjectStore, open_store
 from tests.support.jobs.command import RunCommand

@@ -42,7 +42,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         given[:] = [request.operation, *request.to_arguments()]
         return RESULT
 
-    monkeypatch.setattr("holdfast.cli.compact.run_job", run_job)
+    monkeypatch.setattr("holdfast.cli.maintenance.compact.run_job", run_job)
     return given
 
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast.operations.job_process import process_start
-from holdfast_airflow.processes import RUN_VARIABLE, end_job
+from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
 
 SLEEP = "import time; print('here', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
