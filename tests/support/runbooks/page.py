@@ -77,14 +77,14 @@ class Page:
     """Parts of a runbook that a test follows from their first command to their last.
 
     :param run: runs the words of a `holdfast` command.
-    :param query: runs a statement of SQL, and returns its rows.
+    :param query: runs statements of SQL in one session, and returns the rows of the last.
     :param names: what stands in place of the page's names and addresses, such as ARCHIVE.
     """
 
     name: str
     headings: tuple[str, ...]
     run: Callable[..., Finished]
-    query: Callable[[str], Any]
+    query: Callable[..., Any]
     names: dict[str, str] = field(default_factory=dict)
     _next: int = 0
 
@@ -115,11 +115,16 @@ class Page:
             self._shows(command.shown, done.out + done.err)
         return done
 
-    def asks(self, words: str, *, names: Mapping[str, str] = NOTHING) -> Any:
-        """Run the next command of the page, which is SQL and begins with these words; returns its rows."""
-        command = self._take(words)
-        self.names.update(names)
-        return self.query(self._named(command.text))
+    def asks(self, *words: str) -> Any:
+        """Run the next commands of the page, which are SQL, in one session; returns the rows of the last.
+
+        :param words: what each of them begins with.
+        """
+        return self.query(*(self._named(self._take(each).text) for each in words))
+
+    def takes(self, words: str) -> list[str]:
+        """Return the words of the next command of the page, for the test to do what it does."""
+        return shlex.split(self._named(self._take(words).text))
 
     def shows(self, done: Finished, words: str) -> None:
         """Check that the block of the page which begins with these words is what a command has printed."""

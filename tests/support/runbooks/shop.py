@@ -13,6 +13,7 @@ from holdfast.sources.postgresql.connection.session import connect
 from tests.support.following.followed import known
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
+from tests.support.servers.postgres import drop_slots
 
 _BEGINNING = (
     "create type state as enum ('open', 'paid', 'gone')",
@@ -47,10 +48,21 @@ class Shop:
 
     def __post_init__(self) -> None:
         self.role = f"backup_of_{self.database.database}"
-        self.source = Address(self.database.url.replace("postgres@", f"{self.role}@"), self.database.password)
         self.place = self.folder / "shop"
         self.more = {"HOLDFAST_ARCHIVES": str(self.folder / "archives.yaml")}
+        self.moves(self.database)
+
+    def moves(self, database: Address) -> None:
+        """Point archives.yaml at a database, which the same role backs up."""
+        self.database = database
+        self.source = Address(database.url.replace("postgres@", f"{self.role}@"), database.password)
         self.describe()
+
+    def drop(self, database: str) -> None:
+        """Drop another database of the server, with its slots."""
+        drop_slots(self.database.at_database(database))
+        with connect(self.database.at_database("postgres")) as session:
+            session.execute(f"drop database {database} with (force)".encode())
 
     def describe(self, **described: Any) -> None:
         """Write archives.yaml.
