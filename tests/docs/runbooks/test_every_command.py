@@ -13,18 +13,10 @@ from tests.support.runbooks.page import RUNBOOKS, commands, followed_parts, part
 PAGES = sorted(path.stem for path in RUNBOOKS.glob("*.md"))
 
 NOT_FOLLOWED = {
-    "a-gap": "still to come",
-    "a-lock-is-held": "still to come",
     "a-replica-is-lost": "still to come",
     "all-replicas-are-lost": "still to come",
-    "backup-failed": "still to come",
-    "damage": "still to come",
-    "drill-failed": "still to come",
-    "free-space": "still to come",
     "quorum-cannot-be-reached": "still to come",
     "the-coordination-store-is-gone": "still to come",
-    "the-log-piles-up": "still to come",
-    "vacuum": "still to come",
 }
 """Runbooks whose commands no test runs, and why."""
 

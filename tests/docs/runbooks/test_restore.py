@@ -56,6 +56,8 @@ def test_backups_go_on_the_day_after_a_restore(shop: Shop, page: Page) -> None:
     done = page.does("holdfast backup")
     assert "holdfast:" not in done.err
     page.does("holdfast source remove", names={"postgresql://postgres@old-host:5432/shop": old.url})
+    with connect(old) as session:
+        assert session.execute("select from pg_publication where pubname like 'holdfast%'").fetchone() is None
     page.asks("select pg_drop")
     shop.works()
     page.does("holdfast backup")

@@ -131,6 +131,13 @@ class Page:
         (shown,) = [lines for lines in self._texts if lines[0].startswith(words)]
         self._shows(shown, done.out + done.err)
 
+    def shows_within(self, done: Finished, words: str) -> None:
+        """Check that a command has printed that block of the page in the midst of a line."""
+        (shown,) = [lines for lines in self._texts if lines[0].startswith(words)]
+        for line in shown:
+            pattern = loosened(self._named(line), whole=False)
+            assert pattern.search(done.out + done.err), (self.name, pattern.pattern, done.out, done.err)
+
     def leaves_out(self, words: str, *, since: str) -> None:
         """Pass over the next command of the page, which begins with these words.
 
@@ -166,15 +173,18 @@ class Page:
             at = found.end()
 
 
-def loosened(line: str) -> re.Pattern[str]:
-    """Return the pattern of a line of output: what has a digit in it is another time, size or id each time."""
+def loosened(line: str, *, whole: bool = True) -> re.Pattern[str]:
+    """Return the pattern of a line of output: what has a digit in it is another time, size or id each time.
+
+    :param whole: whether nothing stands around it.
+    """
     pieces, at = [], 0
     for found in re.finditer(rf"{_VARYING.pattern}|\s+|…", line):
         pieces.append(re.escape(line[at : found.start()]))
         pieces.append(r"\s+" if found[0].isspace() else r".*?" if found[0] == "…" else r"\S+?(?: [kMG]?B)?")
         at = found.end()
-    pieces.append(re.escape(line[at:]))
-    return re.compile("^" + "".join(pieces).removeprefix(r"\s+").join((r"\s*", r"\s*$")), re.MULTILINE)
+    pattern = "".join([*pieces, re.escape(line[at:])]).removeprefix(r"\s+")
+    return re.compile(rf"^\s*{pattern}\s*$" if whole else pattern, re.MULTILINE)
 
 
 def followed_parts(marks: Mapping[str, list[tuple[str, ...]]], page: str) -> set[str]:
