@@ -2,19 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
 from tests.support.runbooks.page import Page
 from tests.support.runbooks.shop import Shop
 
 
 @pytest.fixture
+def roles(postgres: PostgresServer) -> Iterator[None]:
+    """Drops the roles that back up, once the test's databases are gone."""
+    yield
+    with connect(Address(postgres.url(), postgres.password)) as session:
+        for (name,) in session.execute(
+            "select rolname::text from pg_roles where rolname like 'backup_of_%'"
+        ).fetchall():
+            session.execute(f"drop role {name}".encode())
+
+
+@pytest.fixture
 def shop(
-    request: pytest.FixtureRequest, tmp_path: Path, address: Address, new_database: Callable[..., Address]
+    request: pytest.FixtureRequest, tmp_path: Path, roles: None, address: Address, new_database: Callable[..., Address]
 ) -> Shop:
     """A database that is followed, with one backup."""
     made = Shop(tmp_path, address, new_database, getattr(request, "param", ()))

@@ -110,9 +110,9 @@ class Page:
         command = self._take(words)
         self.names.update(names)
         done = self.run(*shlex.split(self._named(command.text))[1:])
-        assert done.code == code, (command.text, done.out, done.err)
+        assert done.code == code, (command.text, done)
         if shown:
-            self._shows(command.shown, done.out + done.err)
+            self._shows(command.shown, done)
         return done
 
     def asks(self, *words: str) -> Any:
@@ -129,7 +129,7 @@ class Page:
     def shows(self, done: Finished, words: str) -> None:
         """Check that the block of the page which begins with these words is what a command has printed."""
         (shown,) = [lines for lines in self._texts if lines[0].startswith(words)]
-        self._shows(shown, done.out + done.err)
+        self._shows(shown, done)
 
     def shows_within(self, done: Finished, words: str) -> None:
         """Check that a command has printed that block of the page in the midst of a line."""
@@ -164,13 +164,15 @@ class Page:
             text = re.sub(rf"(?<![\w.]){re.escape(name)}(?!\w)", lambda _, to=self.names[name]: to, text)  # type: ignore[misc]
         return text
 
-    def _shows(self, shown: tuple[str, ...], said: str) -> None:
-        at = 0
+    def _shows(self, shown: tuple[str, ...], done: Finished) -> None:
+        """Check lines that a terminal shows: those of each stream are in their order."""
+        left = [done.out, done.err]
         for line in shown:
             pattern = loosened(self._named(line))
-            found = pattern.search(said, at)
-            assert found, f"{self.name}.md shows {line!r} ({pattern.pattern}), which is not in {said[at:]!r}"
-            at = found.end()
+            found = [(number, match) for number, text in enumerate(left) if (match := pattern.search(text))]
+            assert found, f"{self.name}.md shows {line!r} ({pattern.pattern}), which is not in {left}"
+            number, match = found[0]
+            left[number] = left[number][match.end() :]
 
 
 def loosened(line: str, *, whole: bool = True) -> re.Pattern[str]:
