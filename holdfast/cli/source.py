@@ -11,7 +11,7 @@ from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output
-from holdfast.cli.shared.streams import expected_in, other_streams, stream_names, waiting_in
+from holdfast.cli.shared.streams import expected_in, left_streams, other_streams, stream_names, waiting_in
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.common.units import parse_size
 from holdfast.common.words import human_size
@@ -284,7 +284,7 @@ def remove(
     output = Output(as_json=as_json)
     streams: dict[str, str] = {}
     try:
-        streams = stream_names(source, archive, address.database, names)
+        streams = left_streams(source, archive, address, names)
     except (HoldfastError, StoreError) as error:
         if archive:
             raise

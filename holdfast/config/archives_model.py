@@ -324,7 +324,8 @@ class ArchiveConfig(_Section):
     def _is_somewhere(self) -> Self:
         if (self.url is None) == (self.replicas is None):
             raise PydanticCustomError("place", "an archive needs either 'url' or 'replicas'")
-        if self.replicas is not None and len(self.replicas) < 2:
+        # The replica that is left when the others are gone is alone, and still follows the log of its store.
+        if self.replicas is not None and len(self.replicas) < (2 if self.store is None else 1):
             raise PydanticCustomError("replicas", "'replicas' needs two or more; for one place write 'url'")
         if self.store is not None and self.replicas is None:
             raise PydanticCustomError("store", "'store' is for archives with 'replicas'; this one has a 'url' only")

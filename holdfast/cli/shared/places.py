@@ -119,10 +119,14 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     """Return a source's name in the archive, its settings, and its address.
 
     :param url: the archive, as typed.
-    :param name: a name in archives.yaml, or an address.
+    :param name: a name in archives.yaml, or an address. One that archives.yaml gives a source of this archive means
+        that source, whichever user it names: a DBA sets up what a role of its own backs up.
     """
     if "://" in name:
         address = Address.parse(name)
+        here = [(each, found) for each, found in sources(url).items() if _is_at(found, address)]
+        if len(here) == 1:
+            return here[0][0], here[0][1].model_copy(update={"url": address.url}), address
         return _source_name(address.database), SourceConfig(url=address.url), address
     configured = _configured(url)
     if configured is None:
@@ -140,7 +144,7 @@ def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Addre
     :param name: a name in archives.yaml, or an address.
     :param archive: whose source it is; needed where archives.yaml has several of this name.
     """
-    if "://" in name:
+    if "://" in name and (archive is None or not sources(archive)):
         address = Address.parse(name)
         return SourceConfig(url=address.url), address
     return source(archive or archive_having(name), name)[1:]
@@ -162,6 +166,13 @@ def archive_having(name: str) -> str:
         )
         raise UsageError(f"{name!r} is no database address, and {found}")
     return having[0]
+
+
+def _is_at(found: SourceConfig, address: Address) -> bool:
+    """Return whether archives.yaml gives a source this address; one without a host is known by nothing."""
+    if not found.url or not found.url.startswith("postgres"):
+        return False
+    return address.location is not None and Address.parse(found.url).location == address.location
 
 
 def _source_name(database: str) -> str:

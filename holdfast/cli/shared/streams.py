@@ -36,6 +36,29 @@ def stream_names(source: str, archive: str | None, database: str, databases: Ite
     return {each: stream_name(identity, known if each == database else each) for each in databases}
 
 
+def left_streams(source: str, archive: str | None, address: Address, databases: Iterable[str]) -> dict[str, str]:
+    """Return the names of the streams of databases that are to be dropped, by database, as `stream_names` does.
+
+    A source that archives.yaml has at another address by now left its stream in the old database, under its name there:
+    a database without the stream of its own name has that of another source of the archive.
+
+    :param source, archive: as for `stream_names`.
+    """
+    names = stream_names(source, archive, address.database, databases)
+    if archive is None or "://" not in source:
+        return names
+    opened = Archive.open(places.archive_store(archive))
+    known = {*opened.state.streams, *places.source_names(archive)}
+    ours = {stream_name(opened.identity.id, each) for each in known}
+    for database, name in names.items():
+        with connect(address.at_database(database)) as session:
+            there = streams_of(session)
+        left = [each for each in there if each in ours]
+        if name not in there and len(left) == 1:
+            names[database] = left[0]
+    return names
+
+
 def expected_in(source: str, archive: str | None, name: str | None) -> ExpectedStream | None:
     """Return the stream that an archive expects in a source's own database.
 

@@ -275,3 +275,17 @@ def test_a_source_can_be_removed_where_its_archive_is_gone(holdfast: RunCommand,
     done = holdfast("source", "remove", "s", "--role", ROLE)
     assert done.code == 0
     assert "its stream is dropped only where setup has made it" in done.err
+
+
+def test_the_stream_that_a_source_has_left_at_its_old_address_is_removed(
+    holdfast: RunCommand, shop: Address, store: ObjectStore, new_database: Callable[..., Address]
+) -> None:
+    left = stream_name(Archive.open(store).identity.id, "configured")
+    open_stream(shop, left, ())
+    sources = {"configured": {"url": new_database().url}}
+    Path("archives.yaml").write_text(json.dumps({"archives": {"a": {"url": store.url, "sources": sources}}}))
+    done = holdfast("source", "remove", shop.url, "--role", ROLE, "--run", "--archive", "a")
+    assert done.code == 0
+    assert left in done.out
+    with connect(shop) as session:
+        assert session.execute("select from pg_replication_slots where slot_name = %s", (left,)).fetchone() is None

@@ -32,6 +32,11 @@ def test_coordination_store_in_a_relative_file_starts_at_the_file(
     assert load_config(file).archive("shop").store == meant.format(folder=tmp_path)
 
 
+def test_a_replica_that_is_left_alone_still_follows_the_log_of_its_store(file: Path) -> None:
+    file.write_text("archives: {shop: {replicas: {near: s3://near/shop}, store: 'postgresql://holdfast@db/log'}}")
+    assert load_config(file).archive("shop").place() == "s3://near/shop"
+
+
 @pytest.mark.parametrize(
     ("text", "sentence"),
     [
@@ -52,6 +57,10 @@ def test_coordination_store_in_a_relative_file_starts_at_the_file(
         ),
         (
             "archives: {shop: {replicas: {a: b}}}",
+            "archives.shop: 'replicas' needs two or more; for one place write 'url'",
+        ),
+        (
+            "archives: {shop: {replicas: {}, store: 'sqlite:///log.db'}}",
             "archives.shop: 'replicas' needs two or more; for one place write 'url'",
         ),
         (

@@ -95,6 +95,14 @@ class Address:
         return unquote(urlsplit(self.url).path.strip("/"))
 
     @property
+    def location(self) -> tuple[str, str] | None:
+        """Return the URL's host with its port, and the name of the database; None where it names no host."""
+        host = _split(self.url).netloc.rpartition("@")[2]
+        if not host:
+            return None
+        return host if ":" in host.rpartition("]")[2] else f"{host}:5432", self.database
+
+    @property
     def user(self) -> str:
         """Return the user name before the URL's host; "" where there is none."""
         return unquote(urlsplit(self.url).username or "")

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.cli.shared import places
 from holdfast.common.errors import UsageError
+from holdfast.sources.postgresql.connection.address import Address
 
 pytestmark = pytest.mark.slow
 
@@ -39,6 +40,16 @@ def test_a_source_goes_by_its_name(archives_yaml: Path) -> None:
     name, configured, address = places.source("shop", "db")
     assert (name, configured.tables, configured.exclude) == ("db", ["a.*"], ["a.b"])
     assert (address.url, address.password) == ("postgresql://me@here/shop", None)
+
+
+def test_an_address_that_archives_yaml_gives_a_source_means_that_source_whoever_logs_in() -> None:
+    name, configured, address = places.source("shop", "postgresql://postgres@here:5432/shop?sslmode=require")
+    assert (name, configured.tables, address.user) == ("db", ["a.*"], "postgres")
+    assert configured.url == address.url
+    assert places.database("postgresql://postgres@here/shop", "shop")[0].exclude == ["a.b"]
+    for other in ("postgresql://me@here/other", "postgresql://me@there/shop", "postgresql:///shop?host=/run"):
+        assert places.source("shop", other)[0] == Address.parse(other).database
+    assert places.source("s3://other/place", "postgresql://me@here/shop")[0] == "shop"
 
 
 def test_a_source_that_only_airflow_knows_may_come_by_airflows_variable(monkeypatch: pytest.MonkeyPatch) -> None:
