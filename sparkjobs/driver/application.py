@@ -31,6 +31,7 @@ from holdfast.operations.job_process import (
 )
 from holdfast.operations.requests.base import Request
 from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.replication.work.replica_maintenance import opened_to_lead
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.storage import open_store
@@ -79,6 +80,7 @@ class Job:
         self.log = RunLog(records or store, run, operation)
         self._executor = executor
         self._claimed: int | None = None
+        self._added_to: Archive | None = None
         self._shown = time.monotonic()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
@@ -111,7 +113,25 @@ class Job:
 
         :param wish: the quorum that backups need which are added; None: none.
         """
-        return open_to_write(self.store, check=self.check, wish=wish)
+        self._added_to = open_to_write(self.store, check=self.check, wish=wish)
+        return self._added_to
+
+    @contextmanager
+    def lead_archive(self) -> Iterator[Archive]:
+        """Open the archive to compact or truncate it; a replica leads meanwhile."""
+        with opened_to_lead(self.store, check=self.check) as self._added_to:
+            yield self._added_to
+
+    def not_asked(self) -> dict[str, Any]:
+        """Return what the result says of other replicas that could not be asked.
+
+        It is nothing for an archive at one place.
+        """
+        if self._added_to is None or self._added_to.state.log is None:
+            return {}
+        from holdfast.replication.work.replica import not_asked  # with what talks to a coordination store
+
+        return {"not_asked": not_asked(self._added_to)}
 
     def say(self, *words: str) -> None:
         """Log lines in the run's record and on stderr."""
@@ -264,7 +284,8 @@ def run_application(
         job = Job(store, run, operation, locks, executor, records=open_store(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
-            log.result = work(job)
+            result = work(job)
+            log.result = {**result, **job.not_asked()}
     except SparkNeededError as error:
         print(f"holdfast: going over to Spark: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return HAND_OVER

@@ -33,7 +33,7 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
         )
         head = ("replica", "url", "behind", "epoch", "state")
         show_rows(
-            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _lease(r)) for r in each["replicas"]]
+            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _state(r)) for r in each["replicas"]]
         )
         for pending in each["pending_quorums"]:
             have = ", ".join(pending["replicas"]) or "none"
@@ -71,6 +71,13 @@ def _behind(one: dict[str, Any]) -> str:
     if not one["entries_behind"]:
         return "nothing"
     return f"{one['entries_behind']:,} entries, {human_size(one['bytes_behind'])}, {one['seconds_behind']:.0f} s"
+
+
+def _state(one: dict[str, Any]) -> str:
+    if one["silent_s"] is None:
+        return _lease(one)
+    again = human_span(one["asked_again_s"])
+    return f"{_lease(one)}; it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}"
 
 
 def _lease(one: dict[str, Any]) -> str:

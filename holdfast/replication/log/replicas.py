@@ -36,6 +36,8 @@ class ReplicaRow:
     :param pointer: index of the entry that it executes next; 0: it never had any.
     :param active_until, synced_at: seconds since 1970 by the store's clock.
     :param recovers_from: the replica it is being made anew from; "": it is not.
+    :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
+    :param ask_again_at: until then nobody waits for its answer.
     """
 
     name: str
@@ -47,6 +49,8 @@ class ReplicaRow:
     lost_reason: str
     recovers_from: str
     synced_at: float
+    silent_since: float = 0.0
+    ask_again_at: float = 0.0
 
     def is_active(self, now: float) -> bool:
         """Return whether the lease runs."""
@@ -256,10 +260,14 @@ def activate(connection: Connection, archive: str, name: str, *, lease: float = 
 
 
 def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: float) -> Acting:
-    """Renew a lease that runs, else begin a new epoch."""
+    """Renew a lease that runs, else begin a new epoch.
+
+    Who acts for a replica has read it: so it answers.
+    """
     now = clock(connection)
     epoch = row.epoch if row.is_active(now) else row.epoch + 1
-    change_row(connection, Acting(archive, row.name, row.epoch), epoch=epoch, active_until=now + lease)
+    was = Acting(archive, row.name, row.epoch)
+    change_row(connection, was, epoch=epoch, active_until=now + lease, silent_since=0.0, ask_again_at=0.0)
     return Acting(archive, row.name, epoch)
 
 

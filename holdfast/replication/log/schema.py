@@ -54,6 +54,8 @@ replicas = Table(
     Column("lost_reason", Text, nullable=False),
     Column("recovers_from", String(64), nullable=False),  # the replica it is made anew from; empty: it is not
     Column("synced_at", Double, nullable=False),  # when its pointer last moved or was at the head
+    Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
+    Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
     _of_archive("replicas"),
 )
 

@@ -33,6 +33,7 @@ class ReplicaStatus:
     :param seconds: since the first of these was appended; where the log has that no longer, since it last executed one
         or was at the head; 0 where there is none.
     :param lease_s: so long its lease runs on; 0: it is not active.
+    :param silent_s: so long it has not answered; `asked_again_s`: until it is asked again. None: it answers.
     """
 
     row: ReplicaRow
@@ -40,6 +41,8 @@ class ReplicaStatus:
     size: int
     seconds: float
     lease_s: float
+    silent_s: float | None = None
+    asked_again_s: float | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return it as `replica status --json` prints it."""
@@ -58,6 +61,8 @@ class ReplicaStatus:
             "lost": row.is_lost,
             "lost_reason": row.lost_reason or None,
             "recovers_from": row.recovers_from or None,
+            "silent_s": None if self.silent_s is None else round(self.silent_s, 1),
+            "asked_again_s": None if self.asked_again_s is None else round(self.asked_again_s, 1),
         }
 
 
@@ -137,4 +142,6 @@ def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) 
         size=int(size),
         seconds=max(0.0, now - (first or now)),
         lease_s=max(0.0, row.active_until - now),
+        silent_s=max(0.0, now - row.silent_since) if row.silent_since else None,
+        asked_again_s=max(0.0, row.ask_again_at - now) if row.silent_since else None,
     )

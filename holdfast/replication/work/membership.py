@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
@@ -11,8 +12,10 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import RefusedError, UsageError, sentence
+from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
+from holdfast.replication.work.survey import LIMIT_S
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -198,8 +201,14 @@ def _all_lost(connection: Connection, archive: str) -> LogState:
 def candidates(
     coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore] = open_store
 ) -> list[Candidate]:
-    """Return all replicas as candidates, each read from its archive."""
-    return [_candidate(row.name, row.url, places) for row in coordination.run(lambda c: replicas(c, archive))]
+    """Return all replicas as candidates, each read from its archive, side by side."""
+    rows = coordination.run(lambda c: replicas(c, archive))
+    answers = ask_each({row.name: partial(_candidate, row.name, row.url, places) for row in rows}, limit_s=LIMIT_S)
+    return [
+        Candidate(row.name, row.url, None, problem=sentence(answer)) if isinstance(answer, Exception) else answer
+        for row in rows
+        for answer in (answers[row.name],)
+    ]
 
 
 def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Candidate:

@@ -152,7 +152,8 @@ def finish(connection: Connection, acting: Acting) -> None:
     start = log_state(connection, acting.archive).start
     if start > row.pointer:
         raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
-    change_row(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
+    ended = {"is_lost": False, "lost_reason": "", "recovers_from": "", "silent_since": 0.0, "ask_again_at": 0.0}
+    change_row(connection, acting, **ended, synced_at=clock(connection))
 
 
 def give_up(connection: Connection, acting: Acting) -> None:

@@ -7,6 +7,7 @@ them again.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -37,11 +38,14 @@ if TYPE_CHECKING:
     from holdfast.replication.log.log import Draft, LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.settings import QuorumRequest
+    from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.fetch_files import Fetch
     from holdfast.storage import ObjectStore
 
     Check = Callable[[], None]
+
+logger = logging.getLogger(__name__)
 
 _ENTRIES = 64
 """Read of the log at once."""
@@ -60,6 +64,7 @@ class Synced:
     :param index: of the last entry that is here.
     :param entries: how many were executed; `files` and `size` of what was fetched for them.
     :param given_up: indexes of entries that were given up before, since nobody has had their files for long.
+    :param not_asked: other replicas that are not lost and could not be asked how far they are.
     """
 
     replica: str
@@ -68,6 +73,7 @@ class Synced:
     files: int
     size: int
     given_up: tuple[int, ...] = ()
+    not_asked: tuple[NotAsked, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """Return the result as a dict for JSON."""
@@ -78,6 +84,7 @@ class Synced:
             "files": self.files,
             "bytes": self.size,
             "given_up": list(self.given_up),
+            "not_asked": [each.describe() for each in self.not_asked],
         }
 
 
@@ -101,6 +108,8 @@ class ReplicatedArchive(Archive):
     fetch: Fetch = fetch
     fetched: tuple[int, int] = field(default=(0, 0))
     """Files and bytes that came from other replicas since this was opened."""
+    not_asked: tuple[NotAsked, ...] = ()
+    """Other replicas that are not lost and could not be asked how far they are, when that was last tried."""
 
     @classmethod
     def begin(
@@ -183,7 +192,12 @@ class ReplicatedArchive(Archive):
             raise RuntimeError("no store was given")
         archive = self.identity.id
         told = ask_others(coordination, archive, self._place().replica, self.places)
-        coordination.run(lambda c: check_others(c, archive, told, coordination.url))
+        known = {each.replica for each in self.not_asked}
+        for each in told.not_asked:
+            if each.replica not in known:
+                logger.warning("%s.", each.words)
+        self.not_asked = told.not_asked
+        coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
 
     def catch_up(self, *, check: Check = lambda: None) -> Synced:
         """Execute the rest of the log, under the locks that this needs.
@@ -226,6 +240,7 @@ class ReplicatedArchive(Archive):
             entries=place.index - before,
             files=self.fetched[0] - fetched[0],
             size=self.fetched[1] - fetched[1],
+            not_asked=self.not_asked,
         )
 
     def _to_execute(self, upto: int | None) -> Sequence[LogEntry]:
@@ -392,6 +407,14 @@ class ReplicatedArchive(Archive):
             f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
             "was cleaned up: look with 'holdfast replica status', and sync before trying again"
         )
+
+
+def not_asked(archive: Archive) -> list[dict[str, str]]:
+    """Return the replicas that could not be asked while an archive was worked on, as a list for JSON.
+
+    It is empty for an archive at one place.
+    """
+    return [each.describe() for each in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
 
 
 def _ends(state: State, source: str) -> log.Ends:

@@ -129,6 +129,13 @@ class ObjectStore(ABC):
         del gate
         return self
 
+    def impatient(self) -> ObjectStore:
+        """Return this store with clients of its own, whose requests are short and are not repeated.
+
+        It is for a look at a place that may hang. A store without requests is returned as it is.
+        """
+        return self
+
     @abstractmethod
     def touch(self, key: str, body: bytes) -> None:
         """Make the object's ``modified`` the store's present time (:meth:`LockStore.touch`)."""

@@ -47,6 +47,8 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "lost": False,
         "lost_reason": None,
         "recovers_from": None,
+        "silent_s": None,
+        "asked_again_s": None,
     }
     assert (replicas["near"]["entries_behind"], replicas["near"]["pointer"]) == (0, 2)
 
