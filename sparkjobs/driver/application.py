@@ -27,6 +27,7 @@ from holdfast.operations.job_process import (
     PARENT_VARIABLE,
     RECORDS_VARIABLE,
     URL_VARIABLES,
+    WAIT_VARIABLE,
     process_start,
 )
 from holdfast.operations.requests.base import Request
@@ -93,6 +94,11 @@ class Job:
         return self._executor.cores
 
     @property
+    def wait(self) -> float:
+        """Return the seconds to wait for locks that others hold on this replica."""
+        return float(os.environ.get(WAIT_VARIABLE) or 0.0)
+
+    @property
     def is_bounded(self) -> bool:
         """Return whether only small work may be done here, and the rest is Spark's."""
         return self._executor.is_bounded
@@ -113,13 +119,13 @@ class Job:
 
         :param wish: the quorum that backups need which are added; None: none.
         """
-        self._added_to = open_to_write(self.store, check=self.check, wish=wish)
+        self._added_to = open_to_write(self.store, check=self.check, wish=wish, wait=self.wait)
         return self._added_to
 
     @contextmanager
     def lead_archive(self) -> Iterator[Archive]:
         """Open the archive to compact or truncate it; a replica leads meanwhile."""
-        with opened_to_lead(self.store, check=self.check) as self._added_to:
+        with opened_to_lead(self.store, check=self.check, wait=self.wait) as self._added_to:
             yield self._added_to
 
     def not_asked(self) -> dict[str, Any]:

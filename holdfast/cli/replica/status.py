@@ -49,6 +49,8 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
                 f"{human_span(missing['for_s'])}",
                 markup=False,
             )
+        for lease in each["sources"]:
+            console.print(lease["words"], markup=False)
         if each["leader"]:
             console.print(
                 f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through "

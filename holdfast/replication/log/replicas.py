@@ -200,7 +200,7 @@ def first_epoch(connection: Connection, archive: str) -> int:
 
 
 def remove(connection: Connection, archive: str, name: str, *, force: bool = False) -> None:
-    """Remove a replica and its votes from the store.
+    """Remove a replica from the store, with its votes and its leases on sources.
 
     Nothing at its URL is changed.
 
@@ -226,7 +226,11 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
 
 
 def _forget(connection: Connection, archive: str, row: ReplicaRow) -> None:
-    a, v = schema.archives.c, schema.votes.c
+    a, v, s = schema.archives.c, schema.votes.c, schema.sources.c
+    of_replica = s.owner.startswith(f"{row.name}, ", autoescape=True)  # the names of replicas have no comma
+    connection.execute(
+        schema.sources.update().where(s.archive == archive, of_replica).values(owner="", owned_until=0.0, process="")
+    )
     connection.execute(schema.votes.delete().where(v.archive == archive, v.replica == row.name))
     connection.execute(schema.replicas.delete().where(_R.archive == archive, _R.name == row.name))
     archives = schema.archives.update().where(a.archive == archive)

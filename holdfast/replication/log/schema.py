@@ -102,6 +102,7 @@ sources = Table(
     Column("stream_end", String(64), nullable=False),  # of its changes; empty: they are not followed
     Column("owner", String(255), nullable=False),  # who backs it up now; empty: nobody
     Column("owned_until", Double, nullable=False),
+    Column("process", Text, nullable=False, server_default=""),  # JSON: of the owner; empty: it is not known
     _of_archive("sources"),
 )
 

@@ -16,6 +16,7 @@ from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.leader import Leader, leader
 from holdfast.replication.log.log import missing_entries
 from holdfast.replication.log.replicas import LogState, ReplicaRow, log_state, log_states, replicas
+from holdfast.replication.log.source_lease import SourceLease, source_leases
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -75,6 +76,7 @@ class ArchiveStatus:
     :param pending: backups that wait for their quorum, each with the seconds that are left for it.
     :param missing: indexes of entries that stop replicas, since nobody has their files, each with the seconds for which
         that has been known.
+    :param sources: leases of backups on their sources; `now`: the store's time.
     """
 
     log: LogState
@@ -83,6 +85,8 @@ class ArchiveStatus:
     leader_s: float
     pending: tuple[tuple[Quorum, float], ...]
     missing: tuple[tuple[int, float], ...]
+    sources: tuple[SourceLease, ...] = ()
+    now: float = 0.0
 
     def describe(self) -> dict[str, Any]:
         """Return it as `replica status --json` prints it."""
@@ -108,6 +112,7 @@ class ArchiveStatus:
                 for quorum, left in self.pending
             ],
             "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in self.missing],
+            "sources": [each.value(self.now) for each in self.sources],
             "replicas": [one.describe() for one in self.replicas],
         }
 
@@ -124,7 +129,8 @@ def _archive_status(connection: Connection, log: LogState, now: float) -> Archiv
     leads = leader(connection, log.archive)
     waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
     missing = tuple((index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive))
-    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing)
+    leases = tuple(source_leases(connection, log.archive))
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing, leases, now)
 
 
 def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:

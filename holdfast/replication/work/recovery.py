@@ -9,6 +9,8 @@ keeps the log from being trimmed. It is no longer lost only after all is there, 
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -27,6 +29,7 @@ from holdfast.replication.log.errors import EpochOverError
 from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.log.store import clock
 from holdfast.replication.work.fetch_files import fetch, missing_files
+from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError
@@ -42,6 +45,8 @@ if TYPE_CHECKING:
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """Files that are read at a time."""
@@ -195,9 +200,13 @@ def recover(
     :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
-    target = places(row.url)
+    target, until = places(row.url), time.monotonic() + wait
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
-        acting, chosen = coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease))
+        acting, chosen = in_turn(
+            lambda: coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease)),
+            wait=max(0.0, until - time.monotonic()),
+            say=lambda words: logger.warning("%s", words),
+        )
         with _given_up_where_it_fails(coordination, acting):
             origin = places(chosen.url)
             _read(origin, archive, chosen)  # nothing is written, not even a lock, where it is not

@@ -19,13 +19,14 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.state import check_writable, validate
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
+from holdfast.common.words import human_span
 from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
 from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.storage import open_store
-from locking import LockError, Owner
+from locking import LockBusy, LockError, Owner
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ _APPENDS = 5
 """So often an append is repeated whose answer was lost."""
 
 _OWN_WAIT_S = 4 * 3600.0
-"""For this replica's own lock: a sync may have large blocks to fetch, and hours of a backup would be in vain."""
+"""For this replica's own lock once there is work that would be in vain: a sync may have large blocks to fetch."""
 
 
 @dataclass(frozen=True)
@@ -199,12 +200,14 @@ class ReplicatedArchive(Archive):
         self.not_asked = told.not_asked
         coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
 
-    def catch_up(self, *, check: Check = lambda: None) -> Synced:
+    def catch_up(self, *, check: Check = lambda: None, wait: float = _OWN_WAIT_S) -> Synced:
         """Execute the rest of the log, under the locks that this needs.
 
         :param check: raises if this work must not go on.
+        :param wait: seconds for locks that others hold, such as a sync of this replica.
+        :raises LockBusy: they hold them still; names them.
         """
-        with self._executing() as held:
+        with self._executing(wait) as held:
 
             def check_all() -> None:
                 check()
@@ -212,8 +215,15 @@ class ReplicatedArchive(Archive):
 
             return self.sync(check=check_all, fence=held.fence)
 
-    def _executing(self) -> locks.HeldLocks:
-        return locks.acquire(self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_OWN_WAIT_S)
+    def _executing(self, wait: float = _OWN_WAIT_S) -> locks.HeldLocks:
+        take = partial(locks.acquire, self.store, "sync", owner=Owner(), purpose="executing the update log")
+        try:
+            return take(wait=0)
+        except LockBusy as busy:
+            if wait <= 0:
+                raise
+            logger.warning("Waiting for replica %s, up to %s: %s", self._place().replica, human_span(wait), busy)
+        return take(wait=wait)
 
     def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
         """Execute the entries that are not here yet, in order.

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.source_lease import take_source
+from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.leader_work import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.replicated import Replicas, nothing, replica_rows
@@ -31,6 +34,7 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "quorum_index": 0,
         "pending_quorums": [],
         "missing": [],
+        "sources": [],
     }
     far = replicas["far"]
     assert far.pop("seconds_behind") >= 0
@@ -107,3 +111,24 @@ def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three:
     three.sync("far")
     (told,) = holdfast("replica", "status", "--json").value["archives"]
     assert (told["pending_quorums"], told["quorum_index"]) == ([], 1)
+
+
+def test_who_backs_a_source_up_is_shown_by_the_status_and_among_the_locks(holdfast: RunCommand, two: Replicas) -> None:
+    acting = two.open("near").in_use()[1]
+    two.coordination.run(lambda c: take_source(c, acting, "shop_db", "run-1"))
+    words = f"shop_db is being backed up by near, run run-1 (process {os.getpid()} on "
+    assert words in holdfast("replica", "status").out
+    assert words in holdfast("locks", "list", two.place("far").url).out
+    (lease,) = holdfast("locks", "list", two.place("far").url, "--json").value["sources"]
+    assert (lease["source"], lease["replica"], lease["run"]) == ("shop_db", "near", "run-1")
+    assert (lease["owner"]["pid"], lease["process"]) == (os.getpid(), "running")
+    assert 0 < lease["expires_in_s"] <= 900
+
+
+def test_locks_are_listed_where_the_store_cannot_be_asked(
+    holdfast: RunCommand, two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ENVIRONMENT)
+    done = holdfast("locks", "list", two.place("far").url, "--json")
+    assert (done.code, done.value) == (0, {"locks": [], "sources": []})
+    assert "which sources are being backed up through replicas is not known: say where the" in done.err
