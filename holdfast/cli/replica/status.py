@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.words import human_size, human_span
 from holdfast.replication.log import status as standing
+from holdfast.replication.log.consistency_check import look_at
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.cli.replica.options import Asked
+    from holdfast.replication.log.status import ArchiveStatus
 
-def status(store: Store = None, archive: OfArchive = None, as_json: Json = False) -> None:
-    """Print each replica's position, its activity, and whether it is lost; the replicas themselves are not asked."""
+
+def status(
+    look: Annotated[
+        bool, typer.Option("--look", help="Ask the replicas, too: whether each can be read, and how far it is.")
+    ] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    as_json: Json = False,
+) -> None:
+    """Print each replica's position, its activity, and whether it is lost; asks the store only, unless told to look."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         chosen = asked.log().archive if archive else None
         found = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
+        looks = [_look(asked, each) if look else {} for each in found]
     value = {"archives": [each.describe() for each in found]}
+    for described, seen in zip(value["archives"], looks, strict=True):
+        for one in described["replicas"]:
+            one["look"] = seen.get(one["name"])
     output.result(value, lambda console: _show(console, value["archives"], where))
+
+
+def _look(asked: Asked, archive: ArchiveStatus) -> dict[str, dict[str, Any]]:
+    """Return by name what each replica says of itself, or why it cannot be read."""
+    rows = [one.row for one in archive.replicas]
+    found = look_at(asked.coordination, archive.log.archive, rows, asked.place)
+    return {
+        name: {"index": None, "problem": place} if isinstance(place, str) else {"index": place.index, "problem": None}
+        for name, place in found.items()
+    }
 
 
 def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
@@ -76,10 +103,13 @@ def _behind(one: dict[str, Any]) -> str:
 
 
 def _state(one: dict[str, Any]) -> str:
-    if one["silent_s"] is None:
-        return _lease(one)
-    again = human_span(one["asked_again_s"])
-    return f"{_lease(one)}; it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}"
+    said = [_lease(one)]
+    if look := one["look"]:
+        said.append(f"cannot be read: {look['problem']}" if look["problem"] else f"has entry {look['index']}")
+    elif one["silent_s"] is not None:
+        again = human_span(one["asked_again_s"])
+        said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}")
+    return "; ".join(said)
 
 
 def _lease(one: dict[str, Any]) -> str:

@@ -161,7 +161,14 @@ def trim(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
-        done = trimming.trim(asked.coordination, log.archive, min_keep=min_keep, max_keep=max_keep, dry_run=dry_run)
+        done = trimming.trim(
+            asked.coordination,
+            log.archive,
+            min_keep=min_keep,
+            max_keep=max_keep,
+            dry_run=dry_run,
+            places=asked.place,
+        )
     value = {
         "archive": log.archive,
         "name": log.name,
@@ -169,6 +176,7 @@ def trim(
         "removed": done.removed,
         "lost": list(done.lost),
         "waits_for": list(done.waits_for),
+        "not_asked": [each.describe() for each in done.not_asked],
         "dry_run": dry_run,
     }
     output.result(value, lambda console: console.print(_trimmed(value), markup=False))

@@ -115,7 +115,12 @@ def _check_entry(state: LogState, entry: str | None, url: str, place: LogPlace, 
 
 
 def ask_others(
-    coordination: CoordinationStore, archive: str, name: str, places: Callable[[str], ObjectStore]
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    places: Callable[[str], ObjectStore],
+    *,
+    lost: bool = False,
 ) -> Answers:
     """Return the positions of the other replicas in the log.
 
@@ -123,11 +128,12 @@ def ask_others(
     in time is known to be silent from then on, and is asked again after a pause.
 
     :param archive: its id.
-    :param name: of the replica that asks.
+    :param name: of the replica that asks; "": all are asked.
     :param places: opens a replica by its URL.
+    :param lost: also ask those that are lost.
     """
     rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
-    others = [row for row in rows if row.name != name and not row.is_lost]
+    others = [row for row in rows if row.name != name and (lost or not row.is_lost)]
     asked = [row for row in others if not is_paused(row, now)]
     answers = _ask(coordination, archive, asked, lambda row: _told(archive, row, places))
     found: dict[str, LogPlace] = {}
@@ -159,6 +165,20 @@ def _ask(
 def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
     """Return a replica's own position in the log, read by short requests."""
     return open_replica(places(row.url).impatient(), archive, row.name)[1]
+
+
+def look_at(
+    coordination: CoordinationStore, archive: str, rows: Sequence[ReplicaRow], places: Callable[[str], ObjectStore]
+) -> dict[str, LogPlace | str]:
+    """Return by name where each replica says that it stands, or in words why it cannot be read.
+
+    Silent ones are asked, too, and so are lost ones.
+
+    :param archive: its id.
+    :param places: opens a replica by its URL.
+    """
+    answers = _ask(coordination, archive, rows, lambda row: _told(archive, row, places))
+    return {name: sentence(answer) if isinstance(answer, Exception) else answer for name, answer in answers.items()}
 
 
 def silent_among(

@@ -56,6 +56,7 @@ replicas = Table(
     Column("synced_at", Double, nullable=False),  # when its pointer last moved or was at the head
     Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
     Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
+    Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
     _of_archive("replicas"),
 )
 

@@ -29,8 +29,7 @@ if TYPE_CHECKING:
 class ReplicaStatus:
     """State of one replica.
 
-    :param entries, size: of the log that it has still to execute, and the bytes of what they add, as far as the log
-        still has them.
+    :param entries, size: of the log that it has still to execute, and the bytes of what they add, be they trimmed.
     :param seconds: since the first of these was appended; where the log has that no longer, since it last executed one
         or was at the head; 0 where there is none.
     :param lease_s: so long its lease runs on; 0: it is not active.
@@ -139,13 +138,14 @@ def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) 
     size, first = 0, now
     if behind:
         query = sa.select(sa.func.coalesce(sa.func.sum(e.size), 0), sa.func.min(e.appended_at))
-        size, first = connection.execute(query.where(e.archive == log.archive, e.index >= row.pointer)).one()
+        kept = query.where(e.archive == log.archive, e.index >= max(row.pointer, log.start))
+        size, first = connection.execute(kept).one()
         if row.pointer < log.start:
             first = row.synced_at
     return ReplicaStatus(
         row=row,
         entries=behind,
-        size=int(size),
+        size=int(size) + (row.trimmed_bytes if behind else 0),
         seconds=max(0.0, now - (first or now)),
         lease_s=max(0.0, row.active_until - now),
         silent_s=max(0.0, now - row.silent_since) if row.silent_since else None,

@@ -166,7 +166,7 @@ def test_a_trimming_says_first_what_it_would_do(holdfast: RunCommand, two: Repli
     done = holdfast(*options, "--json")
     assert done.value == {
         "archive": two.archive, "name": "shop", "log_start": 3, "removed": 2, "lost": ["far"], "waits_for": [],
-        "dry_run": False,
+        "not_asked": [], "dry_run": False,
     }  # fmt: skip
     assert replica_rows(holdfast)["far"]["lost_reason"] == "it was away, and needs entry 1, which was trimmed"
 
