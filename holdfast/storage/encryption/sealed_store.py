@@ -181,6 +181,9 @@ class SealedStore(ObjectStore):
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
         return self._inner.delete_many(keys)
 
+    def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        return self._inner.delete_each(keys)
+
     def filesystem(self) -> tuple[FileSystem, str]:
         if self.ring() is None:
             return self._inner.filesystem()

@@ -197,6 +197,10 @@ class S3Store(ObjectStore):
         errors = delete_all(self._reader, self._bucket, [self._key(key) for key in keys], versions=self._has_versions)
         return {key.removeprefix(self._root): error for key, error in errors.items()}
 
+    def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        errors = delete_all(self._writer, self._bucket, [self._key(key) for key in keys], versions=False)
+        return {key.removeprefix(self._root): error for key, error in errors.items()}
+
     @functools.cached_property
     def _has_versions(self) -> bool:
         return keeps_versions(self._reader, self._bucket)
