@@ -87,5 +87,5 @@ def _reap_folder(folder: LockFolder, look: Look, finished: Callable[[Owner], boo
     records = Records(folder)
     found = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
     reaper = Reaper(folder, records, Terms(), finished=finished)
-    reaper.tidy(look, own="", suspects=tuple(look.claims.values()))
+    reaper.sweep(reaper.tidy(look, own="", suspects=tuple(look.claims.values())), own="")
     return [Ended(found[txn], reason) for txn, reason in reaper.ended.items()]

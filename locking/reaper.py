@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 from enum import Enum, auto
+from itertools import islice
 from typing import TYPE_CHECKING
 
 from locking.errors import UnreadableRecord
@@ -17,9 +18,10 @@ from locking.store import ObjectInfo, ObjectNotFound
 from locking.terms import MARKER_LIFE, Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from locking.folder import FolderClaim, LockFolder, Look
+    from locking.store import LockStore, StoreError
 
 log = logging.getLogger(__name__)
 
@@ -54,18 +56,37 @@ class Reaper:
         self._records = records
         self._terms = terms
         self._finished = finished
+        self._most: int | None = None
         self.ended: dict[str, str] = {}
         """Why, for each transaction that was ended."""
 
     def tidy(self, look: Look, *, own: str, suspects: Collection[FolderClaim]) -> Look:
-        """End everything that is over, and return the look without it.
+        """End those of the suspects that are over, and return the look without them.
 
-        The records of ``suspects`` (who is in the way) are read, and those of claims so old that they
-        would be over on our own terms; nobody else costs a request.
+        The records of ``suspects`` (who is in the way) are read; nobody else costs a request.
         """
+        return self._end(look, [claim for claim in suspects if claim.txn != own])
+
+    def leaves(self, look: Look, *, own: str) -> bool:
+        """Return whether there is anything to sweep."""
+        return any(self._old(look, own)) or any(self._forgettable(look))
+
+    def sweep(self, look: Look, *, own: str, most: int | None = None) -> None:
+        """End what is over and in nobody's way, and remove the markers that are not needed any more.
+
+        The records of claims are read that are so old that they would be over on our own terms, or were ended.
+
+        :param look: a new one: what it does not show may have come late since
+        :param most: so many claims, and so many markers; None: all
+        """
+        self._end(look, list(islice(self._old(look, own), most)))
+        self._most = most
+        self._forget_markers(look)
+
+    def _end(self, look: Look, claims: Iterable[FolderClaim]) -> Look:
         buried: set[str] = set()
         dropped: set[str] = set()
-        for claim in self._candidates(look, own, {claim.txn for claim in suspects}):
+        for claim in claims:
             fate, reason, terms = self._judge(look, claim)
             if fate is Fate.BURY:
                 self._bury(claim, reason, terms)
@@ -74,15 +95,19 @@ class Reaper:
             elif fate is Fate.DROP_INTENT and claim.intent is not None:
                 self._folder.store.delete(claim.intent.key)
                 dropped.add(claim.txn)
-        self._forget_markers(look)
         return look.without(buried, dropped)
 
-    def _candidates(self, look: Look, own: str, suspects: Collection[str]) -> Iterable[FolderClaim]:
+    def _old(self, look: Look, own: str) -> Iterator[FolderClaim]:
         for claim in look.claims.values():
             oldest = max(look.age(info) for info in (claim.intent, claim.target) if info is not None)
-            marked = claim.txn in look.dead or claim.txn in suspects
-            if claim.txn != own and (marked or oldest > self._terms.attempt_expiry):
+            if claim.txn != own and (claim.txn in look.dead or oldest > self._terms.attempt_expiry):
                 yield claim
+
+    def _forgettable(self, look: Look) -> Iterator[ObjectInfo]:
+        """Yield the markers that may be old enough to go."""
+        for txn, info in look.dead.items():
+            if txn not in look.claims and look.age(info) > MARKER_LIFE:
+                yield info
 
     def _judge(self, look: Look, claim: FolderClaim) -> tuple[Fate, str, Terms]:
         record = self._records.of(claim)
@@ -128,9 +153,8 @@ class Reaper:
 
     def _forget_markers(self, look: Look) -> None:
         """Remove the markers of transactions that nothing can come late to any more."""
-        for txn, info in look.dead.items():
-            if txn not in look.claims and look.age(info) > MARKER_LIFE and self._outlived(look, info):
-                self._folder.store.delete(info.key)
+        some = islice(self._forgettable(look), self._most)
+        delete_each(self._folder.store, [info.key for info in some if self._outlived(look, info)])
 
     def _outlived(self, look: Look, info: ObjectInfo) -> bool:
         try:
@@ -138,6 +162,20 @@ class Reaper:
         except (ObjectNotFound, UnreadableRecord):
             return False  # the lease that it ended is not known: a newer release may have longer ones
         return look.age(info) > terms.expiry
+
+
+def delete_each(store: LockStore, keys: Sequence[str]) -> None:
+    """Delete objects, by few requests where the store can do that.
+
+    :raises StoreError: one of them may still be there
+    """
+    together: Callable[[Sequence[str]], Mapping[str, StoreError]] | None = getattr(store, "delete_each", None)
+    if together is not None and len(keys) > 1:
+        for error in together(keys).values():
+            raise error
+        return
+    for key in keys:
+        store.delete(key)
 
 
 def put_marker(folder: LockFolder, txn: str, reason: str, terms: Terms) -> None:

@@ -6,6 +6,7 @@ They can be replaced, so that a test can decide every step.
 from __future__ import annotations
 
 import random
+import threading
 import time
 import uuid
 from collections.abc import Callable
@@ -47,17 +48,39 @@ def _new_txn() -> str:
     return uuid.uuid4().hex
 
 
+def _at_once(work: Callable[[], None]) -> None:
+    work()
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Runtime:
     """Clock, jitter and transaction ids.
 
     :param jitter: the next number, at least 0 and below 1
     :param new_txn: a new id of 32 lower-case hexadecimal digits, never given before
+    :param aside: runs work that nobody waits for; by default at once, so that a test can decide every step
     """
 
     clock: Clock = field(default_factory=SystemClock)
     jitter: Callable[[], float] = random.random
     new_txn: Callable[[], str] = _new_txn
+    aside: Callable[[Callable[[], None]], None] = _at_once
 
 
-SYSTEM = Runtime()
+_at_work = threading.Lock()
+
+
+def _in_a_thread(work: Callable[[], None]) -> None:
+    """Run work in a thread that an exit does not wait for; not where such work is under way in this process."""
+
+    def run() -> None:
+        try:
+            work()
+        finally:
+            _at_work.release()
+
+    if _at_work.acquire(blocking=False):
+        threading.Thread(target=run, name="lock sweep", daemon=True).start()
+
+
+SYSTEM = Runtime(aside=_in_a_thread)

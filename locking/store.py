@@ -112,6 +112,9 @@ class LockStore(Protocol):
         """Remove the object, if it is there."""
         ...
 
+    # A store may also have ``delete_each(keys)``, which does what ``delete`` does for many keys with few requests, and
+    # returns the error of each that may still be there. Without it they are deleted one by one.
+
     def touch(self, key: str, body: bytes) -> None:
         """Make the object's ``modified`` the store's present time; ``body`` is its present content.
 

@@ -36,6 +36,9 @@ FRESH = 5.0
 
 CLEANUP_ATTEMPTS = 3
 
+SWEPT_AT_ONCE = 100
+"""Claims, and markers, that are in nobody's way and that one who takes a lock removes."""
+
 NAMED_BLOCKERS = 5
 """A message names no more; the error carries them all."""
 
@@ -104,10 +107,12 @@ class ExclusiveWrite:
             attempt.verify_alone(patience)
             attempt.put_target()
             attempt.fence()
-            return attempt.finish()
+            commit = attempt.finish()
         except BaseException:
             attempt.withdraw()
             raise
+        attempt.sweep()
+        return commit
 
 
 class _Attempt:
@@ -134,6 +139,8 @@ class _Attempt:
         self._jitter = runtime.jitter
         self._txn = runtime.new_txn()
         self._records = records
+        self._aside = runtime.aside
+        self._seen: Look | None = None
         self._reaper = Reaper(folder, records, terms)
         self._body = b""
         self._intent_started = 0.0
@@ -218,6 +225,18 @@ class _Attempt:
             intent_stays=intent_stays,
         )
 
+    def sweep(self) -> None:
+        """End what else is over in the folder, a bounded part of it, while the lock's holder goes on."""
+        look = self._seen
+        if look is not None and self._reaper.leaves(look, own=self._txn):
+            self._aside(lambda: self._sweep(look))
+
+    def _sweep(self, look: Look) -> None:
+        try:
+            self._reaper.sweep(look, own=self._txn, most=SWEPT_AT_ONCE)
+        except StoreError as error:
+            log.info("What is over in %s stays for whoever comes next: %s", self._folder.resource, error)
+
     def withdraw(self) -> None:
         """Undo everything that was written.
 
@@ -255,7 +274,7 @@ class _Attempt:
         """
         look = self._folder.look(self._clock)
         suspects = self._write.verify(View(look, self._txn, announced)).blockers
-        look = self._reaper.tidy(look, own=self._txn, suspects=suspects)
+        look = self._seen = self._reaper.tidy(look, own=self._txn, suspects=suspects)
         view = View(look, self._txn, announced)
         return view, self._write.verify(view)
 

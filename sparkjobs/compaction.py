@@ -29,7 +29,6 @@ from holdfast.archive.maintenance.compaction import (
 from holdfast.archive.maintenance.consolidation import bytes_to_consolidate, newest_cut, synthetic_block
 from holdfast.common.errors import RefusedError
 from holdfast.operations.requests.compaction import CompactionRequest
-from holdfast.replication.work.replica_maintenance import opened_to_lead
 from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.tasks.merging import Lister, MadeShare, MadeTable, MergedPiece, Merger, TableMaker, cut
 from sparkjobs.tasks.packing import pack
@@ -55,7 +54,7 @@ def compact(job: Job, wish: CompactionRequest) -> dict[str, Any]:
 
     :raises RefusedError: the archive is of an older format, or the source that was named cannot be consolidated.
     """
-    with opened_to_lead(job.store, check=job.check) as archive:
+    with job.lead_archive() as archive:
         return _compact(job, archive, wish)
 
 

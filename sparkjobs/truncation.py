@@ -13,7 +13,7 @@ from holdfast.archive.format.document import iso
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation, runs_of, truncate
 from holdfast.operations.requests.truncation import TruncationRequest
-from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
+from holdfast.replication.work.replica_maintenance import state_to_plan
 from sparkjobs.driver.application import Job, end, run_request
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
         )
         job.say(*lines[:_TOLD], *left_out)
         return {"keep": str(rules), "dry_run": True, "commit": None, **plan.summary()}
-    with opened_to_lead(job.store, check=job.check) as archive, job.last_step():
+    with job.lead_archive() as archive, job.last_step():
         done = truncate(archive, rules, check=job.check, fence=job.locks.fence, **more)
     return {"keep": str(rules), "dry_run": False, **done}
 

@@ -53,7 +53,7 @@ def add(
     Archive.open(store)
     who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
-        archive = open_to_write(store, check=held.check)
+        archive = open_to_write(store, check=held.check, wait=wait)
         made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
     value = {"commit": commit.sequence, **describe_hold(archive.state, made)}
     output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
@@ -103,7 +103,7 @@ def remove(
     store = places.archive_store(url)
     Archive.open(store)
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
-        archive = open_to_write(store, check=held.check)
+        archive = open_to_write(store, check=held.check, wait=wait)
         taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
     value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, taken)}
     output.result(

@@ -18,12 +18,12 @@ from holdfast.archive.locks.owner_status import TOKEN_VARIABLE, URL_VARIABLE, Ai
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.errors import UsageError
+from holdfast.common.errors import HoldfastError, UsageError, sentence
 from locking import inspect, liveness, reap
-from locking.store import ObjectNotFound
+from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from rich.console import Console
 
@@ -54,17 +54,42 @@ PER_SOURCE = {"backup"}
 
 @locks_app.command(name="list")
 def list_locks(url: Url, as_json: Json = False) -> None:
-    """List every lock and every attempt at one; changes nothing."""
+    """List every lock and every attempt at one, and the leases on sources of a replica's archive; changes nothing."""
     output = Output(as_json=as_json)
-    infos = inspect(_store(url))
-    output.result({"locks": [describe_lock(info) for info in infos]}, lambda console: _show_locks(console, infos))
+    store = _store(url)
+    infos = inspect(store)
+    sources = _source_leases(store, output)
+    value = {"locks": [describe_lock(info) for info in infos], "sources": sources}
+    output.result(value, lambda console: _show_locks(console, infos, sources))
 
 
-def _show_locks(console: Console, infos: Sequence[LockInfo]) -> None:
+def _source_leases(store: ObjectStore, output: Output) -> list[dict[str, Any]]:
+    """Return the leases on the sources of an archive with replicas, as far as the coordination store can be asked."""
+    try:
+        archive = Archive.open(store, recovering=True)
+    except (HoldfastError, StoreError):
+        return []  # the locks of what cannot be read are listed all the same
+    if archive.state.log is None:
+        return []
+    from holdfast.replication.log.source_lease import source_leases  # with what talks to a coordination store
+    from holdfast.replication.log.store import clock, opened
+
+    try:
+        with opened(None) as coordination:
+            leases, now = coordination.run(lambda c: (source_leases(c, archive.identity.id), clock(c)))
+    except HoldfastError as error:
+        output.say(f"which sources are being backed up through replicas is not known: {sentence(error)}")
+        return []
+    return [each.value(now) for each in leases]
+
+
+def _show_locks(console: Console, infos: Sequence[LockInfo], sources: Sequence[Mapping[str, Any]]) -> None:
     for info in infos:
         console.print(f"{info.state}: {info.describe()}{_ending(info)}", markup=False)
     if not infos:
         console.print("no locks")
+    for lease in sources:
+        console.print(lease["words"], markup=False)
 
 
 def _ending(info: LockInfo) -> str:

@@ -78,6 +78,7 @@ def run_to_the_end(
     say: Callable[[str], None] = lambda words: None,
     note: Callable[[str], None] = lambda words: None,
     coordination: str | None = None,
+    wait: float = 0.0,
     executor: Executor = "auto",
 ) -> None:
     """Run a backup's job until it has reported a result or an error of its own.
@@ -94,6 +95,7 @@ def run_to_the_end(
     :param note: is told where each job runs.
     :param coordination: address of the store with the update log, where the archive is a replica; None for what the
         environment says.
+    :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
     :param executor: where its jobs are to run.
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
         up through another replica.
@@ -101,7 +103,7 @@ def run_to_the_end(
     """
     with ExitStack() as taken:
         with _failure_told(store, run):
-            turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, say=say)
+            turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, wait=wait, say=say)
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
         jobs = _Jobs(store, run, address, attempt, say, note, executor)

@@ -27,10 +27,12 @@ from holdfast.operations.job_process import (
     PARENT_VARIABLE,
     RECORDS_VARIABLE,
     URL_VARIABLES,
+    WAIT_VARIABLE,
     process_start,
 )
 from holdfast.operations.requests.base import Request
 from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.replication.work.replica_maintenance import opened_to_lead
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.storage import open_store
@@ -79,6 +81,7 @@ class Job:
         self.log = RunLog(records or store, run, operation)
         self._executor = executor
         self._claimed: int | None = None
+        self._added_to: Archive | None = None
         self._shown = time.monotonic()
         self._stopping = threading.Event()
         self._guard = threading.Lock()
@@ -89,6 +92,11 @@ class Job:
     def cores(self) -> int:
         """Return how many tasks run at a time."""
         return self._executor.cores
+
+    @property
+    def wait(self) -> float:
+        """Return the seconds to wait for locks that others hold on this replica."""
+        return float(os.environ.get(WAIT_VARIABLE) or 0.0)
 
     @property
     def is_bounded(self) -> bool:
@@ -111,7 +119,25 @@ class Job:
 
         :param wish: the quorum that backups need which are added; None: none.
         """
-        return open_to_write(self.store, check=self.check, wish=wish)
+        self._added_to = open_to_write(self.store, check=self.check, wish=wish, wait=self.wait)
+        return self._added_to
+
+    @contextmanager
+    def lead_archive(self) -> Iterator[Archive]:
+        """Open the archive to compact or truncate it; a replica leads meanwhile."""
+        with opened_to_lead(self.store, check=self.check, wait=self.wait) as self._added_to:
+            yield self._added_to
+
+    def not_asked(self) -> dict[str, Any]:
+        """Return what the result says of other replicas that could not be asked.
+
+        It is nothing for an archive at one place.
+        """
+        if self._added_to is None or self._added_to.state.log is None:
+            return {}
+        from holdfast.replication.work.replica import not_asked  # with what talks to a coordination store
+
+        return {"not_asked": not_asked(self._added_to)}
 
     def say(self, *words: str) -> None:
         """Log lines in the run's record and on stderr."""
@@ -264,7 +290,8 @@ def run_application(
         job = Job(store, run, operation, locks, executor, records=open_store(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
-            log.result = work(job)
+            result = work(job)
+            log.result = {**result, **job.not_asked()}
     except SparkNeededError as error:
         print(f"holdfast: going over to Spark: {sentence(error)}", file=sys.stderr)  # noqa: T201
         return HAND_OVER

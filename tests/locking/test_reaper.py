@@ -5,16 +5,22 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
 from locking import LockBusy, LockLost, Owner, Runtime, RWLock
 from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
+from locking.runtime import SYSTEM
+from locking.store import StoreError, StoreUnavailable
 from locking.terms import Terms
 from tests.support.locks.lockstore import START, MemoryStore, Request
 
 OTHER = "f" * 32
+CROWD = 1 << 20
+"""Where the ids of those begin that others left: the ids of a test count up from 1."""
 ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)
 
 
@@ -113,7 +119,7 @@ def test_who_lists_a_dead_lock_ends_it_again_marker_first(store: MemoryStore, lo
     store.place(f"locks/r/WRIT.{OTHER}", record())
     store.time.sleep(5)
     lock.write(wait=0, renew=False)
-    assert store.words()[:4] == ["list", "get WRIT", "put DEAD", "delete WRIT"]
+    assert store.words()[-3:] == ["get WRIT", "put DEAD", "delete WRIT"]
     assert store.objects[f"locks/r/DEAD.{OTHER}"][1] == store.time.date()
 
 
@@ -149,6 +155,80 @@ def test_a_marker_stays_while_something_of_its_transaction_is_there(store: Memor
     lock.read(wait=0, renew=False)
     assert f"locks/r/DEAD.{OTHER}" in store.objects
     assert f"locks/r/READ.{OTHER}" not in store.objects
+
+
+def marked(store: MemoryStore, count: int) -> None:
+    """Leave so many markers that nothing needs any more."""
+    for number in range(count):
+        txn = f"{number + CROWD:032x}"
+        marker = encode_marker(DeadMarker(txn=txn, reason="", terms=Terms()))
+        store.place(f"locks/r/DEAD.{txn}", marker)
+    store.time.sleep(1201)
+
+
+class BatchStore(MemoryStore):
+    """A store that deletes many objects with one request."""
+
+    def delete_each(self, keys: Sequence[str]) -> dict[str, StoreError]:
+        self._begin("delete many", "")
+        for key in keys:
+            self.objects.pop(key, None)
+        return {}
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_a_thousand_markers_delay_nobody_and_go_a_hundred_at_a_time(mode: str) -> None:
+    store = BatchStore()
+    marked(store, 1000)
+    swept: list[Callable[[], None]] = []
+    lock = RWLock(store, "r", runtime=replace(store.time.runtime(), aside=swept.append))
+    lease = getattr(lock, mode)(wait=0, renew=False)
+    assert len(store.requests) == 5
+    store.forget()
+    (sweep,) = swept
+    sweep()
+    assert store.words() == ["get DEAD"] * 100 + ["delete many"]
+    assert len(store.objects) == 901
+    lease.check()
+
+
+def test_dead_readers_delay_no_reader_and_go_a_hundred_at_a_time(store: MemoryStore) -> None:
+    for number in range(250):
+        txn = f"{number + CROWD:032x}"
+        store.place(f"locks/r/READ.{txn}", record("R", txn=txn))
+    store.time.sleep(181)
+    swept: list[Callable[[], None]] = []
+    lock = RWLock(store, "r", runtime=replace(store.time.runtime(), aside=swept.append))
+    lock.read(wait=0, renew=False)
+    assert len(store.requests) == 5
+    swept.pop()()
+    assert store.names().count("READ") == 151
+
+
+def test_a_sweep_that_the_store_refuses_does_no_harm(store: MemoryStore, lock: RWLock) -> None:
+    marked(store, 3)
+
+    def refuse(request: Request) -> None:
+        if request.name == "DEAD":
+            raise StoreUnavailable("not now")
+
+    store.before = refuse
+    lock.write(wait=0, renew=False).check()
+    assert store.names().count("DEAD") == 3
+
+
+def test_what_is_swept_beside_a_holder_is_in_a_thread_that_no_exit_waits_for() -> None:
+    entered, go_on = threading.Event(), threading.Event()
+
+    def work() -> None:
+        entered.set()
+        assert threading.current_thread().daemon
+        go_on.wait(30)
+
+    SYSTEM.aside(work)
+    assert entered.wait(30)
+    SYSTEM.aside(lambda: pytest.fail("only one at a time"))
+    go_on.set()
 
 
 def gone_process() -> Owner:

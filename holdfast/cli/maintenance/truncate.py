@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, locks
@@ -41,9 +42,10 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return
+    until = time.monotonic() + wait
     with (
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
-        opened_to_lead(store, check=held.check) as leading,
+        opened_to_lead(store, check=held.check, wait=max(0.0, until - time.monotonic())) as leading,
     ):
         done = truncate_archive(leading, rules, check=held.check, fence=held.fence, **chosen)
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))

@@ -2,27 +2,54 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
 
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.words import human_size, human_span
 from holdfast.replication.log import status as standing
+from holdfast.replication.log.consistency_check import look_at
 
 if TYPE_CHECKING:
     from rich.console import Console
 
+    from holdfast.cli.replica.options import Asked
+    from holdfast.replication.log.status import ArchiveStatus
 
-def status(store: Store = None, archive: OfArchive = None, as_json: Json = False) -> None:
-    """Print each replica's position, its activity, and whether it is lost; the replicas themselves are not asked."""
+
+def status(
+    look: Annotated[
+        bool, typer.Option("--look", help="Ask the replicas, too: whether each can be read, and how far it is.")
+    ] = False,
+    store: Store = None,
+    archive: OfArchive = None,
+    as_json: Json = False,
+) -> None:
+    """Print each replica's position, its activity, and whether it is lost; asks the store only, unless told to look."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         chosen = asked.log().archive if archive else None
         found = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
+        looks = [_look(asked, each) if look else {} for each in found]
     value = {"archives": [each.describe() for each in found]}
+    for described, seen in zip(value["archives"], looks, strict=True):
+        for one in described["replicas"]:
+            one["look"] = seen.get(one["name"])
     output.result(value, lambda console: _show(console, value["archives"], where))
+
+
+def _look(asked: Asked, archive: ArchiveStatus) -> dict[str, dict[str, Any]]:
+    """Return by name what each replica says of itself, or why it cannot be read."""
+    rows = [one.row for one in archive.replicas]
+    found = look_at(asked.coordination, archive.log.archive, rows, asked.place)
+    return {
+        name: {"index": None, "problem": place} if isinstance(place, str) else {"index": place.index, "problem": None}
+        for name, place in found.items()
+    }
 
 
 def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
@@ -33,7 +60,7 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
         )
         head = ("replica", "url", "behind", "epoch", "state")
         show_rows(
-            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _lease(r)) for r in each["replicas"]]
+            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _state(r)) for r in each["replicas"]]
         )
         for pending in each["pending_quorums"]:
             have = ", ".join(pending["replicas"]) or "none"
@@ -49,6 +76,8 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
                 f"{human_span(missing['for_s'])}",
                 markup=False,
             )
+        for lease in each["sources"]:
+            console.print(lease["words"], markup=False)
         if each["leader"]:
             console.print(
                 f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through "
@@ -71,6 +100,16 @@ def _behind(one: dict[str, Any]) -> str:
     if not one["entries_behind"]:
         return "nothing"
     return f"{one['entries_behind']:,} entries, {human_size(one['bytes_behind'])}, {one['seconds_behind']:.0f} s"
+
+
+def _state(one: dict[str, Any]) -> str:
+    said = [_lease(one)]
+    if look := one["look"]:
+        said.append(f"cannot be read: {look['problem']}" if look["problem"] else f"has entry {look['index']}")
+    elif one["silent_s"] is not None:
+        again = human_span(one["asked_again_s"])
+        said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}")
+    return "; ".join(said)
 
 
 def _lease(one: dict[str, Any]) -> str:

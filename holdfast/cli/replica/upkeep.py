@@ -19,6 +19,7 @@ from holdfast.common.words import human_size
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log import trimming
+from holdfast.replication.log.consistency_check import silent_among
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.replication.work import recovery
@@ -64,9 +65,12 @@ def sync(
             if row.is_lost:
                 output.say(f"not synced: {sentence(lost(row))}")
         chosen = [row for row in rows if not row.is_lost] if every else [asked.row(name or "")]
-        _each(
-            chosen,
-            lambda row: sync_replica(
+        silent = silent_among(asked.coordination, log.archive, chosen, asked.place) if every else {}
+
+        def work(row: ReplicaRow) -> dict[str, Any]:
+            if row.name in silent:
+                raise silent[row.name]
+            return sync_replica(
                 asked.coordination,
                 log.archive,
                 row,
@@ -74,11 +78,9 @@ def sync(
                 gap_after=after,
                 places=asked.place,
                 execute=execute,
-            ).describe(),
-            _synced,
-            output,
-            go_on=every,
-        )
+            ).describe()
+
+        _each(chosen, work, _synced, output, go_on=every)
 
 
 def _one_or(name: str | None, every: bool, option: str) -> None:
@@ -159,7 +161,14 @@ def trim(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
-        done = trimming.trim(asked.coordination, log.archive, min_keep=min_keep, max_keep=max_keep, dry_run=dry_run)
+        done = trimming.trim(
+            asked.coordination,
+            log.archive,
+            min_keep=min_keep,
+            max_keep=max_keep,
+            dry_run=dry_run,
+            places=asked.place,
+        )
     value = {
         "archive": log.archive,
         "name": log.name,
@@ -167,6 +176,7 @@ def trim(
         "removed": done.removed,
         "lost": list(done.lost),
         "waits_for": list(done.waits_for),
+        "not_asked": [each.describe() for each in done.not_asked],
         "dry_run": dry_run,
     }
     output.result(value, lambda console: console.print(_trimmed(value), markup=False))

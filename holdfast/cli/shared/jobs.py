@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+import time
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,7 +61,7 @@ def run_job(
         from holdfast.sources.postgresql.logical import ddl_triggers
 
         session.connect(ddl_triggers.without_event_triggers(address) if role == "target" else address).close()
-    starter = _Starter(operation, forced_executor(), output)
+    starter = _Starter(operation, forced_executor(), output, time.monotonic() + wait)
     starter.check(archive, request)
     run = job_process.new_run_id(operation)
     output.say(f"{operation} {store.url}: run {run}")
@@ -84,11 +85,18 @@ class _Starter:
     """A starter of one operation's jobs.
 
     :param executor: where they are to run.
+    :param until: this process's clock when nothing is waited for any more that others hold.
     """
 
     operation: str
     executor: Executor
     output: Output
+    until: float
+
+    @property
+    def wait(self) -> float:
+        """Return the seconds that are left to wait."""
+        return max(0.0, self.until - time.monotonic())
 
     def check(self, archive: Archive, request: Request) -> None:
         """Check that Spark can start, where the job is certain to need it."""
@@ -133,7 +141,14 @@ def _submit(
     def attempt(more: Mapping[str, str]) -> str:
         nonlocal code, words
         begin = log.stat().st_size
-        code = job_process.submit(operation, submitted, {**environment, **more}, on_tick=tell, log=log)
+        variables = {**environment, job_process.WAIT_VARIABLE: f"{starter.wait:.0f}", **more}
+        code = job_process.submit(
+            operation,
+            submitted,
+            variables,
+            on_tick=tell,
+            log=log,
+        )
         words = last_words(log.read_bytes()[begin:].decode(errors="replace"), operation)
         return words
 
@@ -149,6 +164,7 @@ def _submit(
                 attempt=attempt,
                 say=output.say,
                 note=starter.note,
+                wait=starter.wait,
                 executor=starter.executor,
             )
         else:

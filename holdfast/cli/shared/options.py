@@ -23,7 +23,7 @@ SchemaTaken = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
-Wait = Annotated[float, typer.Option(help="Seconds to wait for locks that others hold.", min=0)]
+Wait = Annotated[float, typer.Option(help="Seconds to wait for what others hold.", min=0)]
 Store = Annotated[
     str | None,
     typer.Option(

@@ -2,23 +2,28 @@
 
 A store that was brought back from an older copy would give the same index to another entry, and replicas that have
 executed the first one would never be equal to those that execute the second. So before anything relies on the store,
-all replicas that can be read are asked how far they are.
+all replicas that can be read are asked how far they are. They are asked side by side, and one that hangs is waited for
+no longer than all of them together may take.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, TypeVar
 
-from holdfast.archive.archive import Archive
-from holdfast.common.errors import DamagedError, HoldfastError, UsageError
+from holdfast.archive.archive import IDENTITY_KEY, Archive
+from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
+from holdfast.common.side_by_side import NoAnswerError, ask_each
 from holdfast.replication.log import log
-from holdfast.replication.log.errors import OldStoreError
+from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
 from holdfast.replication.log.replicas import log_state, replica, replicas
+from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
+from holdfast.replication.log.store import clock
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -27,10 +32,28 @@ if TYPE_CHECKING:
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
+T = TypeVar("T")
+
 OLD_STORE = (
     "the store was brought back from an older copy. Nothing may be added to this log any more: see "
     "docs/runbooks/the-coordination-store-is-gone.md"
 )
+
+
+LIMIT_S = 10.0
+"""So many seconds all replicas together have to say how far they are."""
+
+
+@dataclass(frozen=True)
+class Answers:
+    """Answers of an archive's other replicas.
+
+    :param places: where they stand in the log, by URL.
+    :param not_asked: those that are not lost and could not be asked.
+    """
+
+    places: Mapping[str, LogPlace]
+    not_asked: tuple[NotAsked, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -92,38 +115,103 @@ def _check_entry(state: LogState, entry: str | None, url: str, place: LogPlace, 
 
 
 def ask_others(
-    coordination: CoordinationStore, archive: str, name: str, places: Callable[[str], ObjectStore]
-) -> Mapping[str, LogPlace]:
-    """Return the positions of the other replicas in the log, by URL.
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    places: Callable[[str], ObjectStore],
+    *,
+    lost: bool = False,
+) -> Answers:
+    """Return the positions of the other replicas in the log.
 
-    Replicas that are lost, being recovered or unreadable are left out.
+    Those that are lost or being recovered are left out. Those that cannot be read are named. One that does not answer
+    in time is known to be silent from then on, and is asked again after a pause.
 
     :param archive: its id.
-    :param name: of the replica that asks.
+    :param name: of the replica that asks; "": all are asked.
+    :param places: opens a replica by its URL.
+    :param lost: also ask those that are lost.
+    """
+    rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
+    others = [row for row in rows if row.name != name and (lost or not row.is_lost)]
+    asked = [row for row in others if not is_paused(row, now)]
+    answers = _ask(coordination, archive, asked, lambda row: _told(archive, row, places))
+    found: dict[str, LogPlace] = {}
+    not_asked = {row.name: paused_words(row, now) for row in others if is_paused(row, now)}
+    for row in asked:
+        answer = answers[row.name]
+        if isinstance(answer, (HoldfastError, StoreError)):
+            not_asked[row.name] = sentence(answer)
+        elif isinstance(answer, Exception):
+            raise answer
+        elif not answer.recovering:
+            found[row.url] = answer
+    unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
+    return Answers(found, unasked)
+
+
+def _ask(
+    coordination: CoordinationStore, archive: str, rows: Sequence[ReplicaRow], question: Callable[[ReplicaRow], T]
+) -> dict[str, T | Exception]:
+    """Ask replicas side by side, and record which of them are silent."""
+    answers = ask_each({row.name: partial(question, row) for row in rows}, limit_s=LIMIT_S)
+    silent = {name for name, answer in answers.items() if isinstance(answer, NoAnswerError)}
+    answered = {row.name for row in rows if row.silent_since} - silent
+    if silent or answered:
+        coordination.run(lambda c: note_answers(c, archive, silent=silent, answered=answered))
+    return answers
+
+
+def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
+    """Return a replica's own position in the log, read by short requests."""
+    return open_replica(places(row.url).impatient(), archive, row.name)[1]
+
+
+def look_at(
+    coordination: CoordinationStore, archive: str, rows: Sequence[ReplicaRow], places: Callable[[str], ObjectStore]
+) -> dict[str, LogPlace | str]:
+    """Return by name where each replica says that it stands, or in words why it cannot be read.
+
+    Silent ones are asked, too, and so are lost ones.
+
+    :param archive: its id.
     :param places: opens a replica by its URL.
     """
-    rows = coordination.run(lambda c: replicas(c, archive))
-    asked = {row.url: _told(archive, row, places) for row in rows if row.name != name and not row.is_lost}
-    return {url: place for url, place in asked.items() if place is not None}
+    answers = _ask(coordination, archive, rows, lambda row: _told(archive, row, places))
+    return {name: sentence(answer) if isinstance(answer, Exception) else answer for name, answer in answers.items()}
 
 
-def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace | None:
-    """Return a replica's own position in the log.
+def silent_among(
+    coordination: CoordinationStore,
+    archive: str,
+    rows: Sequence[ReplicaRow],
+    places: Callable[[str], ObjectStore],
+    *,
+    at_once: bool = False,
+) -> dict[str, SilentReplicaError]:
+    """Return the errors of those replicas that do not answer, by name.
 
-    None where it cannot be read, is being recovered, or something else lies there.
+    :param archive: its id.
+    :param places: opens a replica by its URL.
+    :param at_once: also ask those that were silent a short while ago; else they count as silent.
     """
-    try:
-        _, place = open_replica(places(row.url), archive, row.name)
-    except (HoldfastError, StoreError):
-        return None
-    return None if place.recovering else place
+    now = coordination.run(clock)
+    paused = {row.name: paused_words(row, now) for row in rows if not at_once and is_paused(row, now)}
+    asked = [row for row in rows if row.name not in paused]
+    answers = _ask(coordination, archive, asked, lambda row: places(row.url).impatient().head(IDENTITY_KEY))
+    late = {name: sentence(answer) for name, answer in answers.items() if isinstance(answer, NoAnswerError)}
+    return {
+        row.name: SilentReplicaError(f"replica {row.name} ({row.url}) does not answer: {words}")
+        for row in rows
+        if (words := {**paused, **late}.get(row.name))
+    }
 
 
 def check_others(connection: Connection, archive: str, told: Mapping[str, LogPlace], store: str) -> None:
     """Check that the store has the entries executed by other replicas.
 
-    :param told: what `ask_others` returned before this transaction began: what they have executed since was in the log
-        before.
+    :param told: their positions by URL, as `ask_others` returned them before this transaction began: what they have
+        executed since was in the log before.
     :param store: the coordination store's address, for people.
     :raises OldStoreError: it does not.
     """

@@ -30,6 +30,13 @@ class OldStoreError(DamagedError):
     """
 
 
+class SilentReplicaError(HoldfastError):
+    """Replica with a place that does not answer in time.
+
+    Others need not wait for it.
+    """
+
+
 class MissingFilesError(DamagedError):
     """Files of an entry that no reachable replica has.
 

@@ -19,11 +19,11 @@ from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads 
 from holdfast.archive.format.document import Document
 from holdfast.archive.format.model import Adopted, Hold
 from holdfast.archive.format.state import Change
-from holdfast.common.errors import BusyError, RefusedError
+from holdfast.common.errors import RefusedError
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError
 from holdfast.replication.log.leader import check_leader
-from holdfast.replication.log.replicas import guard, renew
+from holdfast.replication.log.replicas import guard
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from holdfast.replication.log.quorum import Quorum
     from holdfast.replication.log.replicas import Acting
     from holdfast.replication.log.settings import QuorumRequest
-
-SOURCE_LEASE_S = 900.0
-"""So long after its last renewal a backup keeps other replicas from backing up the same source."""
 
 _E = schema.entries.c
 _S = schema.sources.c
@@ -302,10 +299,14 @@ def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
             .values(end_position=end, stream_end=stream)
         )
         if not changed.rowcount:
-            _insert_source(connection, archive, source, end_position=end, stream_end=stream)
+            insert_source(connection, archive, source, end_position=end, stream_end=stream)
 
 
-def _insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
+def insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
+    """Insert the row of a source that has no backup yet.
+
+    :param values: of its columns, where they are not empty.
+    """
     row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
     connection.execute(schema.sources.insert(), row | values)
 
@@ -401,48 +402,3 @@ def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int,
     m = schema.missing.c
     query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
     return [(row[0], row[1]) for row in connection.execute(query)]
-
-
-def take_source(
-    connection: Connection, acting: Acting, source: str, run: str, *, lease: float = SOURCE_LEASE_S
-) -> Ends:
-    """Begin or continue the backup of a source through a replica.
-
-    Return the end positions of the source's backups and changes.
-
-    The lease on the source keeps others from work in vain. What makes a backup safe is that it is appended only where
-    the source's ends are those that it started from. The caller has the replica's own lock for the source: so what an
-    earlier run through the same replica has left here is of one that is gone. The replica's own lease runs on from now,
-    too.
-
-    :raises BusyError: it is being backed up through another replica; names the run.
-    """
-    renew(connection, acting)
-    owner = _owner(acting, run)
-    now = clock(connection)
-    query = sa.select(_S.owner, _S.owned_until).where(_S.archive == acting.archive, _S.source == source)
-    row = connection.execute(query).one_or_none()
-    if row is None:
-        _insert_source(connection, acting.archive, source, owner=owner, owned_until=now + lease)
-        return ("", "")
-    if row[0] and not row[0].startswith(_owner(acting, "")) and row[1] > now:
-        raise BusyError(f"{source} is being backed up by {row[0]}, whose lease ends in {row[1] - now:.0f} s")
-    connection.execute(
-        schema.sources.update()
-        .where(_S.archive == acting.archive, _S.source == source)
-        .values(owner=owner, owned_until=now + lease)
-    )
-    return ends_of(connection, acting.archive, source)
-
-
-def _owner(acting: Acting, run: str) -> str:
-    return f"{acting.name}, run {run}"  # the names of replicas have no comma
-
-
-def release_source(connection: Connection, acting: Acting, source: str, run: str) -> None:
-    """Release the lease on a source, if the run still has it."""
-    connection.execute(
-        schema.sources.update()
-        .where(_S.archive == acting.archive, _S.source == source, _S.owner == _owner(acting, run))
-        .values(owner="", owned_until=0.0)
-    )

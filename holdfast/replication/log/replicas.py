@@ -36,6 +36,9 @@ class ReplicaRow:
     :param pointer: index of the entry that it executes next; 0: it never had any.
     :param active_until, synced_at: seconds since 1970 by the store's clock.
     :param recovers_from: the replica it is being made anew from; "": it is not.
+    :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
+    :param ask_again_at: until then nobody waits for its answer.
+    :param trimmed_bytes: what entries add that it lacks and that the log no longer has.
     """
 
     name: str
@@ -47,6 +50,9 @@ class ReplicaRow:
     lost_reason: str
     recovers_from: str
     synced_at: float
+    silent_since: float = 0.0
+    ask_again_at: float = 0.0
+    trimmed_bytes: int = 0
 
     def is_active(self, now: float) -> bool:
         """Return whether the lease runs."""
@@ -196,7 +202,7 @@ def first_epoch(connection: Connection, archive: str) -> int:
 
 
 def remove(connection: Connection, archive: str, name: str, *, force: bool = False) -> None:
-    """Remove a replica and its votes from the store.
+    """Remove a replica from the store, with its votes and its leases on sources.
 
     Nothing at its URL is changed.
 
@@ -222,7 +228,11 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
 
 
 def _forget(connection: Connection, archive: str, row: ReplicaRow) -> None:
-    a, v = schema.archives.c, schema.votes.c
+    a, v, s = schema.archives.c, schema.votes.c, schema.sources.c
+    of_replica = s.owner.startswith(f"{row.name}, ", autoescape=True)  # the names of replicas have no comma
+    connection.execute(
+        schema.sources.update().where(s.archive == archive, of_replica).values(owner="", owned_until=0.0, process="")
+    )
     connection.execute(schema.votes.delete().where(v.archive == archive, v.replica == row.name))
     connection.execute(schema.replicas.delete().where(_R.archive == archive, _R.name == row.name))
     archives = schema.archives.update().where(a.archive == archive)
@@ -256,10 +266,14 @@ def activate(connection: Connection, archive: str, name: str, *, lease: float = 
 
 
 def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: float) -> Acting:
-    """Renew a lease that runs, else begin a new epoch."""
+    """Renew a lease that runs, else begin a new epoch.
+
+    Who acts for a replica has read it: so it answers.
+    """
     now = clock(connection)
     epoch = row.epoch if row.is_active(now) else row.epoch + 1
-    change_row(connection, Acting(archive, row.name, row.epoch), epoch=epoch, active_until=now + lease)
+    was = Acting(archive, row.name, row.epoch)
+    change_row(connection, was, epoch=epoch, active_until=now + lease, silent_since=0.0, ask_again_at=0.0)
     return Acting(archive, row.name, epoch)
 
 

@@ -54,6 +54,9 @@ replicas = Table(
     Column("lost_reason", Text, nullable=False),
     Column("recovers_from", String(64), nullable=False),  # the replica it is made anew from; empty: it is not
     Column("synced_at", Double, nullable=False),  # when its pointer last moved or was at the head
+    Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
+    Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
+    Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
     _of_archive("replicas"),
 )
 
@@ -100,6 +103,7 @@ sources = Table(
     Column("stream_end", String(64), nullable=False),  # of its changes; empty: they are not followed
     Column("owner", String(255), nullable=False),  # who backs it up now; empty: nobody
     Column("owned_until", Double, nullable=False),
+    Column("process", Text, nullable=False, server_default=""),  # JSON: of the owner; empty: it is not known
     _of_archive("sources"),
 )
 

@@ -13,7 +13,8 @@ each of its parts.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import logging
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
@@ -31,8 +32,12 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import LogPlace
     from holdfast.replication.log.replicas import LogState
+    from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -41,10 +46,12 @@ class Answer:
 
     :param hidden: ids of blocks that must not be shown.
     :param behind: entries that the log has beyond what was opened.
+    :param not_asked: replicas that are not lost and could not be asked.
     """
 
     hidden: frozenset[str]
     behind: int
+    not_asked: tuple[NotAsked, ...] = ()
 
 
 def ask(
@@ -62,7 +69,10 @@ def ask(
     :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it.
     """
     told = ask_others(coordination, archive, place.replica, places)
-    return coordination.run(lambda c: _ask(c, archive, url, place, told, coordination.url))
+    for each in told.not_asked:
+        logger.warning("%s.", each.words)
+    answer = coordination.run(lambda c: _ask(c, archive, url, place, told.places, coordination.url))
+    return replace(answer, not_asked=told.not_asked)
 
 
 def _ask(

@@ -16,6 +16,7 @@ from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.leader import Leader, leader
 from holdfast.replication.log.log import missing_entries
 from holdfast.replication.log.replicas import LogState, ReplicaRow, log_state, log_states, replicas
+from holdfast.replication.log.source_lease import SourceLease, source_leases
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -28,11 +29,11 @@ if TYPE_CHECKING:
 class ReplicaStatus:
     """State of one replica.
 
-    :param entries, size: of the log that it has still to execute, and the bytes of what they add, as far as the log
-        still has them.
+    :param entries, size: of the log that it has still to execute, and the bytes of what they add, be they trimmed.
     :param seconds: since the first of these was appended; where the log has that no longer, since it last executed one
         or was at the head; 0 where there is none.
     :param lease_s: so long its lease runs on; 0: it is not active.
+    :param silent_s: so long it has not answered; `asked_again_s`: until it is asked again. None: it answers.
     """
 
     row: ReplicaRow
@@ -40,6 +41,8 @@ class ReplicaStatus:
     size: int
     seconds: float
     lease_s: float
+    silent_s: float | None = None
+    asked_again_s: float | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return it as `replica status --json` prints it."""
@@ -58,6 +61,8 @@ class ReplicaStatus:
             "lost": row.is_lost,
             "lost_reason": row.lost_reason or None,
             "recovers_from": row.recovers_from or None,
+            "silent_s": None if self.silent_s is None else round(self.silent_s, 1),
+            "asked_again_s": None if self.asked_again_s is None else round(self.asked_again_s, 1),
         }
 
 
@@ -70,6 +75,7 @@ class ArchiveStatus:
     :param pending: backups that wait for their quorum, each with the seconds that are left for it.
     :param missing: indexes of entries that stop replicas, since nobody has their files, each with the seconds for which
         that has been known.
+    :param sources: leases of backups on their sources; `now`: the store's time.
     """
 
     log: LogState
@@ -78,6 +84,8 @@ class ArchiveStatus:
     leader_s: float
     pending: tuple[tuple[Quorum, float], ...]
     missing: tuple[tuple[int, float], ...]
+    sources: tuple[SourceLease, ...] = ()
+    now: float = 0.0
 
     def describe(self) -> dict[str, Any]:
         """Return it as `replica status --json` prints it."""
@@ -103,6 +111,7 @@ class ArchiveStatus:
                 for quorum, left in self.pending
             ],
             "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in self.missing],
+            "sources": [each.value(self.now) for each in self.sources],
             "replicas": [one.describe() for one in self.replicas],
         }
 
@@ -119,7 +128,8 @@ def _archive_status(connection: Connection, log: LogState, now: float) -> Archiv
     leads = leader(connection, log.archive)
     waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
     missing = tuple((index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive))
-    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing)
+    leases = tuple(source_leases(connection, log.archive))
+    return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing, leases, now)
 
 
 def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) -> ReplicaStatus:
@@ -128,13 +138,16 @@ def _status(connection: Connection, log: LogState, row: ReplicaRow, now: float) 
     size, first = 0, now
     if behind:
         query = sa.select(sa.func.coalesce(sa.func.sum(e.size), 0), sa.func.min(e.appended_at))
-        size, first = connection.execute(query.where(e.archive == log.archive, e.index >= row.pointer)).one()
+        kept = query.where(e.archive == log.archive, e.index >= max(row.pointer, log.start))
+        size, first = connection.execute(kept).one()
         if row.pointer < log.start:
             first = row.synced_at
     return ReplicaStatus(
         row=row,
         entries=behind,
-        size=int(size),
+        size=int(size) + (row.trimmed_bytes if behind else 0),
         seconds=max(0.0, now - (first or now)),
         lease_s=max(0.0, row.active_until - now),
+        silent_s=max(0.0, now - row.silent_since) if row.silent_since else None,
+        asked_again_s=max(0.0, row.ask_again_at - now) if row.silent_since else None,
     )

@@ -9,8 +9,9 @@ what goes wrong without each.
 
 from __future__ import annotations
 
+import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,14 +19,22 @@ import sqlalchemy as sa
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log import quorum, schema
+from holdfast.replication.log.consistency_check import ask_others, check_others
 from holdfast.replication.log.replicas import log_state, names, replicas
 from holdfast.replication.log.store import clock
+from holdfast.storage import open_store
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from sqlalchemy import Connection
 
     from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
+    from holdfast.storage import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 MIN_KEEP = 100
 MAX_KEEP = 10_000
@@ -43,27 +52,47 @@ class Trimmed:
     :param removed: entries that went.
     :param lost: replicas that needed some of these.
     :param waits_for: replicas that keep entries from going.
+    :param not_asked: replicas that are not lost and could not be asked how far they are.
     """
 
     start: int
     removed: int
     lost: tuple[str, ...]
     waits_for: tuple[str, ...]
+    not_asked: tuple[NotAsked, ...] = field(default=(), compare=False)
 
 
 def trim(
-    store: CoordinationStore, archive: str, *, min_keep: int = MIN_KEEP, max_keep: int = MAX_KEEP, dry_run: bool = False
+    store: CoordinationStore,
+    archive: str,
+    *,
+    min_keep: int = MIN_KEEP,
+    max_keep: int = MAX_KEEP,
+    dry_run: bool = False,
+    places: Callable[[str], ObjectStore] = open_store,
 ) -> Trimmed:
     """Remove entries that no replica needs.
 
+    All replicas that can be read are asked first how far they are.
+
     :param min_keep: so many of the newest stay in any case.
     :param max_keep: so many are kept for a replica that is not active and not lost: then it becomes lost.
+    :param places: opens a replica by its URL.
     :raises UsageError: the numbers contradict each other.
     :raises RefusedError: every replica would be lost.
+    :raises OldStoreError: a replica has executed an entry that the store does not have.
     """
     if not 0 <= min_keep <= max_keep:
         raise UsageError(f"--min-keep {min_keep} must not be negative, nor above --max-keep {max_keep}")
-    found = store.run(lambda connection: move_start(connection, archive, min_keep, max_keep, dry_run=dry_run))
+    told = ask_others(store, archive, "", places)
+    for each in told.not_asked:
+        logger.warning("%s.", each.words)
+
+    def move(connection: Connection) -> Trimmed:
+        check_others(connection, archive, told.places, store.url)
+        return move_start(connection, archive, min_keep, max_keep, dry_run=dry_run)
+
+    found = replace(store.run(move), not_asked=told.not_asked)
     if not dry_run:
         # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
         oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)
@@ -96,6 +125,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
         )
     if not dry_run:
         r, a = schema.replicas.c, schema.archives.c
+        _note_trimmed_bytes(connection, log, start)
         for row in lost:
             connection.execute(
                 schema.replicas.update()
@@ -109,6 +139,24 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
         connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=start))
         quorum.forget(connection, archive, start)
     return Trimmed(start, start - log.start, tuple(row.name for row in lost), waits)
+
+
+def _note_trimmed_bytes(connection: Connection, log: LogState, start: int) -> None:
+    """Record for each replica how many bytes it lacks of entries that the log no longer has.
+
+    :param start: of the log from now on.
+    """
+    r, e = schema.replicas.c, schema.entries.c
+    for row in replicas(connection, log.archive):
+        first = max(row.pointer, log.start)
+        if first < start:
+            query = sa.select(sa.func.coalesce(sa.func.sum(e.size), 0))
+            gone = query.where(e.archive == log.archive, e.index >= first, e.index < start).scalar_subquery()
+            connection.execute(
+                schema.replicas.update()
+                .where(r.archive == log.archive, r.name == row.name)
+                .values(trimmed_bytes=r.trimmed_bytes + gone)
+            )
 
 
 def _new_start(

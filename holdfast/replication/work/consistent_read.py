@@ -18,6 +18,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.document import iso
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError, sentence
+from holdfast.common.side_by_side import NoAnswerError, ask_each
 from holdfast.config.archives_model import Consistency
 from holdfast.replication.log.errors import OldStoreError
 from locking.store import StoreError
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.archive.format.state import State
+    from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
@@ -47,6 +49,7 @@ class Opened:
     :param archive: its id.
     :param state: what is shown of it.
     :param behind: entries of the update log that it lacks; None where the store was not asked, or there is no log.
+    :param not_asked: of a sequential read, replicas that are not lost and could not be asked how far they are.
     """
 
     store: ObjectStore
@@ -54,6 +57,7 @@ class Opened:
     state: State
     consistency: Consistency
     behind: int | None = None
+    not_asked: tuple[NotAsked, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """Return the replica that is read and its freshness, as a dict for JSON."""
@@ -67,6 +71,7 @@ class Opened:
             "commit": self.state.sequence,
             "committed_at": iso(at) if at else None,
             "cut_off": self.state.cut_off or None,
+            "not_asked": [each.describe() for each in self.not_asked],
         }
 
 
@@ -86,7 +91,8 @@ def words_of(read_from: Mapping[str, Any]) -> str:
         if behind is None
         else f"{behind} entries behind the log"
     )
-    return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}"
+    asked = "".join(f"; {each['replica']} was not asked: {each['why']}" for each in read_from.get("not_asked", ()))
+    return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}{asked}"
 
 
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:
@@ -118,19 +124,28 @@ def open_first(
 ) -> Opened:
     """Open the first replica that can be read in a consistency.
 
+    For a sequential read all are opened side by side: one that hangs keeps nobody from reading the others.
+
     :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
     :param address: as `open_to_read` takes it.
     :raises BusyError: several were asked for a sequential read, and none can serve it; says why of each.
     """
     if consistency == "eventual" or len(stores) == 1:
         return open_to_read(stores[0], consistency, address=address)
+    from holdfast.replication.log.consistency_check import LIMIT_S
     from holdfast.replication.log.store import opened
 
     refused = []
     with opened(address) as coordination:
+        archives = ask_each({store.url: partial(Archive.open, store) for store in stores}, limit_s=LIMIT_S)
         for store in stores:
             try:
-                return _shown(Archive.open(store), coordination)
+                archive = archives[store.url]
+                if isinstance(archive, NoAnswerError):
+                    raise BusyError(f"{store.url} does not answer: {archive}")
+                if isinstance(archive, Exception):
+                    raise archive
+                return _shown(archive, coordination)
             except OldStoreError:
                 raise
             except (BusyError, RefusedError, DamagedError, UsageError, StoreError) as error:
@@ -149,4 +164,4 @@ def _shown(archive: Archive, coordination: CoordinationStore) -> Opened:
         return opened
     places = partial(open_store, key=store.key)
     answer = sequential.ask(coordination, opened.archive, store.url, state.log, places)
-    return replace(opened, state=without(state, answer.hidden), behind=answer.behind)
+    return replace(opened, state=without(state, answer.hidden), behind=answer.behind, not_asked=answer.not_asked)

@@ -14,6 +14,8 @@ from holdfast.common.errors import DamagedError, HoldfastError, sentence
 from holdfast.replication.log.consistency_check import open_replica
 from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.replicas import replicas
+from holdfast.replication.log.silence import is_paused, paused_words
+from holdfast.replication.log.store import clock
 from locking import LockError, Owner
 from locking.store import ObjectExists, StoreError
 
@@ -47,6 +49,7 @@ class Others:
         self._archive = archive
         self._reading = reading
         self._opened: dict[str, ObjectStore | str] = {}
+        self._now = 0.0
 
     def bring(self, entry: LogEntry) -> None:
         """Fetch the files that an entry adds and that are not here.
@@ -87,7 +90,7 @@ class Others:
         last.
         """
         coordination, acting = self._archive.in_use()
-        rows = coordination.run(lambda c: replicas(c, acting.archive))
+        rows, self._now = coordination.run(lambda c: (replicas(c, acting.archive), clock(c)))
         rows = [row for row in rows if row.name != acting.name]
         # Those that are lost come last: what they have still is what was written where its checksum says so.
         return sorted(rows, key=lambda row: (row.is_lost, row.name != entry.appended_by, -row.pointer, row.name))
@@ -97,6 +100,8 @@ class Others:
 
         The store is under the locks of a reader.
         """
+        if row.name not in self._opened and is_paused(row, self._now):
+            return paused_words(row, self._now)
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)

@@ -2,32 +2,43 @@
 
 from __future__ import annotations
 
+import logging
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError
 from holdfast.replication.log.leader import LEASE_S, go_on, lead, resign
+from holdfast.replication.log.replicas import renew
 from holdfast.replication.work.lease_renewal import renewing
+from holdfast.replication.work.turns import in_turn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.replication.work.replica import ReplicatedArchive
 
+logger = logging.getLogger(__name__)
+
 RENEW_S = LEASE_S / 5
 """Seconds between two renewals of a leader's lease."""
 
 
 @contextmanager
-def leading(archive: ReplicatedArchive) -> Iterator[ReplicatedArchive]:
+def leading(archive: ReplicatedArchive, *, wait: float = 0.0) -> Iterator[ReplicatedArchive]:
     """Lead through a replica while the block runs.
 
     Entries that are added then are appended as the leader's.
 
+    :param wait: seconds for another one that leads.
     :raises BusyError: another replica leads; names it.
     """
     coordination, acting = archive.in_use()
-    epoch = coordination.run(lambda c: lead(c, acting))
+    epoch = in_turn(
+        lambda: coordination.run(lambda c: lead(c, acting)),
+        wait=wait,
+        say=lambda words: logger.warning("%s", words),
+        meanwhile=lambda: coordination.run(lambda c: renew(c, acting)),
+    )
     archive.leader_epoch = epoch
     try:
         with renewing(lambda: coordination.run(lambda c: go_on(c, acting, epoch)), every=RENEW_S, name="leader lease"):

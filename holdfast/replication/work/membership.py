@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 import uuid
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
@@ -11,8 +13,11 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import RefusedError, UsageError, sentence
+from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
+from holdfast.replication.log.consistency_check import ask_others, check_others
 from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
+from holdfast.replication.work.survey import LIMIT_S
 from holdfast.storage import open_store
 from locking import Owner
 
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
 
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 FORMAT_SINCE = 2
 """The format of archives that can have replicas."""
@@ -117,6 +124,7 @@ def elect(
     :param lose_entries: give them up.
     :param lose_acknowledged: also those that a quorum has acknowledged.
     :raises RefusedError: not all replicas are lost, or entries would be given up and that was not said.
+    :raises OldStoreError: a replica that can be read has executed an entry that the store does not have.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
     store = places(row.url)
@@ -126,6 +134,10 @@ def elect(
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
         log = coordination.run(lambda c: _all_lost(c, archive))
+        told = ask_others(coordination, archive, "", places, lost=True)
+        for each in told.not_asked:
+            logger.warning("%s.", each.words)
+        coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
         # Entries that are still there stand behind those that are not: what they add need not follow on anything.
         given_up = log.head - place.index if place.index < log.start - 1 else 0
         if given_up:
@@ -145,6 +157,7 @@ def elect(
                     lost_reason="",
                     recovers_from="",
                     pointer=index + 1,
+                    trimmed_bytes=0,
                     epoch=r.epoch + 1,
                     active_until=0.0,
                 )
@@ -198,8 +211,14 @@ def _all_lost(connection: Connection, archive: str) -> LogState:
 def candidates(
     coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore] = open_store
 ) -> list[Candidate]:
-    """Return all replicas as candidates, each read from its archive."""
-    return [_candidate(row.name, row.url, places) for row in coordination.run(lambda c: replicas(c, archive))]
+    """Return all replicas as candidates, each read from its archive, side by side."""
+    rows = coordination.run(lambda c: replicas(c, archive))
+    answers = ask_each({row.name: partial(_candidate, row.name, row.url, places) for row in rows}, limit_s=LIMIT_S)
+    return [
+        Candidate(row.name, row.url, None, problem=sentence(answer)) if isinstance(answer, Exception) else answer
+        for row in rows
+        for answer in (answers[row.name],)
+    ]
 
 
 def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Candidate:

@@ -19,6 +19,7 @@ from holdfast.replication.log.consistency_check import open_replica
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, replicas
+from holdfast.replication.log.silence import is_paused, paused_words
 from holdfast.replication.log.store import clock, opened
 from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
@@ -241,7 +242,12 @@ class QuorumWait:
         for row in _ask(self.coordination, lambda c: replicas(c, self.archive)):
             if found.state != quorum.PENDING:
                 break
-            if row.name not in found.votes:
+            if row.name in found.votes:
+                continue
+            now = _ask(self.coordination, clock)
+            if is_paused(row, now):
+                self.refused[row.name] = paused_words(row, now)
+            else:
                 self._sync(row.name, row)
                 found = self._look()
         return found

@@ -9,10 +9,13 @@ keeps the log from being trimmed. It is no longer lost only after all is there, 
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
@@ -21,12 +24,14 @@ from holdfast.archive.files.transfer import is_whole, replace_file
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change
-from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
-from holdfast.replication.log.consistency_check import open_replica
-from holdfast.replication.log.errors import EpochOverError
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError, sentence
+from holdfast.common.side_by_side import ask_each
+from holdfast.replication.log.consistency_check import LIMIT_S, look_at, open_replica, silent_among
+from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
 from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.log.store import clock
 from holdfast.replication.work.fetch_files import fetch, missing_files
+from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError
@@ -42,6 +47,8 @@ if TYPE_CHECKING:
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 _AT_ONCE = 8
 """Files that are read at a time."""
@@ -112,6 +119,7 @@ def begin(
         active_until=now + lease,
         recovers_from=chosen.name,
         pointer=chosen.pointer,
+        trimmed_bytes=0,
     )
     return acting, chosen
 
@@ -152,7 +160,8 @@ def finish(connection: Connection, acting: Acting) -> None:
     start = log_state(connection, acting.archive).start
     if start > row.pointer:
         raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
-    change_row(connection, acting, is_lost=False, lost_reason="", recovers_from="", synced_at=clock(connection))
+    ended = {"is_lost": False, "lost_reason": "", "recovers_from": "", "silent_since": 0.0, "ask_again_at": 0.0}
+    change_row(connection, acting, **ended, synced_at=clock(connection))
 
 
 def give_up(connection: Connection, acting: Acting) -> None:
@@ -194,12 +203,22 @@ def recover(
     :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
-    target = places(row.url)
+    target, until = places(row.url), time.monotonic() + wait
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
-        acting, chosen = coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease))
+        acting, chosen = in_turn(
+            lambda: coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease)),
+            wait=max(0.0, until - time.monotonic()),
+            say=lambda words: logger.warning("%s", words),
+        )
         with _given_up_where_it_fails(coordination, acting):
             origin = places(chosen.url)
-            _read(origin, archive, chosen)  # nothing is written, not even a lock, where it is not
+            vanished = partial(_vanished, coordination, archive, chosen, places)
+            try:
+                for error in silent_among(coordination, archive, [chosen], places, at_once=True).values():
+                    raise error
+                _read(origin, archive, chosen)  # nothing is written, not even a lock, where it is not
+            except (UnreadableSourceError, SilentReplicaError) as error:
+                raise vanished(error) from error
 
             def check() -> None:
                 own.check()
@@ -215,7 +234,12 @@ def recover(
 
                 work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
                 work.open_target(check)
-                files, size, kept = work.bring(deep=deep, check=check_both)
+                try:
+                    files, size, kept = work.bring(deep=deep, check=check_both)
+                except (DamagedError, StoreError) as error:
+                    if why := _why_unreadable(origin, archive, chosen):
+                        raise vanished(why) from error
+                    raise
             check()
             coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
             aside = work.adopt(check)
@@ -237,11 +261,44 @@ def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) ->
         raise
 
 
+class UnreadableSourceError(HoldfastError):
+    """Replica that a recovery was to copy from, and that cannot be read."""
+
+
+def _why_unreadable(origin: ObjectStore, archive: str, row: ReplicaRow) -> HoldfastError | None:
+    """Return why a replica cannot be read by now; None where it can be."""
+    look = {row.name: lambda: open_replica(origin.impatient(), archive, row.name)}
+    answer = ask_each(look, limit_s=LIMIT_S)[row.name]
+    if isinstance(answer, (HoldfastError, StoreError)):
+        return UnreadableSourceError(f"replica {row.name} cannot be copied from any more: {sentence(answer)}")
+    return None
+
+
+def _vanished(
+    coordination: CoordinationStore,
+    archive: str,
+    source: ReplicaRow,
+    places: Callable[[str], ObjectStore],
+    error: HoldfastError,
+) -> HoldfastError:
+    """Return the error of a recovery whose source cannot be read, which says what others there are.
+
+    :param places: opens a replica by its URL.
+    """
+    rows = coordination.run(lambda c: replicas(c, archive))
+    good = [row for row in rows if not row.is_lost and row.name != source.name]
+    found = look_at(coordination, archive, good, places)
+    readable = [name for name, place in found.items() if not isinstance(place, str) and not place.recovering]
+    choices = " or ".join(f"--from {name}" for name in readable)
+    hint = f"{choices} copies from another one, and keeps what is there" if readable else "no other one can be read"
+    return HoldfastError(f"{sentence(error)}; {hint}")
+
+
 def _read(origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
     try:
         found, place = open_replica(origin, archive, row.name)
     except (HoldfastError, LockError, StoreError) as error:
-        raise HoldfastError(f"replica {row.name} cannot be copied from: {error}") from error
+        raise UnreadableSourceError(f"replica {row.name} cannot be copied from: {error}") from error
     if place.recovering:
         raise DamagedError(f"{row.url} is being recovered itself: nothing can be copied from it yet")
     if place.index < row.pointer - 1:

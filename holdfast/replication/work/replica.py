@@ -7,6 +7,7 @@ them again.
 
 from __future__ import annotations
 
+import logging
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -18,13 +19,14 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.state import check_writable, validate
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
+from holdfast.common.words import human_span
 from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
 from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.storage import open_store
-from locking import LockError, Owner
+from locking import LockBusy, LockError, Owner
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -37,11 +39,14 @@ if TYPE_CHECKING:
     from holdfast.replication.log.log import Draft, LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.settings import QuorumRequest
+    from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.fetch_files import Fetch
     from holdfast.storage import ObjectStore
 
     Check = Callable[[], None]
+
+logger = logging.getLogger(__name__)
 
 _ENTRIES = 64
 """Read of the log at once."""
@@ -50,7 +55,7 @@ _APPENDS = 5
 """So often an append is repeated whose answer was lost."""
 
 _OWN_WAIT_S = 4 * 3600.0
-"""For this replica's own lock: a sync may have large blocks to fetch, and hours of a backup would be in vain."""
+"""For this replica's own lock once there is work that would be in vain: a sync may have large blocks to fetch."""
 
 
 @dataclass(frozen=True)
@@ -60,6 +65,7 @@ class Synced:
     :param index: of the last entry that is here.
     :param entries: how many were executed; `files` and `size` of what was fetched for them.
     :param given_up: indexes of entries that were given up before, since nobody has had their files for long.
+    :param not_asked: other replicas that are not lost and could not be asked how far they are.
     """
 
     replica: str
@@ -68,6 +74,7 @@ class Synced:
     files: int
     size: int
     given_up: tuple[int, ...] = ()
+    not_asked: tuple[NotAsked, ...] = ()
 
     def describe(self) -> dict[str, Any]:
         """Return the result as a dict for JSON."""
@@ -78,6 +85,7 @@ class Synced:
             "files": self.files,
             "bytes": self.size,
             "given_up": list(self.given_up),
+            "not_asked": [each.describe() for each in self.not_asked],
         }
 
 
@@ -101,6 +109,8 @@ class ReplicatedArchive(Archive):
     fetch: Fetch = fetch
     fetched: tuple[int, int] = field(default=(0, 0))
     """Files and bytes that came from other replicas since this was opened."""
+    not_asked: tuple[NotAsked, ...] = ()
+    """Other replicas that are not lost and could not be asked how far they are, when that was last tried."""
 
     @classmethod
     def begin(
@@ -183,14 +193,21 @@ class ReplicatedArchive(Archive):
             raise RuntimeError("no store was given")
         archive = self.identity.id
         told = ask_others(coordination, archive, self._place().replica, self.places)
-        coordination.run(lambda c: check_others(c, archive, told, coordination.url))
+        known = {each.replica for each in self.not_asked}
+        for each in told.not_asked:
+            if each.replica not in known:
+                logger.warning("%s.", each.words)
+        self.not_asked = told.not_asked
+        coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
 
-    def catch_up(self, *, check: Check = lambda: None) -> Synced:
+    def catch_up(self, *, check: Check = lambda: None, wait: float = _OWN_WAIT_S) -> Synced:
         """Execute the rest of the log, under the locks that this needs.
 
         :param check: raises if this work must not go on.
+        :param wait: seconds for locks that others hold, such as a sync of this replica.
+        :raises LockBusy: they hold them still; names them.
         """
-        with self._executing() as held:
+        with self._executing(wait) as held:
 
             def check_all() -> None:
                 check()
@@ -198,8 +215,15 @@ class ReplicatedArchive(Archive):
 
             return self.sync(check=check_all, fence=held.fence)
 
-    def _executing(self) -> locks.HeldLocks:
-        return locks.acquire(self.store, "sync", owner=Owner(), purpose="executing the update log", wait=_OWN_WAIT_S)
+    def _executing(self, wait: float = _OWN_WAIT_S) -> locks.HeldLocks:
+        take = partial(locks.acquire, self.store, "sync", owner=Owner(), purpose="executing the update log")
+        try:
+            return take(wait=0)
+        except LockBusy as busy:
+            if wait <= 0:
+                raise
+            logger.warning("Waiting for replica %s, up to %s: %s", self._place().replica, human_span(wait), busy)
+        return take(wait=wait)
 
     def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
         """Execute the entries that are not here yet, in order.
@@ -226,6 +250,7 @@ class ReplicatedArchive(Archive):
             entries=place.index - before,
             files=self.fetched[0] - fetched[0],
             size=self.fetched[1] - fetched[1],
+            not_asked=self.not_asked,
         )
 
     def _to_execute(self, upto: int | None) -> Sequence[LogEntry]:
@@ -392,6 +417,14 @@ class ReplicatedArchive(Archive):
             f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
             "was cleaned up: look with 'holdfast replica status', and sync before trying again"
         )
+
+
+def not_asked(archive: Archive) -> list[dict[str, str]]:
+    """Return the replicas that could not be asked while an archive was worked on, as a list for JSON.
+
+    It is empty for an archive at one place.
+    """
+    return [each.describe() for each in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
 
 
 def _ends(state: State, source: str) -> log.Ends:

@@ -6,6 +6,7 @@ Most archives are at one place: what talks to a coordination store is imported o
 from __future__ import annotations
 
 import math
+import time
 from contextlib import contextmanager, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -30,13 +31,15 @@ _RENEW_S = 180.0
 """A fifth of a source's lease."""
 
 
-def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | None = None) -> Archive:
+def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | None = None, wait: float = 0.0) -> Archive:
     """Open an archive to add to it.
 
     A replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
     :param wish: the quorum that backups need which are added; None: none.
+    :param wait: seconds for locks that others hold on the replica.
+    :raises LockBusy: somebody else works on the replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
     """
     archive = Archive.open(store)
@@ -49,7 +52,7 @@ def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | Non
     with opened(None) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
         replica.wish = wish
-        replica.catch_up(check=check)
+        replica.catch_up(check=check, wait=wait)
         return replica
 
 
@@ -139,6 +142,7 @@ def source_taken(
     address: str | None,
     *,
     wish: QuorumRequest | None = None,
+    wait: float = 0.0,
     say: Say = lambda words: None,
 ) -> Iterator[Check]:
     """Reserve a source for this replica while the block runs.
@@ -149,19 +153,23 @@ def source_taken(
 
     :param address: of the coordination store; None for what the environment says.
     :param wish: the quorum that is asked for; None: none.
+    :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
     :param say: is told what is waited for.
-    :raises BusyError: it is being backed up through another replica; names the run.
+    :raises BusyError: it is being backed up through another replica; names the run and its process.
+    :raises LockBusy: somebody else works on this replica, such as a sync; names it.
     :raises UsageError: there are not enough replicas for the quorum.
     """
     if Archive.open(store).state.log is None:
         _refuse_quorum(wish)
         yield lambda: None
         return
-    from holdfast.replication.log import log, quorum
+    from holdfast.replication.log import quorum, source_lease
     from holdfast.replication.log.errors import QuorumFailedError
+    from holdfast.replication.log.replicas import renew
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.quorum_wait import settle
     from holdfast.replication.work.replica import ReplicatedArchive
+    from holdfast.replication.work.turns import in_turn
 
     with opened(address) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
@@ -169,13 +177,19 @@ def source_taken(
         if wish is not None:
             size = wish.size
             coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
-        coordination.run(lambda c: log.take_source(c, acting, source, run))
+        until = time.monotonic() + wait
+        in_turn(
+            lambda: coordination.run(lambda c: source_lease.take_source(c, acting, source, run)),
+            wait=wait,
+            say=say,
+            meanwhile=lambda: coordination.run(lambda c: renew(c, acting)),
+        )
         with _renewed(coordination, acting, source, run):
             try:
                 settle(replica, source, say=say)
             except QuorumFailedError as error:  # of an earlier run, which has said so itself
                 say(f"the last backup of {source} does not count: {error}")
-            replica.catch_up()
+            replica.catch_up(wait=max(0.0, until - time.monotonic()))
             yield lambda: _settle_between(replica, source, say)
 
 
@@ -192,14 +206,14 @@ def _renewed(coordination: CoordinationStore, acting: Acting, source: str, run: 
 
     The lease on the source is released afterwards.
     """
-    from holdfast.replication.log import log
+    from holdfast.replication.log import source_lease
 
     def renew() -> None:
-        coordination.run(lambda c: log.take_source(c, acting, source, run))
+        coordination.run(lambda c: source_lease.take_source(c, acting, source, run))
 
     try:
         with renewing(renew, every=_RENEW_S, name="source lease"):
             yield
     finally:
         with suppress(HoldfastError):  # it ends with its lease
-            coordination.run(lambda c: log.release_source(c, acting, source, run))
+            coordination.run(lambda c: source_lease.release_source(c, acting, source, run))

@@ -5,6 +5,7 @@ Most archives are at one place: what talks to a coordination store is imported o
 
 from __future__ import annotations
 
+import time
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,13 +20,15 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_to_lead(store: ObjectStore, *, check: Callable[[], None]) -> Iterator[Archive]:
+def opened_to_lead(store: ObjectStore, *, check: Callable[[], None], wait: float = 0.0) -> Iterator[Archive]:
     """Open an archive to compact or truncate it.
 
     A replica has to lead for that, and starts at the log's head.
 
     :param check: raises if this work must not go on.
+    :param wait: seconds for another replica that leads, and for locks that others hold on this one.
     :raises BusyError: another replica leads; names it.
+    :raises LockBusy: somebody else works on this replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is.
     """
     archive = Archive.open(store)
@@ -36,8 +39,9 @@ def opened_to_lead(store: ObjectStore, *, check: Callable[[], None]) -> Iterator
     from holdfast.replication.work.leader_work import leading
     from holdfast.replication.work.replica import ReplicatedArchive
 
-    with opened(None) as coordination, leading(ReplicatedArchive.begin(store, coordination)) as replica:
-        replica.catch_up(check=check)
+    until = time.monotonic() + wait
+    with opened(None) as coordination, leading(ReplicatedArchive.begin(store, coordination), wait=wait) as replica:
+        replica.catch_up(check=check, wait=max(0.0, until - time.monotonic()))
         yield replica
 
 

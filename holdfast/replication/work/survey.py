@@ -8,11 +8,13 @@ commits, or else its blocks, show that it has nothing that this one lacks.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.common.errors import RefusedError, UsageError, sentence
+from holdfast.common.side_by_side import ask_each
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -48,17 +50,24 @@ class UnreadableReplica:
     problem: str
 
 
+LIMIT_S = 60.0
+"""So many seconds all replicas together have to be read in: somebody decides by what they have."""
+
 Told = ReadableReplica | UnreadableReplica
 
 _NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
 
 def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[Told]:
-    """Read the archives of replicas at their URLs.
+    """Read the archives of replicas at their URLs, side by side.
 
     :param urls: by name.
     """
-    return [_ask(name, urls[name], places) for name in sorted(urls)]
+    answers = ask_each({name: partial(_ask, name, urls[name], places) for name in sorted(urls)}, limit_s=LIMIT_S)
+    return [
+        UnreadableReplica(name, urls[name], sentence(answer)) if isinstance(answer, Exception) else answer
+        for name, answer in answers.items()
+    ]
 
 
 def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:

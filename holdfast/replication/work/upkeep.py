@@ -13,9 +13,10 @@ from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.words import human_span
-from holdfast.replication.log.consistency_check import open_replica
+from holdfast.replication.log.consistency_check import open_replica, silent_among
 from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
+from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.log.store import opened
 from holdfast.replication.work.abandon import give_up_in_time
 from holdfast.replication.work.replica import ReplicatedArchive, Synced
@@ -93,6 +94,7 @@ def sync_replica(
     :param gap_after: entries whose files nobody has had for so long are given up; None: only a person gives them up.
     :param execute: takes those locks at the replica's place, and executes the log there; None: this process does.
     :raises LostReplicaError: it has to be recovered first.
+    :raises SilentReplicaError: its place does not answer.
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
     """
     execute = execute or partial(_execute_here, coordination, row, wait, places)
@@ -100,7 +102,7 @@ def sync_replica(
     before = 0
     while True:
         try:
-            return replace(execute(_place(archive, row, places)), given_up=given_up)
+            return replace(execute(_place(coordination, archive, row, places)), given_up=given_up)
         except MissingFilesError as error:
             if gap_after is None or error.index <= before:
                 raise
@@ -145,13 +147,17 @@ def _give_up(
     return given_up
 
 
-def _place(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> ObjectStore:
+def _place(
+    coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
+) -> ObjectStore:
     """Return a replica's store, once the replica was found in it.
 
-    Nothing is written where it is not found, not even a lock.
+    Nothing is written where it is not found, not even a lock. One that hangs is not waited for.
     """
     if row.is_lost:
         raise lost(row)
+    for error in silent_among(coordination, archive, [row], places, at_once=True).values():
+        raise error
     place = places(row.url)
     try:
         place.head(IDENTITY_KEY)
@@ -182,4 +188,11 @@ def told_by_job(result: Mapping[str, Any]) -> Synced:
     """
     if missing := result.get("missing"):
         raise MissingFilesError(missing["why"], missing["entry"])
-    return Synced(result["replica"], result["index"], result["entries"], result["files"], result["bytes"])
+    return Synced(
+        result["replica"],
+        result["index"],
+        result["entries"],
+        result["files"],
+        result["bytes"],
+        not_asked=tuple(NotAsked(**each) for each in result.get("not_asked", ())),
+    )

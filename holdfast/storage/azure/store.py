@@ -16,9 +16,10 @@ from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
 from holdfast.storage.contract.base import ObjectChanged, ObjectStore
-from holdfast.storage.contract.connections import Connections, clock_of, patiently
+from holdfast.storage.contract.connections import Connections, clock_of
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
+from holdfast.storage.contract.patience import SHORT, Patience
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound
 
 if TYPE_CHECKING:
@@ -38,21 +39,34 @@ class AzureStore(ObjectStore):
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Microsoft's does ("the operation
         returns entities in alphabetical order", Listing Blob Storage resources); any other counts as unordered.
+    :param patience: of its clients; None: the usual one.
     """
 
     clock_source = "the Date of the server's answers"
 
-    def __init__(self, container: str, prefix: str = "", *, listing_is_ordered: bool | None = None) -> None:
+    def __init__(
+        self,
+        container: str,
+        prefix: str = "",
+        *,
+        listing_is_ordered: bool | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.url = f"az://{container}/{prefix}".rstrip("/")
         self._name = container
         self._root = f"{check_key(prefix)}/" if prefix else ""
         self._account = AzureAccount.from_environment()
-        self._connections = Connections()
+        self._connections = Connections(patience)
         self._container = self._account.container(container, self._connections)
         self._gate: Callable[[], None] | None = None
         self.endpoint = self._account.endpoint
         told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
         self.listing_is_ordered = self._account.is_azure if told is None else told
+
+    def impatient(self) -> AzureStore:
+        return type(self)(
+            self._name, self._root.rstrip("/"), listing_is_ordered=self.listing_is_ordered, patience=SHORT
+        )
 
     @classmethod
     def from_url(cls, url: str) -> AzureStore:
@@ -61,7 +75,7 @@ class AzureStore(ObjectStore):
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         start = self._root + check_prefix(prefix)
-        return patiently(lambda: self._list(prefix, start, self._root + start_after))
+        return self._connections.patiently(lambda: self._list(prefix, start, self._root + start_after))
 
     def _list(self, prefix: str, start: str, after: str) -> Listing:
         with azure_errors("list", prefix, writes=False), self._connections.watch() as answers:
@@ -77,7 +91,7 @@ class AzureStore(ObjectStore):
                 blobs = self._container.list_blobs(name_starts_with=start or None, results_per_page=count + 1)
                 return tuple(self._infos(next(iter(blobs.by_page()), ()))[:count])
 
-        return patiently(look)
+        return self._connections.patiently(look)
 
     def head(self, key: str) -> ObjectInfo:
         blob = self._blob(key)
@@ -86,7 +100,7 @@ class AzureStore(ObjectStore):
             with azure_errors("look at", key, writes=False):
                 return self._info(blob.get_blob_properties())
 
-        return patiently(look)
+        return self._connections.patiently(look)
 
     def get(self, key: str) -> bytes:
         blob = self._blob(key)
@@ -95,7 +109,7 @@ class AzureStore(ObjectStore):
             with azure_errors("read", key, writes=False):
                 return blob.download_blob().readall()
 
-        return patiently(read)
+        return self._connections.patiently(read)
 
     def put(self, key: str, body: bytes) -> None:
         with azure_errors("write", key, writes=True):
@@ -145,7 +159,7 @@ class AzureStore(ObjectStore):
 
         def send(part: bytes) -> None:
             block = f"{attempt}-{len(blocks):06d}"
-            patiently(partial(self._stage, blob, key, block, part))
+            self._connections.patiently(partial(self._stage, blob, key, block, part))
             blocks.append(BlobBlock(block))
 
         file = PartWriter(send)
@@ -167,7 +181,7 @@ class AzureStore(ObjectStore):
                     offset, length, etag=f'"{found.etag}"', match_condition=MatchConditions.IfNotModified
                 ).readall()
 
-        file = RangeReader(found.size, lambda offset, length: patiently(lambda: read(offset, length)))
+        file = RangeReader(found.size, lambda offset, length: self._connections.patiently(lambda: read(offset, length)))
         return io.BufferedReader(file, AHEAD_BYTES)
 
     @staticmethod

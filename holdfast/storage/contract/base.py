@@ -129,6 +129,13 @@ class ObjectStore(ABC):
         del gate
         return self
 
+    def impatient(self) -> ObjectStore:
+        """Return this store with clients of its own, whose requests are short and are not repeated.
+
+        It is for a look at a place that may hang. A store without requests is returned as it is.
+        """
+        return self
+
     @abstractmethod
     def touch(self, key: str, body: bytes) -> None:
         """Make the object's ``modified`` the store's present time (:meth:`LockStore.touch`)."""
@@ -147,15 +154,14 @@ class ObjectStore(ABC):
             :class:`ObjectRetained` where it must keep the object for now
         """
 
-        def remove(key: str) -> StoreError | None:
-            try:
-                self.delete(key)
-            except StoreError as error:
-                return error
-            return None
+        return _delete_each(self, keys)
 
-        with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
-            return {key: error for key, error in zip(keys, pool.map(remove, keys), strict=True) if error is not None}
+    def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        """Remove objects as `delete` does, many with one request where the store has that.
+
+        :returns: the keys of those that may still be there, each with what the store said
+        """
+        return _delete_each(self, keys)
 
     @abstractmethod
     def filesystem(self) -> tuple[FileSystem, str]:
@@ -281,3 +287,17 @@ def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreErr
     if writes:
         return StoreOutcomeUnknown(f"Whether {key!r} was changed is not known: look before trying again ({why}).")
     return StoreUnavailable(f"Could not {action} {key!r}: {why}.")
+
+
+def _delete_each(store: ObjectStore, keys: Sequence[str]) -> Mapping[str, StoreError]:
+    """Remove objects by one request for each, several at a time; return the errors by key."""
+
+    def remove(key: str) -> StoreError | None:
+        try:
+            store.delete(key)
+        except StoreError as error:
+            return error
+        return None
+
+    with ThreadPoolExecutor(_DELETED_AT_ONCE) as pool:
+        return {key: error for key, error in zip(keys, pool.map(remove, keys), strict=True) if error is not None}

@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 
     from requests import PreparedRequest, Response
 
+    from holdfast.storage.contract.patience import Patience
+
 T = TypeVar("T")
 
 CONNECT_TIMEOUT = 5.0
@@ -57,10 +59,13 @@ class Connections(HTTPAdapter):
     """Connections for many threads, that send each request once.
 
     Each thread can look at the answers it gets, and can hold its requests back before their last byte.
+
+    :param patience: of each request; None: as this module's constants and the clients say.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, patience: Patience | None = None) -> None:
         super().__init__(pool_maxsize=POOL_CONNECTIONS, max_retries=0)
+        self._patience = patience
         self._thread = _Thread()
 
     @contextmanager
@@ -87,10 +92,16 @@ class Connections(HTTPAdapter):
             body = GatedBody(request.body, self._thread.gate)
             body.armed = True
             request.body = body
+        if self._patience is not None:
+            kwargs["timeout"] = (self._patience.connect_s, self._patience.read_s)
         response = super().send(request, *args, **kwargs)
         if self._thread.answers is not None:
             self._thread.answers.append(response)
         return response
+
+    def patiently(self, request: Callable[[], T], repeat: Callable[[BaseException], bool] | None = None) -> T:
+        """Make a request as `patiently` does, by these connections' patience."""
+        return patiently(request, repeat, attempts=self._patience.attempts if self._patience else None)
 
 
 class _Thread(threading.local):
@@ -98,13 +109,20 @@ class _Thread(threading.local):
     gate: Callable[[], None] | None = None
 
 
-def patiently(request: Callable[[], T], repeat: Callable[[BaseException], bool] | None = None) -> T:
+def patiently(
+    request: Callable[[], T],
+    repeat: Callable[[BaseException], bool] | None = None,
+    *,
+    attempts: int | None = None,
+) -> T:
     """Make a request, and repeat it while it may be repeated.
 
     By default that is while the store is unavailable, as for a read.
+
+    :param attempts: how often it is tried; None: as often as usual.
     """
     retrying = Retrying(
-        stop=stop_after_attempt(ATTEMPTS),
+        stop=stop_after_attempt(attempts or ATTEMPTS),
         wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**ATTEMPTS),
         retry=retry_if_exception(repeat or _is_unavailable),
         reraise=True,

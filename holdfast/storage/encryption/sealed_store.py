@@ -168,6 +168,10 @@ class SealedStore(ObjectStore):
         gated = self._inner.gated(gate)
         return self if gated is self._inner else SealedStore(gated, self.key)
 
+    def impatient(self) -> ObjectStore:
+        hurried = self._inner.impatient()
+        return self if hurried is self._inner else SealedStore(hurried, self.key)
+
     def touch(self, key: str, body: bytes) -> None:
         self._inner.touch(key, self._seal(key, body))
 
@@ -176,6 +180,9 @@ class SealedStore(ObjectStore):
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
         return self._inner.delete_many(keys)
+
+    def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        return self._inner.delete_each(keys)
 
     def filesystem(self) -> tuple[FileSystem, str]:
         if self.ring() is None:

@@ -21,10 +21,10 @@ from holdfast.storage.contract.connections import (
     Connections,
     address_of,
     clock_of,
-    patiently,
 )
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
+from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.gcs.errors import Throttled, gcs_errors
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError
 
@@ -55,20 +55,33 @@ class GcsStore(ObjectStore):
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Google's does ("ordered in the
         list lexicographically by name", List objects); any other counts as unordered.
+    :param patience: of its clients; None: the usual one.
     """
 
     clock_source = "the Date of the server's answers"
 
-    def __init__(self, bucket: str, prefix: str = "", *, listing_is_ordered: bool | None = None) -> None:
+    def __init__(
+        self,
+        bucket: str,
+        prefix: str = "",
+        *,
+        listing_is_ordered: bool | None = None,
+        patience: Patience | None = None,
+    ) -> None:
         self.url = f"gs://{bucket}/{prefix}".rstrip("/")
         self._name = bucket
         self._root = f"{check_key(prefix)}/" if prefix else ""
         self._emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
-        self._connections = Connections()
+        self._connections = Connections(patience)
         self._gate: Callable[[], None] | None = None
         self.endpoint = address_of(self._emulator or GOOGLE)
         told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
         self.listing_is_ordered = not self._emulator if told is None else told
+
+    def impatient(self) -> GcsStore:
+        return type(self)(
+            self._name, self._root.rstrip("/"), listing_is_ordered=self.listing_is_ordered, patience=SHORT
+        )
 
     @classmethod
     def from_url(cls, url: str) -> GcsStore:
@@ -77,7 +90,9 @@ class GcsStore(ObjectStore):
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         start = self._root + check_prefix(prefix)
-        return patiently(lambda: self._list(prefix, start, self._root + start_after if start_after else ""))
+        return self._connections.patiently(
+            lambda: self._list(prefix, start, self._root + start_after if start_after else "")
+        )
 
     def _list(self, prefix: str, start: str, after: str) -> Listing:
         errors = gcs_errors("list", prefix, writes=False, needs_object=False)
@@ -95,7 +110,7 @@ class GcsStore(ObjectStore):
                 blobs = self._bucket.list_blobs(prefix=start or None, max_results=count + 1, fields=LISTED, **ONCE)
                 return tuple(self._infos(blobs)[:count])
 
-        return patiently(look)
+        return self._connections.patiently(look)
 
     def head(self, key: str) -> ObjectInfo:
         path = self._path(key)
@@ -106,11 +121,11 @@ class GcsStore(ObjectStore):
                 blob.reload(**ONCE)
                 return self._info(blob)
 
-        return patiently(look)
+        return self._connections.patiently(look)
 
     def get(self, key: str) -> bytes:
         path = self._path(key)
-        return patiently(lambda: self._read(key, path))
+        return self._connections.patiently(lambda: self._read(key, path))
 
     def _read(self, key: str, path: str, generation: int | None = None, **part: int) -> bytes:
         with gcs_errors("read", key, writes=False):
@@ -152,7 +167,7 @@ class GcsStore(ObjectStore):
                 self._bucket.blob(path).delete(**ONCE)
 
         with contextlib.suppress(ObjectNotFound):
-            patiently(remove, _is_throttled)
+            self._connections.patiently(remove, _is_throttled)
 
     def filesystem(self) -> tuple[FileSystem, str]:
         from pyarrow.fs import GcsFileSystem
@@ -195,7 +210,7 @@ class GcsStore(ObjectStore):
 
         def read(offset: int, length: int) -> bytes:
             last = offset + length - 1
-            return patiently(lambda: self._read(key, path, int(found.etag), start=offset, end=last))
+            return self._connections.patiently(lambda: self._read(key, path, int(found.etag), start=offset, end=last))
 
         return io.BufferedReader(RangeReader(found.size, read), AHEAD_BYTES)
 
@@ -207,7 +222,7 @@ class GcsStore(ObjectStore):
             with errors, self._connections.hold(self._gate):
                 self._bucket.blob(path).upload_from_string(body, "application/octet-stream", **condition, **ONCE)
 
-        patiently(send, _is_throttled)
+        self._connections.patiently(send, _is_throttled)
 
     @functools.cached_property
     def _bucket(self) -> Bucket:

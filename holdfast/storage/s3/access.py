@@ -20,6 +20,7 @@ from botocore.exceptions import ProfileNotFound
 from botocore.loaders import Loader, create_loader
 
 from holdfast.common.errors import UsageError
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:
@@ -50,10 +51,12 @@ Source: Amazon S3 API reference, 'PutObject' (Content-MD5), 'DeleteObjects'.
 class S3Access:
     """Factory of clients for one server.
 
+    :param patience: of its clients; None: as this module's constants say.
     :raises UsageError: the environment names a profile that is not there, or an addressing style that is none
     """
 
-    def __init__(self, settings: S3Settings) -> None:
+    def __init__(self, settings: S3Settings, patience: Patience | None = None) -> None:
+        self._patience = patience or Patience(CONNECT_TIMEOUT, READ_TIMEOUT, READ_ATTEMPTS)
         core = botocore.session.Session()
         try:
             self._session = boto3.session.Session(botocore_session=core)
@@ -83,7 +86,7 @@ class S3Access:
     @cached_property
     def reader(self) -> S3Client:
         """Return the client for requests that may be repeated."""
-        return self._client(READ_ATTEMPTS)
+        return self._client(self._patience.attempts)
 
     @cached_property
     def writer(self) -> S3Client:
@@ -121,8 +124,8 @@ class S3Access:
             endpoint_url=self._endpoint,
             config=Config(
                 retries={"total_max_attempts": attempts, "mode": "standard"},
-                connect_timeout=CONNECT_TIMEOUT,
-                read_timeout=READ_TIMEOUT,
+                connect_timeout=self._patience.connect_s,
+                read_timeout=self._patience.read_s,
                 max_pool_connections=POOL_CONNECTIONS,
                 s3=cast("Any", {"addressing_style": style}),
                 # Servers other than Amazon's may not know the newer checksums.

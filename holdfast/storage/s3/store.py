@@ -17,6 +17,7 @@ from holdfast.storage.contract.base import ObjectChanged, ObjectStore
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
+from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.s3.access import S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
@@ -62,6 +63,7 @@ class S3Store(ObjectStore):
     :param listing_is_ordered: whether the server's listing reads names in key order. Amazon's does; a
         server on top of a file system may not, so by default any other counts as unordered.
     :param settings: what else can be set; by default what the environment says. They are pickled with the store.
+    :param patience: of its clients; None: the usual one.
     :raises UsageError: a setting is none
     """
 
@@ -74,6 +76,7 @@ class S3Store(ObjectStore):
         *,
         listing_is_ordered: bool | None = None,
         settings: S3Settings | None = None,
+        patience: Patience | None = None,
     ) -> None:
         settings = settings or S3Settings.from_environment()
         if listing_is_ordered is not None:
@@ -83,7 +86,8 @@ class S3Store(ObjectStore):
         self._prefix = prefix
         self._root = f"{check_key(prefix)}/" if prefix else ""
         self._settings = settings
-        self._access = S3Access(settings)
+        self._patience = patience
+        self._access = S3Access(settings, patience)
         # A client of its own for writes: attempts are a property of the client.
         self._reader = self._access.reader
         self._writer = self._access.writer
@@ -101,7 +105,11 @@ class S3Store(ObjectStore):
         return cls(parts.netloc, parts.path.strip("/"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return functools.partial(type(self), settings=self._settings), (self._bucket, self._prefix)
+        made = functools.partial(type(self), settings=self._settings, patience=self._patience)
+        return made, (self._bucket, self._prefix)
+
+    def impatient(self) -> S3Store:
+        return type(self)(self._bucket, self._prefix, settings=self._settings, patience=SHORT)
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
@@ -187,6 +195,10 @@ class S3Store(ObjectStore):
         :raises StoreDenied: it cannot be asked whether the bucket is versioned
         """
         errors = delete_all(self._reader, self._bucket, [self._key(key) for key in keys], versions=self._has_versions)
+        return {key.removeprefix(self._root): error for key, error in errors.items()}
+
+    def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
+        errors = delete_all(self._writer, self._bucket, [self._key(key) for key in keys], versions=False)
         return {key.removeprefix(self._root): error for key, error in errors.items()}
 
     @functools.cached_property

@@ -176,6 +176,7 @@ class BackupOperator(DatabaseJobOperator):
             say=self.log.warning,
             note=self.note,
             coordination=job.coordination,
+            wait=self.wait_left(),
             executor=forced_executor(self.job_executor),
         )
         return problem

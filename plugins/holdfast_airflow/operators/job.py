@@ -13,7 +13,7 @@ import threading
 from abc import abstractmethod
 from collections import deque
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
@@ -23,6 +23,7 @@ from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.operations.job_process import (
+    WAIT_VARIABLE,
     WORKERS,
     check_java,
     find_application,
@@ -140,6 +141,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.spark_conn_id = spark_conn_id
         self.job_executor = job_executor
         self._locks: HeldLocks | None = None
+        self._deadline: datetime | None = None
         self._run_name = ""
         self._killed = False
         self._secret_environment: dict[str, str] = {}
@@ -207,11 +209,16 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """Run the job until it has ended, and return its error, or ""."""
         return run_chosen(self.chosen_executor(), lambda more: self.submit_once(job, context, more), self.note)
 
+    def wait_left(self) -> float:
+        """Return the seconds of `lock_wait` that are left, for what a job finds busy once it runs."""
+        return max(0.0, (self._deadline - datetime.now(UTC)).total_seconds()) if self._deadline else 0.0
+
     def note(self, words: str) -> None:
         """Log where a job runs."""
         self.log.info("this %s runs %s", self.operation, words)
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
+        self._deadline = deadline
         with in_airflow_terms():
             job = self._prepare(context)
             store = _open_archive(job)
@@ -336,7 +343,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """
         if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
             raise JobFailed("the task was killed before its job began")
-        environment = {**self._environment(job), **more}
+        environment = {**self._environment(job), WAIT_VARIABLE: f"{self.wait_left():.0f}", **more}
         self._run_name = job.run
         return self._run_inline(job, environment) if is_inline(more) else self._run_spark(job, context, environment)
 

@@ -50,7 +50,13 @@ class TrimLog(BaseOperator):
         from holdfast.replication.log.trimming import trim
 
         with in_airflow_terms(), replicated(self.archive) as found:
-            done = trim(found.coordination, found.log.archive, min_keep=int(self.min_keep), max_keep=int(self.max_keep))
+            done = trim(
+                found.coordination,
+                found.log.archive,
+                min_keep=int(self.min_keep),
+                max_keep=int(self.max_keep),
+                places=found.places,
+            )
         self.log.info("%s entries removed; the log begins at %s", done.removed, done.start)
         for name in done.lost:
             self.log.warning("replica %s is lost by it: it was away too long", name)
@@ -59,4 +65,5 @@ class TrimLog(BaseOperator):
             "removed": done.removed,
             "lost": list(done.lost),
             "waits_for": list(done.waits_for),
+            "not_asked": [each.describe() for each in done.not_asked],
         }

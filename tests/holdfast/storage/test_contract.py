@@ -131,6 +131,15 @@ def test_many_are_deleted_at_once_and_what_is_not_there_counts_as_deleted(store:
     assert store.get(names[-1]) == b"2"
 
 
+def test_many_objects_are_deleted_as_one_is(store: ObjectStore) -> None:
+    names = [f"locks/r/DEAD.{number}" for number in range(20)]
+    for name in (*names, "locks/r/WRIT.1"):
+        store.put(name, b"1")
+    assert store.delete_each([*names, "locks/none"]) == {}
+    assert keys(store) == ["locks/r/WRIT.1"]
+    assert store.delete_each([]) == {}
+
+
 def test_a_listing_is_recursive_and_ordered_by_key(store: ObjectStore) -> None:
     names = ["data/10", "data/9", "data/a-b/x", "data/a/z", "data/a.b", "z", "data/ä"]
     for name in names:

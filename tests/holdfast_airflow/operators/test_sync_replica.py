@@ -39,7 +39,7 @@ def test_a_sync_gives_up_what_nobody_has_had_for_long(shop: Replicas) -> None:
     assert (done["index"], done["given_up"]) == (2, [1])
 
 
-SYNCED = {"replica": "far", "index": 1, "entries": 1, "files": 2, "bytes": 10, "given_up": []}
+SYNCED = {"replica": "far", "index": 1, "entries": 1, "files": 2, "bytes": 10, "given_up": [], "not_asked": []}
 
 
 def test_the_copies_of_a_sync_are_spread_over_spark(

@@ -25,7 +25,7 @@ def test_a_log_is_trimmed_by_what_a_form_says(shop: Replicas) -> None:
 
     shop.coordination.run(away)
     done = execute(TrimLog(task_id="trim", archive="shop", min_keep="1", max_keep="2"))
-    assert done == {"log_start": 3, "removed": 2, "lost": ["far"], "waits_for": []}
+    assert done == {"log_start": 3, "removed": 2, "lost": ["far"], "waits_for": [], "not_asked": []}
 
 
 def test_what_cannot_be_meant_is_refused(shop: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:

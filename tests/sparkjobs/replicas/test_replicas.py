@@ -136,7 +136,9 @@ def test_a_replica_that_was_lost_is_made_anew_and_backs_up_again(shop: Shop, new
 
 
 def test_a_source_that_is_backed_up_through_one_replica_is_busy_for_the_other(shop: Shop) -> None:
-    busy = pytest.raises(BusyError, match="shop is being backed up by near, run run-of-near, whose lease ends in")
+    busy = pytest.raises(
+        BusyError, match=r"shop is being backed up by near, run run-of-near \(process \d+ .*\), whose lease ends in"
+    )
     with source_taken(shop.near.store, "shop", "run-of-near", None), busy:
         shop.far.back_up()
     shop.far.back_up()

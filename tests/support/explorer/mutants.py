@@ -211,8 +211,8 @@ def _false(*args: object) -> bool:
     return False
 
 
-def _true(*args: object) -> bool:
-    del args
+def _true(*args: object, **more: object) -> bool:
+    del args, more
     return True
 
 
@@ -242,20 +242,20 @@ COMES_BACK_TWICE = (
     "client 2 list locks/r/",
     f"client 3 put {LATE_MARKER}",
     f"client 3 delete {LATE_LOCK}",
-    "client 3 list locks/",
     "700 s pass",
     f"client 1 touch {LATE_LOCK}",
-    "client 3 list locks/r/",
+    "client 3 list locks/",
     f"client 3 get {LATE_LOCK}",
-    "700 s pass",
     f"client 3 delete {LATE_LOCK}",
+    "700 s pass",
+    "client 3 list locks/r/",
     f"client 3 put locks/r/INTENT.{THIRD}",
     "client 3 list locks/r/",
     f"client 2 touch {LATE_LOCK}",
-    f"client 3 get {LATE_MARKER}",
-    f"client 3 delete {LATE_MARKER}",
     f"client 3 put locks/r/{THIRD}",
     f"client 3 delete locks/r/INTENT.{THIRD}",
+    f"client 3 get {LATE_MARKER}",
+    f"client 3 delete {LATE_MARKER}",
 )
 """Two renewals arrive late, each when nobody expects one any more."""
 
@@ -355,7 +355,10 @@ MUTANTS = [
         way=COMES_BACK_TWICE,
     ),
     Mutant(
-        "DEAD stays while anything may come late", ((Reaper, "_forget_markers", _forget_at_once),), LATE, alone=False
+        "DEAD stays while anything may come late",
+        ((Reaper, "_forget_markers", _forget_at_once), (Reaper, "leaves", _true)),
+        LATE,
+        alone=False,
     ),
     # Owners
     Mutant("a run's lock outlives its process", ((Reaper, "_ended_with_its_process", _gone),), OUTLIVES),

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import time
+
 import pytest
 
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.source_lease import take_source
+from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
 from tests.support.jobs.command import RunCommand
+from tests.support.replicas.hung import PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("log_address")
@@ -31,6 +38,7 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "quorum_index": 0,
         "pending_quorums": [],
         "missing": [],
+        "sources": [],
     }
     far = replicas["far"]
     assert far.pop("seconds_behind") >= 0
@@ -47,6 +55,9 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "lost": False,
         "lost_reason": None,
         "recovers_from": None,
+        "silent_s": None,
+        "asked_again_s": None,
+        "look": None,
     }
     assert (replicas["near"]["entries_behind"], replicas["near"]["pointer"]) == (0, 2)
 
@@ -105,3 +116,65 @@ def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three:
     three.sync("far")
     (told,) = holdfast("replica", "status", "--json").value["archives"]
     assert (told["pending_quorums"], told["quorum_index"]) == ([], 1)
+
+
+def test_who_backs_a_source_up_is_shown_by_the_status_and_among_the_locks(holdfast: RunCommand, two: Replicas) -> None:
+    acting = two.open("near").in_use()[1]
+    two.coordination.run(lambda c: take_source(c, acting, "shop_db", "run-1"))
+    words = f"shop_db is being backed up by near, run run-1 (process {os.getpid()} on "
+    assert words in holdfast("replica", "status").out
+    assert words in holdfast("locks", "list", two.place("far").url).out
+    (lease,) = holdfast("locks", "list", two.place("far").url, "--json").value["sources"]
+    assert (lease["source"], lease["replica"], lease["run"]) == ("shop_db", "near", "run-1")
+    assert (lease["owner"]["pid"], lease["process"]) == (os.getpid(), "running")
+    assert 0 < lease["expires_in_s"] <= 900
+
+
+def test_locks_are_listed_where_the_store_cannot_be_asked(
+    holdfast: RunCommand, two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv(ENVIRONMENT)
+    done = holdfast("locks", "list", two.place("far").url, "--json")
+    assert (done.code, done.value) == (0, {"locks": [], "sources": []})
+    assert "which sources are being backed up through replicas is not known: say where the" in done.err
+
+
+def test_a_look_says_how_far_each_is_and_which_place_cannot_be_reached(holdfast: RunCommand, three: Replicas) -> None:
+    three.back_up("near")
+    three.lose("off")
+    shutil.rmtree(three.folder / "far")
+    shown = holdfast("replica", "status", "--look").out.splitlines()
+    far, near, off = sorted(line.strip() for line in shown if str(three.folder) in line)
+    assert "; cannot be read: " in far
+    assert near.endswith("; has entry 1")
+    assert off.endswith("lost: it was away; has entry 0")
+    (archive,) = holdfast("replica", "status", "--look", "--json").value["archives"]
+    looks = {row["name"]: row["look"] for row in archive["replicas"]}
+    assert (looks["near"], looks["off"]) == ({"index": 1, "problem": None}, {"index": 0, "problem": None})
+    assert looks["far"]["problem"]
+
+
+def test_a_look_does_not_wait_for_one_that_hangs(holdfast: RunCommand, two: Replicas) -> None:
+    with hanging(two, "far"):
+        began = time.monotonic()
+        shown = holdfast("replica", "status", "--look").out
+        assert time.monotonic() - began < PATIENCE_S
+    assert "; cannot be read: it has not answered within" in shown
+
+
+def test_bytes_behind_count_what_was_trimmed(holdfast: RunCommand, two: Replicas) -> None:
+    for _ in range(4):
+        two.back_up("near")
+    before = replica_rows(holdfast)["far"]["bytes_behind"]
+    assert before == sum(two.state("near").blocks[block].size for block in two.backups[1:])
+    two.change("far", active_until=1.0)
+    for _ in range(2):
+        trim(two.coordination, two.archive, min_keep=2, max_keep=2)
+        assert replica_rows(holdfast)["far"]["bytes_behind"] == before
+    two.back_up("near")
+    trim(two.coordination, two.archive, min_keep=0, max_keep=0)
+    far = replica_rows(holdfast)["far"]
+    assert (far["entries_behind"], far["lost"]) == (5, True)
+    assert far["bytes_behind"] == before + two.state("near").blocks[two.backups[-1]].size
+    two.recover("far")
+    assert replica_rows(holdfast)["far"]["bytes_behind"] == 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage import ObjectStore
 from locking import RWLock
 from tests.support.jobs.command import RunCommand
+from tests.support.replicas.hung import HUNG, PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas, replica_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
@@ -26,7 +28,7 @@ def test_a_replica_is_brought_to_the_head_of_the_log(holdfast: RunCommand, two: 
     assert done.code == 0, done.err
     (value,) = done.value["replicas"]
     assert value.pop("bytes") > 0
-    assert value == {"replica": "far", "index": 1, "entries": 1, "files": 2, "given_up": []}
+    assert value == {"replica": "far", "index": 1, "entries": 1, "files": 2, "given_up": [], "not_asked": []}
     assert two.is_whole("far")
     assert holdfast("replica", "sync", "far").out == "far: at entry 1, nothing to do\n"
     two.back_up("far")
@@ -44,6 +46,25 @@ def test_a_sync_of_all_goes_on_after_a_failure_and_ends_with_its_code(holdfast: 
     assert (near["entries"], off["entries"]) == (0, 1)
     assert "holdfast: far: there is no archive at" in done.err
     assert not (three.folder / "far").exists()
+
+
+def test_a_sync_of_all_does_not_wait_for_one_that_hangs(
+    holdfast: RunCommand, three: Replicas, caplog: pytest.LogCaptureFixture
+) -> None:
+    three.back_up("near")
+    with hanging(three, "off"):
+        began = time.monotonic()
+        done = holdfast("replica", "sync", "--all", "--json")
+        assert time.monotonic() - began < PATIENCE_S
+    far, near, off = done.value["replicas"]
+    assert (done.code, far["index"], near["index"], off["exit_code"]) == (1, 1, 1, 1)
+    assert [each["replica"] for each in far["not_asked"]] == ["off"]
+    assert f"replica off ({HUNG}) does not answer: it has not answered within" in off["error"]
+    assert f"replica off ({HUNG}) could not be asked: it has not answered for" in caplog.text
+    shown = holdfast("replica", "status").out
+    assert "it has not answered for" in shown
+    assert "and is asked again in" in shown
+    assert replica_rows(holdfast)["off"]["asked_again_s"]
 
 
 def test_a_sync_of_all_leaves_out_what_is_lost(holdfast: RunCommand, two: Replicas) -> None:
@@ -145,7 +166,7 @@ def test_a_trimming_says_first_what_it_would_do(holdfast: RunCommand, two: Repli
     done = holdfast(*options, "--json")
     assert done.value == {
         "archive": two.archive, "name": "shop", "log_start": 3, "removed": 2, "lost": ["far"], "waits_for": [],
-        "dry_run": False,
+        "not_asked": [], "dry_run": False,
     }  # fmt: skip
     assert replica_rows(holdfast)["far"]["lost_reason"] == "it was away, and needs entry 1, which was trimmed"
 

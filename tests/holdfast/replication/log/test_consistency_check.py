@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
+
 import pytest
 
 from holdfast.archive import Archive, Change
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import OldStoreError
+from holdfast.replication.log.replicas import log_state, replicas
+from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.replication.work.membership import elect
+from tests.support.replicas.rebuilt import rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 
@@ -39,3 +45,26 @@ def test_an_archive_takes_no_entry_but_the_next_one_of_its_own_log(two: Replicas
     place = two.place_of("near").model_copy(update={"entry": "e", **changed})
     with pytest.raises(RefusedError, match=r"replica near stands at entry 1 of log .*: entry \d of .* does not follow"):
         archive.add(lambda state: Change("backup", log=place), check=nothing, fence=None)
+
+
+def test_an_old_store_is_not_trimmed(old: Replicas) -> None:
+    with pytest.raises(OldStoreError, match="near has executed entry 3"):
+        trim(old.coordination, old.archive, min_keep=0, max_keep=0)
+    assert old.coordination.run(lambda c: log_state(c, old.archive)).start == 1
+
+
+def test_nobody_is_elected_by_an_old_store(old: Replicas) -> None:
+    old.lose("near", "far")
+    for name in ("near", "far"):
+        with pytest.raises(OldStoreError, match="near has executed entry 3"):
+            elect(old.coordination, old.archive, name)
+    assert old.coordination.run(lambda c: all(row.is_lost for row in replicas(c, old.archive)))
+    rebuild(old.coordination, urls(old), source="near", force=True)
+    old.recover("far")
+    assert old.sync("far").index == old.sync("near").index == 3
+
+
+def test_whom_a_trimming_could_not_ask_is_named(two: Replicas) -> None:
+    shutil.rmtree(two.folder / "far")
+    (unasked,) = trim(two.coordination, two.archive, min_keep=0).not_asked
+    assert (unasked.replica, unasked.url) == ("far", str(two.folder / "far"))

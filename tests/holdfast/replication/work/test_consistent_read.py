@@ -258,6 +258,7 @@ def test_it_is_told_which_replica_was_read_and_how_fresh_it_is(two: Replicas) ->
         "commit": opened.state.sequence,
         "committed_at": opened.describe()["committed_at"],
         "cut_off": None,
+        "not_asked": [],
     }
     assert words_of(opened.describe()) == "read from replica far at entry 0, 1 entries behind the log"
     eventual = open_to_read(two.place("far")).describe()

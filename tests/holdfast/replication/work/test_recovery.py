@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
-from holdfast.replication.work import recovery
+from holdfast.replication.work import fetch_files, recovery
 from holdfast.replication.work.leader_work import leading
+from holdfast.storage import ObjectStore
+from tests.support.replicas.hung import hanging
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -256,3 +259,41 @@ def test_a_replica_that_was_left_half_recovered_is_lost_again(two: Replicas) -> 
         two.sync("far")
     assert two.recover("far").source == "near"
     assert two.is_whole("far")
+
+
+def test_a_source_that_cannot_be_read_is_named_with_those_to_copy_from_instead(three: Replicas) -> None:
+    three.back_up("near")
+    three.sync("far")
+    lose(three, "off")
+    shutil.rmtree(three.folder / "near")
+    with pytest.raises(HoldfastError, match=r"near cannot be copied from: .*; --from far copies from another one"):
+        three.recover("off", source="near")
+    shutil.rmtree(three.folder / "far")
+    with pytest.raises(HoldfastError, match=r"near cannot be copied from: .*; no other one can be read"):
+        three.recover("off", source="near")
+
+
+def test_a_source_that_vanishes_while_it_is_copied_is_named_with_those_to_copy_from_instead(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three.back_up("near")
+    three.sync("far")
+    lose(three, "off")
+    fetch = fetch_files.fetch
+
+    def vanish(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:
+        shutil.rmtree(three.folder / "near")
+        return fetch(source, target, files)
+
+    monkeypatch.setattr(recovery, "fetch", vanish)
+    with pytest.raises(HoldfastError, match=r"near cannot be copied from any more: .*; --from far copies from another"):
+        three.recover("off", source="near")
+    monkeypatch.undo()
+    assert three.recover("off", source="far").index == 1
+    assert three.is_whole("off")
+
+
+def test_a_source_that_hangs_is_named_with_those_to_copy_from_instead(three: Replicas) -> None:
+    lose(three, "far")
+    with hanging(three, "off"), pytest.raises(HoldfastError, match=r"does not answer: .*; --from near copies from"):
+        three.recover("far", source="off")

@@ -17,8 +17,9 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError, StoreAwayError
-from holdfast.replication.log.log import Draft, EntryChange, append, take_source
+from holdfast.replication.log.log import Draft, EntryChange, append
 from holdfast.replication.log.replicas import replica, take_lease
+from holdfast.replication.log.source_lease import take_source
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading

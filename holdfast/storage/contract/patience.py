@@ -1,0 +1,26 @@
+"""Patience of a store's clients: how long a request may take, and how often one that may be repeated is tried."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Limits of one request.
+
+    :param connect_s: seconds to wait for a connection.
+    :param read_s: seconds to wait for the next bytes of an answer.
+    :param attempts: how often a request that changes nothing is tried.
+    """
+
+    connect_s: float
+    read_s: float
+    attempts: int
+
+
+SHORT = Patience(connect_s=5.0, read_s=15.0, attempts=1)
+"""For a look that somebody waits for who does not need the answer.
+
+He stops waiting by his own clock. So a request ends soon after that by itself, and is not repeated.
+"""
