@@ -165,7 +165,7 @@ def _look(started: Browser, airflow: AirflowStandalone, archives: int) -> dict[s
     found[PAINT] = _first_paint(page)
     found[LINE] = _seconds(context.new_page(), f"{airflow.url}/holdfast/?archive=a0", "svg.line rect.restorable")
     page = context.new_page()
-    found[DAGS] = _seconds(page, f"{airflow.url}/dags", "text=backup_a1 >> nth=0")
+    found[DAGS] = _seconds(page, f"{airflow.url}/dags", "text=archive_verification_a >> nth=0")
     found[DAGS_PAINT] = _first_paint(page)
     context.close()
     say(", ".join(f"{what} {seconds:.2f} s" for what, seconds in found.items()))
