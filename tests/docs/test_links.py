@@ -89,11 +89,12 @@ def test_every_make_target_that_is_named_exists(page: Path) -> None:
 def test_every_command_that_is_named_exists_with_its_options(page: Path) -> None:
     known = commands()
     for words in named_commands(page):
-        first, second = [*words.split(), ""][1:3]
-        name = f"{first} {second}" if f"{first} {second}" in known else first
+        said = words.split()[1:]
+        name = next((" ".join(said[:count]) for count in (3, 2, 1) if " ".join(said[:count]) in known), said[0])
         assert name in known, f"{page.name} names holdfast {name}"
         has_more = any(each.startswith(f"{name} ") for each in known)
-        assert not (has_more and second.isalpha() and second.islower()), f"{page.name}: no holdfast {first} {second}"
+        after = [*said, ""][name.count(" ") + 1]
+        assert not (has_more and after.isalpha() and after.islower()), f"{page.name}: no holdfast {name} {after}"
         for option in re.findall(r"(?<!\S)--[a-z-]+", words):
             assert option in known[name], f"{page.name}: holdfast {name} has no {option}"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import typer
 
+from holdfast.cli.replica.aside import aside_app
 from holdfast.cli.replica.giving_up import give_up
 from holdfast.cli.replica.members import add, elect, remove
 from holdfast.cli.replica.rebuilding import rebuild_store
@@ -24,3 +25,4 @@ replica_app.command()(elect)
 replica_app.command()(give_up)
 replica_app.command()(rebuild_store)
 replica_app.command()(remove)
+replica_app.add_typer(aside_app)
