@@ -73,3 +73,16 @@ def test_old_rows_come_beside_a_damaged_table_and_backups_go_on(shop: Shop, page
     shop.backs_up()
     shop.sql("drop table orders_restored")
     shop.goes_on()
+
+
+@pytest.mark.parametrize("shop", [("--per-schema",)], indirect=True, ids=[""])
+def test_a_schema_that_the_role_may_not_use_is_named_and_backups_go_on_once_it_may(shop: Shop) -> None:
+    words = ("--tables", "public.orders", "--map", "public=restored")
+    assert shop.run("restore", "shop", "--to", shop.database.url, *words).code == 0
+    for kind in ("changes", "full"):
+        refused = shop.run("backup", "shop", "--source", "shop", "--kind", kind)
+        assert refused.code == 5
+        assert f"{shop.role} may not use the schemas restored, and may not read restored.orders" in refused.err
+    setup = ("--role", shop.role, "--changes", "--archive", "shop", "--run", *shop.setup)
+    assert shop.run("source", "setup", shop.database.url, *setup).code == 0
+    shop.goes_on()

@@ -5,10 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import psycopg
+
+from holdfast.common.errors import HoldfastError
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.dump import dump_schema
 from holdfast.sources.postgresql.dump.schema_digest import schema_digest
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.snapshot.export import export_plain
+from holdfast.sources.postgresql.snapshot.preconditions import obstacles, refuse
 from holdfast.sources.postgresql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:
@@ -37,7 +42,18 @@ def read_objects(address: Address, known: str = "") -> ObjectsRead:
     """Read a source's objects.
 
     :param known: a version whose definitions the caller has.
+    :raises RefusedError: the role lacks rights on some of them, all of which are named.
     """
+    try:
+        return _read_objects(address, known)
+    except (psycopg.errors.InsufficientPrivilege, HoldfastError):
+        # Of many that lack a right, the server and pg_dump name the first one only.
+        with connect(address) as session:
+            refuse(obstacles(session))
+        raise
+
+
+def _read_objects(address: Address, known: str) -> ObjectsRead:
     with export_plain(address) as snapshot, open_snapshot(address, snapshot) as held:
         version, seen = streams.schema_fingerprint(held.session), streams.seen(held.session)
         catalog, not_included = held.catalog, held.not_included
