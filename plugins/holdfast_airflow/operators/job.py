@@ -34,12 +34,13 @@ from holdfast.operations.job_process import (
     new_run_id,
     spark_conf,
 )
-from holdfast.operations.outcome import JobEnd, job_result, last_words
+from holdfast.operations.outcome import job_result
 from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast_airflow.arguments import span
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
+from holdfast_airflow.jobs.ends import end_of, open_archive, read_last_record, told_end
 from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
 from holdfast_airflow.jobs.prepared_job import PreparedJob
 from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
@@ -57,7 +58,6 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from holdfast.archive.format.runs import RunRecord
     from holdfast.archive.locks import HeldLocks
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.operations.executor_choice import ExecutorChoice
@@ -68,8 +68,6 @@ if TYPE_CHECKING:
 _RELEASE_S = 2.0
 
 _LAST_LINES = 10
-_ENDED_WITH = "The job's process ended with exit code"
-_LAST_OUTPUT = "Last output:"
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
@@ -221,7 +219,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self._deadline = deadline
         with in_airflow_terms():
             job = self._prepare(context)
-            store = _open_archive(job)
+            store = open_archive(job)
             self.check(job)
             if self.needs_spark(store, job):
                 self._check_spark()
@@ -308,10 +306,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
         about = f" of {job.source}" if job.source else ""
         self.log.info("%s%s begins: run %s in %s", self.operation, about, job.run, job.url)
         leave_note(RUN, {"run": job.run, "archive": self.archive, "url": job.url})
-        with progress_logged(lambda: _read_last(store, job.run), lambda words: self.log.info("%s", words)):
+        with progress_logged(lambda: read_last_record(store, job.run), lambda words: self.log.info("%s", words)):
             problem = self.submit(store, job, context)
-        end = _end_of(problem, self.operation)
-        result = job_result(store, self.operation, job.run, _read_last(store, job.run), end)
+        end = end_of(problem, self.operation)
+        result = job_result(store, self.operation, job.run, read_last_record(store, job.run), end)
         if problem:
             self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
@@ -372,7 +370,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         if self._killed:
             raise JobFailed("the task was killed, and its job with it")
         check_hand_over(self.operation, process.returncode)
-        return "\n".join([f"{_ENDED_WITH} {process.returncode}. {_LAST_OUTPUT}", *last]) if process.returncode else ""
+        return told_end(process.returncode, last)
 
     def _run_spark(self, job: PreparedJob, context: Context, environment: Mapping[str, str]) -> str:
         self._set_up_spark(job, environment)
@@ -442,24 +440,3 @@ class DatabaseJobOperator(SourceJobOperator):
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database, as `database` does."""
         return self.database(archive)
-
-
-def _open_archive(job: PreparedJob) -> ObjectStore:
-    """Return the store of an archive; nothing is written, not even a lock, where there is none."""
-    from holdfast.archive import Archive
-    from holdfast.storage import open_store
-
-    return Archive.open(open_store(job.url, job.key)).store
-
-
-def _read_last(store: ObjectStore, run: str) -> RunRecord | None:
-    from holdfast.archive.format.runs import read_last
-
-    return read_last(store, run)
-
-
-def _end_of(problem: str, operation: str) -> JobEnd:
-    """Return the end of a job's process, from its error; "" stands for none."""
-    said = problem.partition("Last spark-submit output:")[2] or problem.partition(_LAST_OUTPUT)[2]
-    lines = [line for line in said.splitlines() if line.strip()]
-    return JobEnd(None if problem else 0, last_words(problem, operation), lines)

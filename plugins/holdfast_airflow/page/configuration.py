@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Configuration:
+class KnownArchives:
     """Archives of the newest archives.yaml of which something could be read.
 
     :param archives: by name.
@@ -36,9 +36,9 @@ class Configurations:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._seen: tuple[Path, int, int] | None = None
-        self._last = Configuration()
+        self._last = KnownArchives()
 
-    def current(self) -> Configuration:
+    def current(self) -> KnownArchives:
         """Return the configuration; a file that cannot be read leaves that of before, with a `problem`."""
         with self._lock:
             try:
@@ -47,14 +47,14 @@ class Configurations:
                 self._last, self._seen = replace(self._last, problem=str(error)), None
             return self._last
 
-    def _read(self) -> Configuration:
+    def _read(self) -> KnownArchives:
         path = find_config()
         if path is None:
-            return Configuration()
+            return KnownArchives()
         found = path.stat()
         seen = (path, found.st_mtime_ns, found.st_size)
         if seen == self._seen:
             return self._last
         read = read_archives(path)
         self._seen = seen
-        return Configuration(read.archives, read.mistakes)
+        return KnownArchives(read.archives, read.mistakes)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast_airflow.page.activity import Dags, Task
-    from holdfast_airflow.page.configuration import Configuration
+    from holdfast_airflow.page.configuration import KnownArchives
     from holdfast_airflow.page.records import KeptRecord
     from holdfast_airflow.page.verdicts import Verdict
 
@@ -25,7 +25,7 @@ _WORST = {"not ready": 0, "unknown": 1, "ready": 2}
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Looked:
     """What Airflow's database has about some archives."""
 
     records: Mapping[str, KeptRecord]
@@ -34,13 +34,13 @@ class _Seen:
     failures: Sequence[Task]
 
 
-def known_archives(session: Session, configuration: Configuration) -> set[str]:
+def known_archives(session: Session, configuration: KnownArchives) -> set[str]:
     """Return the archives of archives.yaml, and those that tasks have recorded."""
     return {*configuration.archives, *configuration.mistakes, *recorded_archives(session)}
 
 
 def overview(
-    session: Session, configuration: Configuration, archives: Collection[str], now: datetime
+    session: Session, configuration: KnownArchives, archives: Collection[str], now: datetime
 ) -> list[dict[str, Any]]:
     """Return an entry of the list for each archive, those first that need a person; a fixed number of queries."""
     seen = _look(session, archives)
@@ -48,7 +48,7 @@ def overview(
     return sorted(entries, key=lambda entry: (_WORST[entry["state"]], entry["archive"]))
 
 
-def detail(session: Session, configuration: Configuration, archive: str, now: datetime) -> dict[str, Any]:
+def detail(session: Session, configuration: KnownArchives, archive: str, now: datetime) -> dict[str, Any]:
     """Return the entry of one archive with its whole record, its tasks and its DAGs."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
@@ -61,13 +61,13 @@ def detail(session: Session, configuration: Configuration, archive: str, now: da
     }
 
 
-def _look(session: Session, archives: Collection[str]) -> _Seen:
+def _look(session: Session, archives: Collection[str]) -> _Looked:
     assets = {name: asset for name, asset in recorded_archives(session).items() if name in archives}
     dags = dags_of(session, archives)
-    return _Seen(newest_records(session, assets), dags, active_tasks(session, dags), open_failures(session, dags))
+    return _Looked(newest_records(session, assets), dags, active_tasks(session, dags), open_failures(session, dags))
 
 
-def _entry(name: str, configuration: Configuration, seen: _Seen, now: datetime) -> dict[str, Any]:
+def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime) -> dict[str, Any]:
     config = configuration.archives.get(name)
     record = seen.records.get(name)
     failures = [task for task in seen.failures if task.archive == name]
