@@ -45,6 +45,7 @@ def test_backups_go_on_where_there_is_no_copy(shop: Shop, page: Page) -> None:
     assert shop.run("verify", "shop", "--deep").code == 4
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("damage", "It is a commit")
 def test_backups_go_on_in_a_copy_of_all_before_a_damaged_commit(shop: Shop, page: Page) -> None:
     shop.works()

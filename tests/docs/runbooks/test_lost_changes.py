@@ -45,6 +45,7 @@ def test_a_slot_that_fills_the_disk_is_dropped_and_backups_go_on(shop: Shop, pag
     page.leaves_out("holdfast source remove", since="somebody backs up changes here")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("the-log-piles-up", "4. After it")
 def test_a_source_that_nobody_follows_any_more_keeps_no_log(shop: Shop, page: Page) -> None:
     page.leaves_out("holdfast backup", since="the slot is still there")

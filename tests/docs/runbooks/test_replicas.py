@@ -67,6 +67,7 @@ def _hide(place: Path) -> Path:
     return place.rename(place.with_name(f"{place.name}.away"))
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("all-replicas-are-lost")
 def test_of_lost_replicas_one_is_elected(shop: Shop, page: Page) -> None:
     near, far = shop.place, shop.folder / "far"
@@ -117,6 +118,7 @@ def test_a_lost_replica_is_recovered(shop: Shop, page: Page) -> None:
     _all_are_whole(shop)
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("quorum-cannot-be-reached")
 def test_backups_go_on_while_a_quorum_cannot_be_reached(shop: Shop, page: Page) -> None:
     far = shop.folder / "far"
@@ -142,6 +144,7 @@ def test_backups_go_on_while_a_quorum_cannot_be_reached(shop: Shop, page: Page) 
     shop.goes_on()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("a-replica-is-lost", "Its place is gone", "Afterwards")
 def test_a_place_that_is_gone_is_replaced_and_found_files_are_taken(shop: Shop, page: Page) -> None:
     near, far, found = shop.place, shop.folder / "far", shop.folder / "found"
@@ -162,6 +165,7 @@ def test_a_place_that_is_gone_is_replaced_and_found_files_are_taken(shop: Shop, 
     page.leaves_out("holdfast replica trim", since="the replica is back")
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("a-replica-is-lost", "If the files cannot be found")
 def test_an_entry_whose_files_are_gone_is_given_up(shop: Shop, page: Page) -> None:
     far = shop.folder / "far"
