@@ -58,6 +58,10 @@ _OWN_WAIT_S = 4 * 3600.0
 """For this replica's own lock once there is work that would be in vain: a sync may have large blocks to fetch."""
 
 
+SILENT_S = 5.0
+"""So long a lock is waited for without a word: most syncs have little to do."""
+
+
 @dataclass(frozen=True)
 class Synced:
     """Result of executing entries.
@@ -217,13 +221,14 @@ class ReplicatedArchive(Archive):
 
     def _executing(self, wait: float = _OWN_WAIT_S) -> locks.HeldLocks:
         take = partial(locks.acquire, self.store, "sync", owner=Owner(), purpose="executing the update log")
+        first = min(wait, SILENT_S)
         try:
-            return take(wait=0)
+            return take(wait=first)
         except LockBusy as busy:
-            if wait <= 0:
+            if wait <= first:
                 raise
             logger.warning("Waiting for replica %s, up to %s: %s", self._place().replica, human_span(wait), busy)
-        return take(wait=wait)
+        return take(wait=wait - first)
 
     def sync(self, *, check: Check, fence: str | None, upto: int | None = None) -> Synced:
         """Execute the entries that are not here yet, in order.

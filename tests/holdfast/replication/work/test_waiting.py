@@ -91,8 +91,9 @@ def test_a_replica_that_is_worked_on_is_busy_at_once_and_its_holder_is_named(
 
 
 def test_a_replica_that_is_worked_on_is_waited_for_and_its_holder_is_named(
-    two: Replicas, caplog: pytest.LogCaptureFixture
+    two: Replicas, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("holdfast.replication.work.replica.SILENT_S", 0.0)
     place = two.place("far")
     held = RWLock(place, "replica").write(purpose="a sync")
     ends = threading.Timer(0.2, held.release)
