@@ -16,6 +16,7 @@ from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import Name
+from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import add as add_row
 from holdfast.replication.log.replicas import log_states, replicas
 from holdfast.replication.log.replicas import remove as remove_row
@@ -123,7 +124,7 @@ def _add(
         return _added_value(log, name, place)
     try:
         done = recover_replica(asked, log, name, output, wait=wait)
-    except UsageError:
+    except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
             asked.coordination.run(lambda c: remove_row(c, log.archive, name))
         raise

@@ -130,10 +130,10 @@ def ask_others(
     :param archive: its id.
     :param name: of the replica that asks; "": all are asked.
     :param places: opens a replica by its URL.
-    :param lost: also ask those that are lost.
+    :param lost: also ask those that are lost, but for those that a rebuilding of the log has decided on.
     """
     rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
-    others = [row for row in rows if row.name != name and (lost or not row.is_lost)]
+    others = [row for row in rows if row.name != name and not row.set_aside and (lost or not row.is_lost)]
     asked = [row for row in others if not is_paused(row, now)]
     answers = _ask(coordination, archive, asked, lambda row: _told(archive, row, places))
     found: dict[str, LogPlace] = {}
@@ -141,7 +141,8 @@ def ask_others(
     for row in asked:
         answer = answers[row.name]
         if isinstance(answer, (HoldfastError, StoreError)):
-            not_asked[row.name] = sentence(answer)
+            if row.pointer:  # else it never had anything
+                not_asked[row.name] = sentence(answer)
         elif isinstance(answer, Exception):
             raise answer
         elif not answer.recovering:
@@ -165,6 +166,23 @@ def _ask(
 def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
     """Return a replica's own position in the log, read by short requests."""
     return open_replica(places(row.url).impatient(), archive, row.name)[1]
+
+
+def check_line(coordination: CoordinationStore, archive: str, row: ReplicaRow, store: ObjectStore) -> None:
+    """Check that a lost replica has nothing that the coordination store does not know, before it is made anew.
+
+    A place that cannot be read tells nothing, and one that a rebuilding of the log has decided on was looked at then.
+
+    :param archive: its id.
+    :param store: of the replica.
+    :raises OldStoreError: it has executed an entry that the store does not have.
+    """
+    try:
+        _, place = open_replica(store, archive, row.name)
+    except (HoldfastError, StoreError):
+        return
+    if not row.set_aside and not place.recovering:
+        coordination.run(lambda c: check_others(c, archive, {row.url: place}, coordination.url))
 
 
 def look_at(

@@ -17,6 +17,7 @@ from sqlalchemy import (
     String,
     Table,
     Text,
+    false,
 )
 
 metadata = MetaData(naming_convention={"pk": "pk_%(table_name)s", "uq": "uq_%(table_name)s_%(column_0_name)s"})
@@ -57,6 +58,7 @@ replicas = Table(
     Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
     Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
     Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
+    Column("set_aside", Boolean, nullable=False, server_default=false()),  # a rebuilding knew what it has, and lost it
     _of_archive("replicas"),
 )
 

@@ -137,7 +137,8 @@ def elect(
         told = ask_others(coordination, archive, "", places, lost=True)
         for each in told.not_asked:
             logger.warning("%s.", each.words)
-        coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
+        places_in_log = {**told.places, row.url: place}
+        coordination.run(lambda c: check_others(c, archive, places_in_log, coordination.url))
         # Entries that are still there stand behind those that are not: what they add need not follow on anything.
         given_up = log.head - place.index if place.index < log.start - 1 else 0
         if given_up:
@@ -158,6 +159,7 @@ def elect(
                     recovers_from="",
                     pointer=index + 1,
                     trimmed_bytes=0,
+                    set_aside=False,
                     epoch=r.epoch + 1,
                     active_until=0.0,
                 )

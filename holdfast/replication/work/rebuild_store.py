@@ -200,8 +200,14 @@ def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Tol
     ]
     if any(each.place.store != known.log.store for each in asked):
         return True
+    decided = {row.name for row in known.rows if row.set_aside}
+    every = [
+        each
+        for each in told
+        if isinstance(each, ReadableReplica) and each.name not in decided and not each.place.recovering
+    ]
     try:
-        check_others(connection, known.log.archive, {each.url: each.place for each in asked}, store)
+        check_others(connection, known.log.archive, {each.url: each.place for each in every}, store)
     except OldStoreError:
         return True
     return False
@@ -351,5 +357,6 @@ def _write_replica(connection: Connection, work: Rebuilding, fate: ReplicaFate, 
         epoch=epoch,
         pointer=min(told.place.index, work.head) + 1 if isinstance(told, ReadableReplica) else 0,
         is_lost=bool(fate.lost),
+        set_aside=bool(fate.lost) and isinstance(told, ReadableReplica),
         lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
     )

@@ -26,7 +26,7 @@ from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
-from holdfast.replication.log.consistency_check import LIMIT_S, look_at, open_replica, silent_among
+from holdfast.replication.log.consistency_check import LIMIT_S, check_line, look_at, open_replica, silent_among
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
 from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.log.store import clock
@@ -160,7 +160,14 @@ def finish(connection: Connection, acting: Acting) -> None:
     start = log_state(connection, acting.archive).start
     if start > row.pointer:
         raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
-    ended = {"is_lost": False, "lost_reason": "", "recovers_from": "", "silent_since": 0.0, "ask_again_at": 0.0}
+    ended = {
+        "is_lost": False,
+        "lost_reason": "",
+        "recovers_from": "",
+        "silent_since": 0.0,
+        "ask_again_at": 0.0,
+        "set_aside": False,
+    }
     change_row(connection, acting, **ended, synced_at=clock(connection))
 
 
@@ -200,11 +207,13 @@ def recover(
     :param deep: read what is there, too, and replace what is not what was written; else sizes are compared.
     :param wait: seconds for locks that others hold.
     :raises UsageError: something else than this replica is at its place.
+    :raises OldStoreError: it has executed an entry that the coordination store does not have.
     :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
     target, until = places(row.url), time.monotonic() + wait
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
+        check_line(coordination, archive, row, target)
         acting, chosen = in_turn(
             lambda: coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease)),
             wait=max(0.0, until - time.monotonic()),

@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.replication.log import schema
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from tests.support.jobs.command import RunCommand
@@ -172,3 +173,20 @@ def test_a_replica_that_was_removed_can_come_back(holdfast: RunCommand, two: Rep
     done = holdfast("replica", "add", "far", str(two.folder / "far"), "--json")
     assert (done.code, done.value["files"], done.value["kept"]) == (0, 2, 2)
     assert two.is_whole("far")
+
+
+def test_a_place_that_is_beyond_an_old_store_is_not_added(
+    holdfast: RunCommand, tmp_path: Path, coordination: CoordinationStore
+) -> None:
+    given = Replicas.begun(tmp_path, coordination)
+    given.back_up("near")
+    path = Path(coordination.url.removeprefix("sqlite:///"))
+    shutil.copy(path, copy := path.with_suffix(".copy"))
+    given.add("far")
+    given.back_up("far")
+    shutil.move(copy, path)
+    refused = holdfast("replica", "add", "far", given.place("far").url)
+    assert (refused.code, "far has executed entry 2" in refused.err) == (4, True)
+    assert "the-coordination-store-is-gone.md" in refused.err
+    assert replica_rows(holdfast).keys() == {"near"}
+    assert given.backups[-1] in given.state("far").blocks

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -68,3 +70,51 @@ def test_whom_a_trimming_could_not_ask_is_named(two: Replicas) -> None:
     shutil.rmtree(two.folder / "far")
     (unasked,) = trim(two.coordination, two.archive, min_keep=0).not_asked
     assert (unasked.replica, unasked.url) == ("far", str(two.folder / "far"))
+
+
+def copied(given: Replicas) -> Callable[[], None]:
+    """Copy the store; returns what puts the copy back."""
+    path = Path(given.coordination.url.removeprefix("sqlite:///"))
+    shutil.copy(path, copy := path.with_suffix(".copy"))
+
+    def put_back() -> None:
+        shutil.move(copy, path)
+
+    return put_back
+
+
+def test_a_replica_that_the_old_store_takes_for_lost_is_asked_and_never_set_aside_in_silence(two: Replicas) -> None:
+    two.back_up("near")
+    two.lose("far")
+    put_back = copied(two)
+    two.recover("far")
+    two.back_up("far")
+    put_back()
+    known = r"far has executed entry 2 \(.*\), which .* does not know"
+    with pytest.raises(OldStoreError, match=known):
+        two.back_up("near")
+    with pytest.raises(OldStoreError, match=known):
+        two.sync("near")
+    with pytest.raises(OldStoreError, match=known):
+        open_to_read(two.place("near"), "sequential", address=two.coordination.url)
+    with pytest.raises(OldStoreError, match=known):
+        trim(two.coordination, two.archive, min_keep=0)
+    with pytest.raises(OldStoreError, match=known):
+        two.recover("far")
+    assert two.backups[-1] in two.state("far").blocks
+    rebuild(two.coordination, urls(two), source="far")
+    two.recover("near")
+    two.back_up("near")
+    assert two.sync("far").index == two.sync("near").index == 3
+    assert set(two.backups) == two.state("near").blocks.keys()
+
+
+def test_one_that_a_rebuilding_has_decided_on_stops_nobody(old: Replicas) -> None:
+    rebuild(old.coordination, urls(old), source="far")
+    old.back_up("far")
+    assert trim(old.coordination, old.archive, min_keep=0).not_asked == ()
+    old.lose("far")
+    assert elect(old.coordination, old.archive, "far") == 0
+    assert old.recover("near").aside == (old.backups[2 + 1],)
+    assert old.sync("near").index == old.sync("far").index == 3
+    assert not any(row.set_aside for row in old.coordination.run(lambda c: replicas(c, old.archive)))
