@@ -24,12 +24,12 @@ from holdfast.archive.files.transfer import is_whole, replace_file
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change
-from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError, sentence
+from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
+from holdfast.replication.log import recovery_claim
 from holdfast.replication.log.consistency_check import LIMIT_S, check_line, look_at, open_replica, silent_among
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
-from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
-from holdfast.replication.log.store import clock
+from holdfast.replication.log.replicas import LEASE_S, Acting, replica, replicas
 from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
@@ -38,8 +38,6 @@ from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
-
-    from sqlalchemy import Connection
 
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.document import FileRecord
@@ -76,117 +74,6 @@ class Recovered:
     aside: tuple[str, ...]
 
 
-def begin(
-    connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
-) -> tuple[Acting, ReplicaRow]:
-    """Begin the recovery of a lost replica, and choose its source.
-
-    The replica takes over the pointer of its source.
-
-    :param source: a replica; None: the one that has executed most.
-    :raises RefusedError: the replica is not lost, or all are.
-    :raises BusyError: another recovery of it is under way.
-    """
-    row = replica(connection, archive, name)
-    now = clock(connection)
-    if not row.is_lost:
-        raise RefusedError(f"replica {name} is not lost: 'holdfast replica sync {name}' brings it up to date")
-    if row.recovers_from and row.is_active(now):
-        raise BusyError(
-            f"replica {name} is being recovered from {row.recovers_from}; if that has died, its lease ends in "
-            f"{row.active_until - now:.0f} s"
-        )
-    good = [each for each in replicas(connection, archive) if not each.is_lost]
-    if not good:
-        raise RefusedError(
-            "all replicas are lost: 'holdfast replica status' shows what each of them has; 'holdfast replica elect' "
-            "makes one of them the one to go on with"
-        )
-    if source is not None and source not in {each.name for each in good}:
-        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
-    chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
-    succeeded = log_state(connection, archive).quorum
-    if chosen.pointer <= succeeded:
-        raise RefusedError(
-            f"{chosen.name} has not executed entry {succeeded} yet, whose quorum has succeeded: a replica made from it "
-            f"would lack that. 'holdfast replica sync {chosen.name}' first"
-        )
-    acting = Acting(archive, name, row.epoch + 1)
-    change_row(
-        connection,
-        Acting(archive, name, row.epoch),
-        epoch=acting.epoch,
-        active_until=now + lease,
-        recovers_from=chosen.name,
-        pointer=chosen.pointer,
-        trimmed_bytes=0,
-    )
-    return acting, chosen
-
-
-def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
-    """Renew the lease of a recovery.
-
-    :raises EpochOverError: somebody else has begun another one.
-    """
-    _recovering(connection, acting)
-    change_row(connection, acting, active_until=clock(connection) + lease)
-
-
-def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
-    """Set the pointer of a replica that has the content of all earlier entries.
-
-    :raises EpochOverError: somebody else has begun another recovery.
-    :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
-    """
-    row = _recovering(connection, acting)
-    source = replica(connection, acting.archive, row.recovers_from)
-    start = log_state(connection, acting.archive).start
-    if source.is_lost or start > pointer:
-        why = f"{source.name} was lost meanwhile" if source.is_lost else f"the log begins at {start} by now"
-        raise RefusedError(f"replica {acting.name} cannot go on at entry {pointer}: {why}. Recover it again")
-    change_row(connection, acting, pointer=pointer)
-
-
-def finish(connection: Connection, acting: Acting) -> None:
-    """Mark a replica as no longer lost, as the last step.
-
-    :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
-    :raises RefusedError: the log was trimmed beyond its pointer.
-    """
-    row = _recovering(connection, acting)
-    if not row.is_active(clock(connection)):
-        raise EpochOverError(f"the recovery of {acting.name} took longer than its lease: recover it again")
-    start = log_state(connection, acting.archive).start
-    if start > row.pointer:
-        raise RefusedError(f"the log begins at {start}, and {acting.name} needs entry {row.pointer}: recover it again")
-    ended = {
-        "is_lost": False,
-        "lost_reason": "",
-        "recovers_from": "",
-        "silent_since": 0.0,
-        "ask_again_at": 0.0,
-        "set_aside": False,
-    }
-    change_row(connection, acting, **ended, synced_at=clock(connection))
-
-
-def give_up(connection: Connection, acting: Acting) -> None:
-    """End a recovery, so that another one may begin at once.
-
-    :raises EpochOverError: another one has begun already, or this one has come to its end.
-    """
-    _recovering(connection, acting)
-    change_row(connection, acting, active_until=0.0, recovers_from="")
-
-
-def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
-    row = replica(connection, acting.archive, acting.name)
-    if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
-        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun anew by somebody else")
-    return row
-
-
 def recover(
     coordination: CoordinationStore,
     archive: str,
@@ -215,7 +102,7 @@ def recover(
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         check_line(coordination, archive, row, target)
         acting, chosen = in_turn(
-            lambda: coordination.run(lambda c: begin(c, archive, name, source=source, lease=lease)),
+            lambda: coordination.run(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease)),
             wait=max(0.0, until - time.monotonic()),
             say=lambda words: logger.warning("%s", words),
         )
@@ -231,7 +118,7 @@ def recover(
 
             def check() -> None:
                 own.check()
-                coordination.run(lambda c: go_on(c, acting, lease=lease))
+                coordination.run(lambda c: recovery_claim.go_on(c, acting, lease=lease))
 
             with locks.acquire(
                 origin, "source-side", owner=Owner(), purpose=f"recovery of {name}", wait=wait
@@ -250,9 +137,9 @@ def recover(
                         raise vanished(why) from error
                     raise
             check()
-            coordination.run(lambda c: take_pointer(c, acting, pointer=work.index + 1))
+            coordination.run(lambda c: recovery_claim.take_pointer(c, acting, pointer=work.index + 1))
             aside = work.adopt(check)
-            coordination.run(lambda c: finish(c, acting))
+            coordination.run(lambda c: recovery_claim.finish(c, acting))
     return Recovered(name, chosen.name, work.index, files, size, kept, aside)
 
 
@@ -266,7 +153,7 @@ def _given_up_where_it_fails(coordination: CoordinationStore, acting: Acting) ->
         yield
     except Exception:
         with suppress(HoldfastError):
-            coordination.run(lambda c: give_up(c, acting))
+            coordination.run(lambda c: recovery_claim.give_up(c, acting))
         raise
 
 

@@ -11,10 +11,10 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.format import state
 from holdfast.common.errors import HoldfastError, RefusedError
-from holdfast.replication.log import consistency_check, log, schema
+from holdfast.replication.log import consistency_check, log, recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import mark_lost
-from holdfast.replication.work import recovery, replica_vacuum
+from holdfast.replication.work import replica_vacuum
 from tests.holdfast.replication.log import test_log as appending
 from tests.holdfast.replication.work import test_replica as following
 from tests.holdfast.replication.work import test_replica_vacuum as deleting
@@ -58,9 +58,9 @@ def an_entry_that_does_not_follow_is_refused(two: Replicas) -> None:
 def a_recovery_whose_lease_is_over_does_not_end(two: Replicas) -> None:
     run = two.coordination.run
     run(lambda c: mark_lost(c, two.archive, "far", "drawn"))
-    acting, _ = run(lambda c: recovery.begin(c, two.archive, "far", lease=-1))
+    acting, _ = run(lambda c: recovery_claim.begin(c, two.archive, "far", lease=-1))
     with pytest.raises(EpochOverError):
-        run(lambda c: recovery.finish(c, acting))
+        run(lambda c: recovery_claim.finish(c, acting))
     with pytest.raises(LostReplicaError):
         two.sync("far")
 
@@ -131,7 +131,7 @@ def guards() -> list[Guard]:
         ),
         Guard(
             "a recovery whose lease is over ends as none",
-            Edit(recovery, "finish", "not row.is_active(clock(connection))", "False"),
+            Edit(recovery_claim, "finish", "not row.is_active(clock(connection))", "False"),
             a_recovery_whose_lease_is_over_does_not_end,
         ),
     ]

@@ -20,9 +20,8 @@ from sqlalchemy import Connection, Table
 from sqlalchemy.pool import StaticPool
 
 from holdfast.common.errors import HoldfastError
-from holdfast.replication.log import log, replicas, schema
+from holdfast.replication.log import log, recovery_claim, replicas, schema
 from holdfast.replication.log.replicas import Acting
-from holdfast.replication.work import recovery
 
 ARCHIVE = "a"
 LEASE = 10.0
@@ -251,7 +250,7 @@ class Explorer(ABC, Generic[W]):
             rows, error = self.transaction(world.rows, _take_pointer, acting, mine.brings[0] + 1, of=_REPLICAS)
             yield go("takes the pointer", Process() if error else replace(mine, step="pointed"), rows=rows)
         elif mine.step == "adopted":
-            rows, _ = self.transaction(world.rows, recovery.finish, acting, of=_REPLICAS)
+            rows, _ = self.transaction(world.rows, recovery_claim.finish, acting, of=_REPLICAS)
             yield go("ends", Process(), rows=rows)
         else:
             yield _on_archives(world, number, mine, go)
@@ -306,8 +305,8 @@ def activate(connection: Connection, name: str) -> Acting:
 
 
 def _begin_recovery(connection: Connection, name: str, source: str) -> tuple[Acting, replicas.ReplicaRow]:
-    return recovery.begin(connection, ARCHIVE, name, source=source, lease=LEASE)
+    return recovery_claim.begin(connection, ARCHIVE, name, source=source, lease=LEASE)
 
 
 def _take_pointer(connection: Connection, acting: Acting, pointer: int) -> None:
-    recovery.take_pointer(connection, acting, pointer=pointer)
+    recovery_claim.take_pointer(connection, acting, pointer=pointer)

@@ -10,10 +10,9 @@ import pytest
 from sqlalchemy import Connection
 
 from holdfast.common.errors import HoldfastError
-from holdfast.replication.log import log, replicas, schema, trimming
+from holdfast.replication.log import log, recovery_claim, replicas, schema, trimming
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
-from holdfast.replication.work import recovery
 from tests.support.replicas.exploring import ARCHIVE, Explorer, Process, Rows, ViolatedError, World, next_entry, put
 
 _LONG = 1000.0
@@ -42,7 +41,7 @@ class LogExplorer(Explorer[World]):
     """Looks at every state of the log; an archive has the indexes of the entries that it has committed."""
 
     tables = (schema.archives, schema.replicas, schema.entries, schema.blocks, schema.sources)
-    modules = (replicas, log, trimming, recovery)
+    modules = (replicas, log, trimming, recovery_claim)
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds.replicas)

@@ -21,11 +21,10 @@ from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import State
 from holdfast.common.errors import HoldfastError
-from holdfast.replication.log import leader, log, quorum, replicas, schema, sequential
+from holdfast.replication.log import leader, log, quorum, recovery_claim, replicas, schema, sequential
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work import recovery
 from tests.support.replicas.exploring import ARCHIVE, LEASE, Explorer, Process, Rows, World, activate, next_entry, put
 
 _DEADLINE = 100.0
@@ -93,7 +92,7 @@ class QuorumExplorer(Explorer[QuorumWorld]):
     tables = (
         schema.archives, schema.replicas, schema.entries, schema.blocks, schema.sources, schema.quorums, schema.votes,
     )  # fmt: skip
-    modules = (replicas, log, quorum, recovery, leader)
+    modules = (replicas, log, quorum, recovery_claim, leader)
 
     def __init__(self, bounds: Bounds) -> None:
         super().__init__(bounds.replicas)

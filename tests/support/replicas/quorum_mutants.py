@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.replication.log import log, quorum, sequential
-from holdfast.replication.work import recovery
+from holdfast.replication.log import log, quorum, recovery_claim, sequential
 from tests.support.replicas.log_mutants import Edit, Mutant, without
 from tests.support.replicas.quorum_explorer import Bounds
 
@@ -64,7 +63,7 @@ MUTANTS = (
     without("that a backup begins at the end of its source", _CHAIN, log, "_move_ends", "if here != expected", "if 0"),
     without(
         "that a recovery has all that succeeded", _LOST_VOTER,
-        recovery, "begin", "if chosen.pointer <= succeeded", "if False",
+        recovery_claim, "begin", "if chosen.pointer <= succeeded", "if False",
     ),
     without(
         "that only who has all that succeeded is read", _READ_BEHIND,

@@ -11,12 +11,11 @@ from sqlalchemy import Connection
 from holdfast.archive.format.model import ArchiveCommit, Hold
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import BusyError, RefusedError, UsageError
-from holdfast.replication.log import log, quorum, schema, trimming
+from holdfast.replication.log import log, quorum, recovery_claim, schema, trimming
 from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, mark_lost, replicas
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work import recovery
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -251,4 +250,4 @@ def test_a_recovery_of_which_nothing_is_left_to_choose_says_what_to_sync(three: 
     for name in ("near", "far"):
         three.coordination.run(partial(mark_lost, archive=three.archive, name=name, reason="rot"))
     with pytest.raises(RefusedError, match=r"'holdfast replica sync off' first"):
-        three.coordination.run(lambda c: recovery.begin(c, three.archive, "near"))
+        three.coordination.run(lambda c: recovery_claim.begin(c, three.archive, "near"))

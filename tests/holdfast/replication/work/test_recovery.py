@@ -12,7 +12,7 @@ from sqlalchemy import Connection
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
-from holdfast.replication.log import schema
+from holdfast.replication.log import recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.work import fetch_files, recovery
@@ -125,7 +125,7 @@ def test_nobody_reads_or_follows_with_a_replica_that_is_being_recovered(
     def die(*given: object, **more: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(recovery, "take_pointer", die)
+    monkeypatch.setattr(recovery_claim, "take_pointer", die)
     with pytest.raises(KeyboardInterrupt):
         two.recover("far")
     monkeypatch.undo()
@@ -166,13 +166,13 @@ def test_a_replica_stays_lost_where_its_source_is_damaged(two: Replicas) -> None
 
 def test_a_source_that_is_lost_meanwhile_is_not_gone_on_from(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     lose(three, "off")
-    take = recovery.take_pointer
+    take = recovery_claim.take_pointer
 
     def source_is_lost(c: Connection, acting: object, *, pointer: int) -> None:
         mark_lost(c, three.archive, "near", "rot")
         take(c, acting, pointer=pointer)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(recovery, "take_pointer", source_is_lost)
+    monkeypatch.setattr(recovery_claim, "take_pointer", source_is_lost)
     with pytest.raises(RefusedError, match="near was lost meanwhile"):
         three.recover("off", source="near")
     monkeypatch.undo()

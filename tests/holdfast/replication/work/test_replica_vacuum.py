@@ -15,11 +15,11 @@ from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
 from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
+from holdfast.replication.log.recovery_claim import begin, give_up
 from holdfast.replication.log.replicas import mark_lost, replica, take_lease
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.membership import found
-from holdfast.replication.work.recovery import begin, give_up
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
