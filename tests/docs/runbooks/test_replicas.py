@@ -115,6 +115,7 @@ def test_a_lost_replica_is_recovered(shop: Shop, page: Page) -> None:
     page.does("holdfast replica status")
     page.does("holdfast replica recover")
     page.does("holdfast verify", names={"URL": str(shop.folder / "far")})
+    assert "far" in page.does("holdfast replica aside list", names={"NAME": "far"}).out
     _all_are_whole(shop)
 
 

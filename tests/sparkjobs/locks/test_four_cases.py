@@ -111,7 +111,8 @@ def test_when_backing_up_another_backup_of_the_same_source_is_refused_and_one_of
         refused = shared.run("backup", "--source", one.url)
         beside = shared.run("backup", "--source", other.url)
     done = finish(first)
-    assert is_busy(refused, f"ingest-{one.database}", first.pid), refused.out
+    # The address is that of a source in archives.yaml, whose name the lock has.
+    assert is_busy(refused, "ingest-shop", first.pid), refused.out
     assert beside.code == 0, beside
     assert (beside.value["rows"], beside.value["commit"]) == (60, 1)
     assert done.code == 0, done
