@@ -20,7 +20,7 @@ from holdfast.archive.format.document import Document
 from holdfast.archive.format.model import Adopted, Hold
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import RefusedError
-from holdfast.replication.log import quorum, schema
+from holdfast.replication.log import line, quorum, schema
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError
 from holdfast.replication.log.leader import check_leader
 from holdfast.replication.log.replicas import guard
@@ -216,6 +216,7 @@ def _insert_entry(
             "appended_at": clock(connection),
         },
     )
+    line.note(connection, archive, index, identity)
 
 
 def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: QuorumRequest) -> None:
@@ -359,14 +360,6 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
         LogEntry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
         for row in rows
     ]
-
-
-def entry_id(connection: Connection, archive: str, index: int) -> str | None:
-    """Return the id of an entry, or None.
-
-    None means that the log does not have the entry, or no longer.
-    """
-    return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
 
 
 def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:

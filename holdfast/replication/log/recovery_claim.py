@@ -108,7 +108,6 @@ def finish(connection: Connection, acting: Acting) -> None:
         "recovers_from": "",
         "silent_since": 0.0,
         "ask_again_at": 0.0,
-        "set_aside": False,
     }
     change_row(connection, acting, **ended, synced_at=clock(connection))
 

@@ -17,7 +17,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    false,
 )
 
 metadata = MetaData(naming_convention={"pk": "pk_%(table_name)s", "uq": "uq_%(table_name)s_%(column_0_name)s"})
@@ -58,7 +57,6 @@ replicas = Table(
     Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
     Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
     Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
-    Column("set_aside", Boolean, nullable=False, server_default=false()),  # a rebuilding knew what it has, and lost it
     _of_archive("replicas"),
 )
 
@@ -74,6 +72,24 @@ entries = Table(
     Column("appended_by", String(64), nullable=False),
     Column("appended_at", Double, nullable=False),
     _of_archive("entries"),
+)
+
+line = Table(
+    "line",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("index", BigInteger, primary_key=True, autoincrement=False),
+    Column("entry", String(64), nullable=False),  # stays when the entry is trimmed, and over rebuilds
+    _of_archive("line"),
+)
+
+stores_before = Table(
+    "stores_before",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("store", String(64), primary_key=True),  # that the log was in before
+    Column("index", BigInteger, nullable=False),  # at which it went on in another one
+    _of_archive("stores_before"),
 )
 
 missing = Table(

@@ -68,7 +68,7 @@ def ask(
     :raises OldStoreError: the store contradicts this replica or another one.
     :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it.
     """
-    told = ask_others(coordination, archive, place.replica, places, lost=True)
+    told = ask_others(coordination, archive, place.replica, places)
     for each in told.not_asked:
         logger.warning("%s.", each.words)
     answer = coordination.run(lambda c: _ask(c, archive, url, place, told.places, coordination.url))

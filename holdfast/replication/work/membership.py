@@ -134,7 +134,7 @@ def elect(
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
         log = coordination.run(lambda c: _all_lost(c, archive))
-        told = ask_others(coordination, archive, "", places, lost=True)
+        told = ask_others(coordination, archive, "", places)
         for each in told.not_asked:
             logger.warning("%s.", each.words)
         places_in_log = {**told.places, row.url: place}
@@ -159,7 +159,6 @@ def elect(
                     recovers_from="",
                     pointer=index + 1,
                     trimmed_bytes=0,
-                    set_aside=False,
                     epoch=r.epoch + 1,
                     active_until=0.0,
                 )

@@ -196,7 +196,7 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
         archive = self.identity.id
-        told = ask_others(coordination, archive, self._place().replica, self.places, lost=True)
+        told = ask_others(coordination, archive, self._place().replica, self.places)
         known = {each.replica for each in self.not_asked}
         for each in told.not_asked:
             if each.replica not in known:

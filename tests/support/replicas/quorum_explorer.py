@@ -21,7 +21,7 @@ from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import State
 from holdfast.common.errors import HoldfastError
-from holdfast.replication.log import leader, log, quorum, recovery_claim, replicas, schema, sequential
+from holdfast.replication.log import leader, line, log, quorum, recovery_claim, replicas, schema, sequential
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
 from holdfast.replication.log.settings import QuorumRequest
@@ -79,7 +79,7 @@ class QuorumWorld(World):
 
 
 _LOG = (schema.entries, schema.quorums)
-_ASK = (schema.archives, schema.replicas, *_LOG)
+_ASK = (schema.archives, schema.replicas, schema.line, *_LOG)
 _NOTE = (schema.archives, schema.replicas, schema.quorums, schema.votes)
 
 Step = tuple[str, QuorumWorld]
@@ -90,7 +90,8 @@ class QuorumExplorer(Explorer[QuorumWorld]):
     """Looks at every state of the quorums."""
 
     tables = (
-        schema.archives, schema.replicas, schema.entries, schema.blocks, schema.sources, schema.quorums, schema.votes,
+        schema.archives, schema.replicas, schema.entries, schema.line, schema.blocks, schema.sources, schema.quorums,
+        schema.votes,
     )  # fmt: skip
     modules = (replicas, log, quorum, recovery_claim, leader)
 
@@ -296,10 +297,11 @@ def _fail_overdue(connection: Connection) -> None:
     e, q = schema.entries.c, schema.quorums.c
     for index, block in connection.execute(sa.select(q.dropped_by, q.block).where(q.dropped_by > 0)).all():
         connection.execute(schema.entries.update().where(e.index == index).values(entry=f"drop of {block}"))
+        connection.execute(schema.line.update().where(schema.line.c.index == index).values(entry=f"drop of {block}"))
 
 
 def _ask(connection: Connection, name: str, index: int) -> sequential.Answer:
-    entry = log.entry_id(connection, ARCHIVE, index) or ""
+    entry = line.entry_id(connection, ARCHIVE, index) or ""
     place = LogPlace(store="s", replica=name, index=index, entry=entry)
     return sequential._ask(connection, ARCHIVE, name, place, {}, "the store")
 

@@ -104,7 +104,7 @@ def test_ends_do_not_go_back_to_what_is_given_up(three: Replicas) -> None:
 
 
 def test_nothing_is_given_up_where_the_store_is_an_old_copy(stuck: Replicas) -> None:
-    changed = schema.entries.update().where(schema.entries.c.index == 1).values(entry="x")
+    changed = schema.line.update().where(schema.line.c.index == 1).values(entry="x")
     stuck.coordination.run(lambda c: c.execute(changed))
     with pytest.raises(OldStoreError, match="brought back from an older copy"):
         give_up(stuck.coordination, stuck.archive, 2)
