@@ -50,10 +50,12 @@ class Answers:
 
     :param places: where they stand in the log, by URL.
     :param not_asked: those that could not be asked.
+    :param unread: names of those that could not be read, new ones too.
     """
 
     places: Mapping[str, LogPlace]
     not_asked: tuple[NotAsked, ...] = ()
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -139,7 +141,7 @@ def ask_others(
         else:
             found[row.url] = answer
     unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
-    return Answers(found, unasked)
+    return Answers(found, unasked, frozenset(row.name for row in others if row.url not in found))
 
 
 def _ask(

@@ -64,8 +64,8 @@ class LogState:
     """State of an archive's update log.
 
     :param store: id of the store that it is in.
-    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: the greatest one whose
-        quorum has succeeded (0: none).
+    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: of the last one by which a
+        quorum is acknowledged (0: none).
     """
 
     archive: str

@@ -34,7 +34,7 @@ archives = Table(
     Column("store", String(64), nullable=False),  # a store that was rebuilt, or is another one, has another
     Column("head", BigInteger, nullable=False),  # index of the last entry; 0: none
     Column("log_start", BigInteger, nullable=False),  # index of the oldest entry that is kept
-    Column("quorum_index", BigInteger, nullable=False, server_default="0"),  # greatest one whose quorum has succeeded
+    Column("quorum_index", BigInteger, nullable=False, server_default="0"),  # of the last one that acknowledges
     Column("leader", String(64), nullable=False, server_default=""),  # the replica that compacts and truncates
     Column("leader_epoch", BigInteger, nullable=False, server_default="0"),  # how often there came another one
     Column("leader_until", Double, nullable=False, server_default="0"),  # end of its lease
@@ -138,6 +138,7 @@ quorums = Table(
     Column("end_before", String(64), nullable=False),  # the source's ends before it, to which a failure goes back
     Column("stream_before", String(64), nullable=False),
     Column("dropped_by", BigInteger, nullable=False),  # index of the entry that removes the block; 0: none
+    Column("acknowledged_by", BigInteger, nullable=False, server_default="0"),  # of that which says it has succeeded
     _of_archive("quorums"),
 )
 

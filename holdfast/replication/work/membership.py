@@ -184,7 +184,7 @@ def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, los
     if lose_entries and (lose_acknowledged or not acknowledged):
         return
     words = "--lose-entries --lose-acknowledged" if acknowledged else "--lose-entries"
-    quorum = f" The last one that a quorum had acknowledged is entry {log.quorum}." if acknowledged else ""
+    quorum = f" Entry {log.quorum}, which acknowledges the quorum of a backup, is one of them." if acknowledged else ""
     raise RefusedError(
         f"{name} has entries up to {index}, and the log begins at {log.start}: {log.head - index} entries would be "
         f"given up, with the backups they added.{quorum} See whether another replica has them; else say {words}"

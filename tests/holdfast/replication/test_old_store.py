@@ -7,10 +7,15 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.replication.log.errors import OldStoreError
+from holdfast.common.errors import BusyError, OutcomeUnknownError
+from holdfast.replication.log import log, quorum, schema
+from holdfast.replication.log.errors import MissingFilesError, OldStoreError
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.trimming import trim
+from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.replication.work.quorum_wait import QuorumWait
 from tests.support.replicas.rebuilt import copied, go_on, rebuild, urls
-from tests.support.replicas.replicated import Replicas
+from tests.support.replicas.replicated import Replicas, nothing
 
 UNKNOWN = "which the coordination store does not know"
 
@@ -118,3 +123,108 @@ def test_what_a_replica_has_executed_stays_known_while_it_is_made_anew(
     two.change("far", is_lost=True, lost_reason="it is as it was")
     with pytest.raises(OldStoreError, match=UNKNOWN):
         trim(two.coordination, two.archive)
+
+
+def with_quorum(three: Replicas, name: str, size: int = 2) -> str:
+    """Make a backup through a replica that needs a quorum; return its block."""
+    archive = three.open(name)
+    archive.wish = QuorumRequest(size)
+    return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
+
+
+def acknowledged(three: Replicas, name: str, block: str) -> None:
+    """Wait as the command does until a backup is acknowledged."""
+    waiting = QuorumWait(three.coordination, three.archive, block, name)
+    waiting.check_success(waiting.decided())
+
+
+def away(three: Replicas, *names: str, back: bool = False) -> None:
+    for name in names:
+        here, there = three.folder / name, three.folder / f"{name}-away"
+        (there if back else here).rename(here if back else there)
+
+
+def overdue(three: Replicas) -> None:
+    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
+
+
+def test_no_sequential_read_is_made_beside_a_quorum_that_the_store_has_forgotten(three: Replicas) -> None:
+    put_back = copied(three)
+    away(three, "near")
+    block = with_quorum(three, "far")
+    acknowledged(three, "far", block)
+    put_back()
+    away(three, "near", back=True)
+    away(three, "far", "off")
+    why = "2 of the 3 replicas have to be readable, .* far, off cannot be read now"
+    with pytest.raises(BusyError, match=f"a sequential read is not possible now: {why}"):
+        open_to_read(three.place("near"), "sequential", address=three.coordination.url)
+    with pytest.raises(BusyError, match=f"a backup with a quorum of 2 is not possible now: {why}"):
+        with_quorum(three, "near")
+    near = three.open("near")
+    near.add(three.backup(near.store, "crm"), check=nothing, fence=None)  # a plain one names whom it did not ask
+    assert {each.replica for each in near.not_asked} == {"far", "off"}
+    for name in ("far", "off"):
+        away(three, name, back=True)
+        for each in ("near", name):
+            with pytest.raises(OldStoreError, match=UNKNOWN):
+                three.sync(each)
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            open_to_read(three.place("near"), "sequential", address=three.coordination.url)
+
+
+def test_a_quorum_that_has_succeeded_is_not_failed_by_a_copy_from_before(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    put_back = copied(three)
+    acknowledged(three, "near", block)
+    put_back()
+    overdue(three)
+    for name in ("near", "far", "off"):
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            three.sync(name)
+    assert [block in three.state(name).blocks for name in ("far", "near")] == [True, True]
+    rebuild(three.coordination, urls(three, "near", "far", "off"))
+    go_on(three, "near", "far", "off")
+    assert all(block in three.state(name).blocks for name in ("near", "far", "off"))
+
+
+def test_nor_is_it_where_too_few_replicas_can_be_read(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    put_back = copied(three)
+    acknowledged(three, "near", block)
+    put_back()
+    overdue(three)
+    away(three, "near", "far")
+    with pytest.raises(MissingFilesError):
+        three.sync("off")  # which would pass the entry if it had failed
+    assert [each.block for each in three.coordination.run(lambda c: quorum.pending(c, three.archive))] == [block]
+    with pytest.raises(OutcomeUnknownError, match="too few replicas can be read to take it back"):
+        acknowledged(three, "off", block)
+    away(three, "near", back=True)
+    with pytest.raises(OldStoreError, match=UNKNOWN):
+        acknowledged(three, "off", block)
+
+
+def test_nobody_is_told_of_success_before_as_many_replicas_know_it(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    three.sync("off")
+    away(three, "near", "far")
+    waiting = QuorumWait(three.coordination, three.archive, block, "near")
+    said = r"its quorum has succeeded, and 1 of 2 replicas have executed entry 2, which says so \(off\)"
+    with pytest.raises(BusyError, match=said):
+        waiting.decided(patience=0)
+    overdue(three)
+    with pytest.raises(OutcomeUnknownError, match=rf"{said}.* The backup counts, unless the coordination store is put"):
+        waiting.decided(patience=0)
+    away(three, "near", back=True)
+    assert waiting.decided(patience=0).told == ("near", "off")
+
+
+def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    acknowledged(three, "near", block)
+    (entry,) = three.coordination.run(lambda c: log.entries(c, three.archive, 2))
+    assert (entry.change.kind, entry.change.acknowledges) == (log.ACKNOWLEDGED, 1)
+    assert three.state("near").log == three.place_of("near")
+    three.sync("off")
+    assert [three.place_of(name).acknowledged for name in ("near", "far", "off")] == [2, 2, 2]

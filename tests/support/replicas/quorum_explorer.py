@@ -80,7 +80,7 @@ class QuorumWorld(World):
 
 _LOG = (schema.entries, schema.quorums)
 _ASK = (schema.archives, schema.replicas, schema.line, *_LOG)
-_NOTE = (schema.archives, schema.replicas, schema.quorums, schema.votes)
+_NOTE = (schema.archives, schema.replicas, schema.line, *_LOG, schema.votes)
 
 Step = tuple[str, QuorumWorld]
 Has = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -288,16 +288,24 @@ def _note(connection: Connection, acting: Acting, index: int, blocks: tuple[str,
     """Do what a replica does once it has committed an entry."""
     if index:
         replicas.move_pointer(connection, acting, done=index)
-    quorum.join(connection, acting, index=index, blocks=blocks)
+    log.join(connection, acting, index=index, blocks=blocks, unread=())
+    _name_decisions(connection)
 
 
 def _fail_overdue(connection: Connection) -> None:
-    log.fail_overdue(connection, ARCHIVE, by="r0")
-    # Their ids are drawn: so that the same state is the same each time, they get others.
-    e, q = schema.entries.c, schema.quorums.c
-    for index, block in connection.execute(sa.select(q.dropped_by, q.block).where(q.dropped_by > 0)).all():
-        connection.execute(schema.entries.update().where(e.index == index).values(entry=f"drop of {block}"))
-        connection.execute(schema.line.update().where(schema.line.c.index == index).values(entry=f"drop of {block}"))
+    log.fail_overdue(connection, ARCHIVE, by="r0", unread=())
+    _name_decisions(connection)
+
+
+def _name_decisions(connection: Connection) -> None:
+    """Give entries that decide other ids than the drawn ones: so the same state is the same each time."""
+    q = schema.quorums.c
+    for what, by in (("drop", q.dropped_by), ("success", q.acknowledged_by)):
+        for index, block in connection.execute(sa.select(by, q.block).where(by > 0)).all():
+            for table in (schema.entries, schema.line):
+                connection.execute(
+                    table.update().where(table.c.index == index).values(entry=f"{what} of {block}, {index}")
+                )
 
 
 def _ask(connection: Connection, name: str, index: int) -> sequential.Answer:

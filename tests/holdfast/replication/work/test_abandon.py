@@ -92,7 +92,7 @@ def test_ends_do_not_go_back_to_what_is_given_up(three: Replicas) -> None:
 
     def take_back(connection: sa.Connection) -> None:  # as where its quorum was not reached
         drop = log.EntryChange(kind=log.DROP, remove=(failed.id,), ends={"shop_db": ("0/B00", "0/B00")})
-        index = log.append_drop(connection, three.archive, drop, by="near")
+        index = log.append_decision(connection, three.archive, drop, by="near")
         quorum.give_up(connection, three.archive, 3, block=failed.id, source="shop_db", dropped_by=index)
 
     three.coordination.run(take_back)
