@@ -37,6 +37,7 @@ class Guard:
 
 _ALONE = {"Txns": "{1}"}
 _TWO = {"Replicas": "{1, 2}"}
+_ONE = {"Readers": "{1}"}
 
 _LOCKS = (
     Guard("the second look", "Mutex", "MutualExclusion"),
@@ -101,19 +102,19 @@ _REPLICATION = (
 
 _QUORUM = (
     Guard("one pending quorum per source", "Retry", "Chain", _TWO, spec="Quorum"),
-    Guard("what has succeeded does not fail", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("what has succeeded does not fail", "OverlappingReads", "ReadAfterWrite", _ONE, spec="Quorum"),
     Guard("a failure puts the end position back", "Retry", "Chain", _TWO, spec="Quorum"),
     Guard("a failure releases the dedup id", "Retry", "Progress", _TWO, spec="Quorum"),
     Guard("a failure appends a drop", "Retry", "Converges", _TWO, spec="Quorum"),
-    Guard("a failure moves no pointer", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
-    Guard("who joins too late changes nothing", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
+    Guard("a failure moves no pointer", "SequentialReads", "ReadAfterWrite", {"Failures": "1"}, spec="Quorum"),
+    Guard("who joins too late changes nothing", "OverlappingReads", "ReadAfterWrite", _ONE, spec="Quorum"),
+    Guard("success is told once a quorum has executed it", "LostVoters", "Known", spec="Quorum"),
     Guard("the wait for a quorum counts votes of their own epoch", "LostVoters", "QuorumHeld", spec="Quorum"),
     Guard("who is lost does not count", "LostVoters", "QuorumHeld", spec="Quorum"),
     Guard("the source of a recovery has all that succeeded", "LostVoters", "Durable", spec="Quorum"),
     Guard("what counts is where the opened commit is", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
     Guard("only who is past all that succeeded answers", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
-    Guard("the greatest index counts, not the latest success", "SequentialReads", "ReadAfterWrite", spec="Quorum"),
-    Guard("what is not decided or failed is hidden", "SequentialReads", "MonotonicRead", spec="Quorum"),
+    Guard("what is not decided or failed is hidden", "OverlappingReads", "MonotonicRead", _ONE, spec="Quorum"),
     Guard("the store is asked by a linearizable read", "StaleRead", "ReadAfterWrite", spec="Quorum"),
 )
 

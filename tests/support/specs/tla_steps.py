@@ -51,16 +51,52 @@ def _party_to_a_quorum(action: str, old: State, new: State) -> object:
         case "Fail":
             return _first(_changed(old["state"], new["state"][: len(old["state"])]))
         case "Join":
-            entry = _changed(old["votes"], new["votes"])[0]
+            entry = _changed(old["votes"], new["votes"][: len(old["votes"])])[0]
             joined = [vote for vote in new["votes"][entry - 1] if vote not in old["votes"][entry - 1]]
             return f"{joined[0][0]} to entry {entry}"
         case "Open":
-            return new["read"]["replica"]
+            return _reader(old, new, new)
         case "Ask":
-            return old["read"]["replica"]
+            return _reader(old, new, old)
         case "Lose":
             return new["lost"][0]
+        case "Lapse" | "Activate":
+            return _first(list(set(old["idle"]) ^ set(new["idle"])))
     return _first([*_changed(old["pointer"], new["pointer"]), *old["lost"]])
+
+
+def _reader(old: State, new: State, during: State) -> object:
+    """The replica that a sequential read is at; where reads may overlap also which one: ``2 (read 1)``."""
+    (number,) = _changed(old["read"], new["read"])
+    replica = during["read"][number - 1]["replica"]
+    return replica if len(old["read"]) == 1 else f"{replica} (read {number})"
+
+
+def _party_to_an_old_store(action: str, old: State, new: State) -> object:
+    """Of a backup the replica it is made through; of a rebuilding those that are not set aside; else who changes."""
+    if action in ("Backup", "BackupWithQuorum"):
+        return new["entries"][-1]["by"]
+    if action in ("Take", "Put", "Fail", "Trim"):
+        return None
+    if action == "Rebuild":
+        return "from " + "/".join(str(n) for n, each in enumerate(new["archive"], 1) if _goes_on(each, new["store"]))
+    if action in ("Add", "Remove") and old["entries"] != new["entries"]:
+        return new["entries"][-1]["of"]
+    if action == "Acknowledge":
+        return None
+    rows = set(old["store"]["rows"]) ^ set(new["store"]["rows"])
+    lost = set(old["store"]["lost"]) ^ set(new["store"]["lost"])
+    moved = _changed(old["store"]["pointer"], new["store"]["pointer"])
+    return _first([*_changed(old["archive"], new["archive"]), *moved, *sorted(rows), *sorted(lost)])
+
+
+def _goes_on(archive: State, store: State) -> bool:
+    return archive["store"] == store["id"] and not archive["aside"]
+
+
+def _stores(state: State) -> str:
+    lines = "/".join("+".join(map(str, each["line"])) or "-" for each in state["archive"])
+    return f"log {'+'.join(map(str, state['store']['line'])) or '-'}; archives {lines}"
 
 
 def _places(state: State) -> str:
@@ -79,7 +115,7 @@ def _pointers(state: State) -> str:
 
 def _quorums(state: State) -> str:
     entries = zip(state["log"], state["state"], strict=True)
-    said = ", ".join(f"{entry['kind']} {word}" if entry["kind"] == "add" else "drop" for entry, word in entries)
+    said = ", ".join(f"add {word}" if entry["kind"] == "add" else entry["kind"] for entry, word in entries)
     held = "/".join("+".join(map(str, blocks)) or "-" for blocks in state["held"])
     return f"log {said}; pointers {_slashed(state['pointer'])}; held {held}"
 
@@ -101,10 +137,12 @@ _WHO = {
     "LogTrimming": _replica_or_run,
     "Replication": _replica_of_replication,
     "Quorum": _party_to_a_quorum,
+    "OldStore": _party_to_an_old_store,
 }
 _WHERE = {
     "PutAndVerify": _places,
     "LogTrimming": _log_and_pointers,
     "Replication": _pointers,
     "Quorum": _quorums,
+    "OldStore": _stores,
 }
