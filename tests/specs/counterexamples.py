@@ -118,7 +118,23 @@ _QUORUM = (
     Guard("the store is asked by a linearizable read", "StaleRead", "ReadAfterWrite", spec="Quorum"),
 )
 
-GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM
+_OLD_STORE = (
+    Guard("a sync asks", "TwoCopies", "OneLog", spec="OldStore"),
+    Guard("another entry at its index contradicts", "TwoCopies", "OneLog", spec="OldStore"),
+    Guard("what is set aside contradicts no entry", "TwoCopies", "Mended", spec="OldStore"),
+    Guard("lost replicas are asked, too", "OldPlain", "OneLog", spec="OldStore"),
+    Guard("the source has executed what the lost one has", "OldPlain", "Kept", spec="OldStore"),
+    Guard("the ids of trimmed entries stay known", "Away", "Kept", spec="OldStore"),
+    Guard("success is an entry", "OldStore", "ReadAfterWrite", spec="OldStore"),
+    Guard("nobody is told before a quorum has executed the success", "OldStore", "ReadAfterWrite", spec="OldStore"),
+    Guard("who passed a failed entry says so", "PassedFailure", "ReadAfterWrite", spec="OldStore"),
+    Guard("a sequential read asks", "PassedFailure", "ReadAfterWrite", {"Failures": "0"}, spec="OldStore"),
+    Guard("a sequential read needs n - q + 1", "SomeUnread", "ReadAfterWrite", spec="OldStore"),
+    Guard("an addition is an entry", "NewMember", "OneLog", {"Plain": "2"}, spec="OldStore"),
+    Guard("the source has executed the addition of whom it is copied to", "NewMember", "OneLog", spec="OldStore"),
+)
+
+GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM + _OLD_STORE
 
 _HEAD = """# What goes wrong without each guard
 
@@ -147,6 +163,11 @@ _TITLES = {
 # Quorums and sequential reads
 
 `Quorum.tla`. The number is the replica that takes the step; of a failure, the entry.
+""",
+    "OldStore": """
+# A store that is put back
+
+`OldStore.tla`. The number is the replica that takes the step, or that is added, removed or lost.
 """,
 }
 
