@@ -60,7 +60,7 @@ def load_plugins(tmp_path: Path, *words: str, syntax: str = "glob", archives: st
 @pytest.mark.parametrize("syntax", ["glob", pytest.param("regexp", marks=pytest.mark.exhaustive)])
 def test_loader_executes_only_the_one_file_and_registers_the_plugin_once(tmp_path: Path, syntax: str) -> None:
     found = load_plugins(tmp_path, syntax=syntax)
-    assert [name for name, _ in found["plugins"]] == ["holdfast"]
+    assert [name for name, _ in found["plugins"] if name != "OpenLineageProviderPlugin"] == ["holdfast"]
     assert found["errors"] == {}
     assert {name.partition(".")[0] for name in found["executed"]} == {"holdfast_plugin", "holdfast_airflow"}
     assert found["locking"] == str(ROOT / "locking" / "__init__.py")
