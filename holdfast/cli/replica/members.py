@@ -12,6 +12,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, Replica, ask
 from holdfast.cli.replica.status import log_words
 from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_value
+from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import UsageError
@@ -154,16 +155,22 @@ def elect(
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
+    yes: Yes = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Elect the replica to go on with, where all are lost; without a name, show the entries that each has."""
+    """Elect the replica to go on with, where all are lost; without a name, show the entries that each has.
+
+    Asks for the replica's name once more.
+    """
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
         if name is None:
             _show_candidates(asked, log, output)
             return
+        asked.row(name)
+        confirm(name, _consequence(log, name), yes=yes, output=output)
         given_up = membership.elect(
             asked.coordination,
             log.archive,
@@ -176,6 +183,10 @@ def elect(
     value = {"archive": log.archive, "name": log.name, "elected": name, "given_up": given_up}
     words = f"{log.name} goes on with {name}; {given_up:,} entries were given up. Now: holdfast replica recover --lost"
     output.result(value, lambda console: console.print(words, markup=False))
+
+
+def _consequence(log: LogState, name: str) -> str:
+    return f"{log.name} goes on with what {name} has: the others are made anew from it, and lose what it has not"
 
 
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:

@@ -124,11 +124,13 @@ def test_who_is_elected_goes_on_and_the_others_are_recovered_from_it(holdfast: R
     assert [(each["name"], each["index"], each["problem"]) for each in shown["candidates"]] == [
         ("far", 0, None), ("near", 1, None),
     ]  # fmt: skip
-    done = holdfast("replica", "elect", "near", "--json")
+    unasked = holdfast("replica", "elect", "near")
+    assert (unasked.code, "nothing was done. Add --yes" in unasked.err) == (2, True)
+    done = holdfast("replica", "elect", "near", "--yes", "--json")
     assert done.value == {"archive": two.archive, "name": "shop", "elected": "near", "given_up": 0}
     assert holdfast("replica", "recover", "--lost").code == 0
     assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
-    done = holdfast("replica", "elect", "far")
+    done = holdfast("replica", "elect", "far", "--yes")
     assert (done.code, "not all replicas are lost" in done.err) == (5, True)
 
 
@@ -142,13 +144,13 @@ def test_entries_that_nobody_has_are_given_up_only_where_that_is_said(holdfast: 
     shown = holdfast("replica", "elect")
     assert "shop: entries up to 2, of which the log has none any more" in shown.out
     assert "is not an archive" in shown.out
-    done = holdfast("replica", "elect", "far")
+    done = holdfast("replica", "elect", "far", "--yes")
     assert (done.code, "2 entries would be given up" in done.err) == (5, True)
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(quorum_index=1)))
-    done = holdfast("replica", "elect", "far", "--lose-entries")
+    done = holdfast("replica", "elect", "far", "--lose-entries", "--yes")
     assert (done.code, "acknowledged is entry 1" in " ".join(done.err.split())) == (5, True)
     words = ("--lose-entries", "--lose-acknowledged")
-    assert holdfast("replica", "elect", "far", *words, "--json").value["given_up"] == 2
+    assert holdfast("replica", "elect", "far", *words, "--yes", "--json").value["given_up"] == 2
     assert replica_rows(holdfast)["far"]["lost"] is False
     assert two.back_up("far") == 3
 
