@@ -51,6 +51,9 @@ archives:
   gone:
     url: {folder}/gone
     sources: {{crm: {{url: {url}}}}}
+  idle:
+    url: {folder}/gone
+    pool: backups
   mistaken:
     url: {folder}/mistaken
     sources: {{crm: {{url: {url}, objective: {{rpo: 1d}}}}}}
@@ -59,7 +62,7 @@ archives:
 
 @dataclass(frozen=True)
 class Stage:
-    """A running Airflow with one archive that is there, one that is not, and one with a mistake."""
+    """A running Airflow with an archive that is there, one that is not, one without its pool and one with a mistake."""
 
     airflow: AirflowStandalone
     store: ObjectStore
@@ -147,7 +150,7 @@ def session(chromium: Browser) -> Iterator[BrowserContext]:
 
 def routes(client: httpx.Client) -> list[tuple[str, str]]:
     """Return method and address of each route, as the application itself describes them, and those of assets."""
-    values = {"archive": "shop", "source": "shop", "txn": "0" * 32, "hold": "0" * 12}
+    values = {"archive": "shop", "source": "shop", "txn": "0" * 32, "hold": "0" * 12, "operation": "compaction"}
     told = client.get("/holdfast/openapi.json").json()["paths"]
     found = [(method.upper(), path.format(**values)) for path, methods in told.items() for method in methods]
     return [*found, ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/assets/page.js"), ("GET", "/assets/page.css")]
@@ -156,7 +159,7 @@ def routes(client: httpx.Client) -> list[tuple[str, str]]:
 def test_every_route_is_refused_to_nobody_and_every_change_to_a_viewer(stage: Stage) -> None:
     admin, viewer, nobody = stage.client("demo"), stage.client("victor"), stage.client(None)
     every = routes(admin)
-    assert len(every) == 13
+    assert len(every) == 14
     for method, path in every:
         refused = nobody.request(method, f"/holdfast{path}", json={}, headers={"X-Holdfast-Request": "page"})
         assert refused.status_code == (303 if path == "/" else 401), path
@@ -202,7 +205,8 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
     assert api.wait_for_run("backup_gone", gone, timeout=120, poll=1) == "failed"
     told = stage.client("victor").get("/holdfast/api/archives").json()
     by_name = {each["archive"]: each for each in told["archives"]}
-    assert list(by_name) == ["gone", "mistaken", "shop"]
+    assert list(by_name) == ["gone", "idle", "mistaken", "shop"]
+    assert by_name["idle"]["mistake"].startswith("Airflow has no pool 'backups', so no task of this archive starts")
     shop = by_name["shop"]["sources"][0]
     assert by_name["shop"]["record_age_s"] < 120
     assert [(each["name"], each["is_met"]) for each in shop["objectives"]] == [("rpo", True), ("drill_within", False)]
