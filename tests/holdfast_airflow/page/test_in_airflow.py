@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, exp
 
 from bench.support.browser import browser
 from demo.airflow import AirflowStandalone
+from holdfast.archive import Archive
 from holdfast.archive.locks.break_lock import read_breaks
 from holdfast.operations.marks import set_mark
 from holdfast.sources.postgresql.connection.address import Address
@@ -44,6 +45,8 @@ archives:
   shop:
     url: {folder}/shop
     approval: {{operations: [restore], within: 1h, users: [olga]}}
+    keep: {{last: 1}}
+    compaction: {{min_blocks: 2, min_age: 0s}}
     sources:
       shop:
         url: {url}
@@ -345,6 +348,31 @@ def test_a_moment_that_cannot_be_restored_is_refused_with_the_nearest(stage: Sta
     assert viewer.get(f"{path}/line", params={"start": "2026-01-01T00:00:00"}).status_code == 422
     assert viewer.get("/holdfast/api/archives/shop/sources/none/line").status_code == 422
     assert viewer.get("/holdfast/api/archives/..%2Fshop").status_code in (404, 422)
+
+
+def test_what_maintenance_would_do_is_planned_once_it_is_opened_and_changes_nothing(
+    stage: Stage, session: BrowserContext, watched: Watched
+) -> None:
+    before = Archive.open(stage.store).state.sequence
+    page = watched.watch(session.new_page())
+    log_in(page, stage.airflow.url, stage.passwords, "victor")
+    frame = open_archive(page, stage.airflow.url)
+    expect(frame.get_by_text("What a compaction would do now")).to_be_visible()
+    assert planned(watched) == []
+    frame.get_by_text("What a compaction would do now").click()
+    expect(frame.locator("#plans")).to_contain_text("Every restore point stays.")
+    frame.get_by_text("What a truncation would do now").click()
+    expect(frame.locator("#plans td.kept").first).to_have_text("would stay")
+    frame.locator("#plans").scroll_into_view_if_needed()
+    page.screenshot(path=pictures() / "plans.png")
+    assert planned(watched) == ["compaction", "truncation"]
+    assert Archive.open(stage.store).state.sequence == before
+    assert watched.problems == []
+
+
+def planned(watched: Watched) -> list[str]:
+    """Return the operations whose plans a page has asked for."""
+    return [url.rpartition("/")[2] for status, url in watched.answers if "/plans/" in url and status == 200]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
