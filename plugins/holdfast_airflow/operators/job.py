@@ -46,6 +46,7 @@ from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.requests import add_arguments, request_of
+from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.metrics import job_measured
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
@@ -54,6 +55,7 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from holdfast.archive.locks import HeldLocks
@@ -141,6 +143,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self._killed = False
         self._secret_environment: dict[str, str] = {}
         self._spark_log: Any = None
+        self._moved: Moved | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return its summary."""
@@ -175,6 +178,11 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """
         made: Request = request_of(self, self.request_type)
         return made.with_values(source=source) if source and "source" in self.request_type.model_fields else made
+
+    @property
+    def measured_as(self) -> str:
+        """Return the name of the operation in metrics."""
+        return self.operation
 
     @property
     def job_run(self) -> str:
@@ -213,7 +221,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.log.info("this %s runs %s", self.operation, words)
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
-        with job_measured(self.archive, self.operation) as measured, in_airflow_terms():
+        with job_measured(self.archive, self.measured_as) as measured, in_airflow_terms():
             return self._under_locks(context, deadline, measured)
 
     def _under_locks(self, context: Context, deadline: datetime, measured: Measured) -> dict[str, Any]:
@@ -226,8 +234,9 @@ class ArchiveJobOperator(SparkSubmitOperator):
             self._check_spark()
         self._locks = self._take_locks(store, job, context, deadline)
         with self._ended():
-            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.operation)
+            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
             measured.summary = summary = self._run(store, job, context)
+            self.note_moved(job.database, store, summary)
             self.tell_assets(context, store, job.source, summary)
             return summary
 
@@ -333,6 +342,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
             store=store,
         )
 
+    def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any]) -> None:
+        """Remember what a job has moved between a database and the archive, for its lineage."""
+        self._moved = Moved(self.role, database, store.url, summary) if database else None
+
     def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
         """Run the job once, and return its error, or "".
 
@@ -423,3 +436,7 @@ class DatabaseJobOperator(SourceJobOperator):
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database, as `database` does."""
         return self.database(archive)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return the lineage of the job; Airflow's OpenLineage provider asks for it, where it is installed."""
+        return lineage_of(self._moved) if self._moved else None

@@ -85,7 +85,7 @@ class SyncReplica(ArchiveJobOperator):
         from holdfast.replication.work.upkeep import sync_replica
 
         with (
-            job_measured(self.archive, self.operation) as measured,
+            job_measured(self.archive, self.measured_as) as measured,
             in_airflow_terms(),
             replicated(self.archive) as found,
             tidied(partial(self._tell_lag, found)),

@@ -115,6 +115,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) ->
                 "AIRFLOW_CONN_TARGET": json.dumps(connection),
                 "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                    {"type": "file", "log_file_path": str(folder / "lineage"), "append": True}
+                ),
             },
         )
         with airflow:
@@ -204,6 +207,7 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
         "/holdfast/api/archives/shop/progress", params={"run": job.partition("run=")[2]}
     )
     assert [each["state"] for each in recorded.json().values()] == ["succeeded"]
+    check_lineage(stage)
     gone = api.trigger("backup_gone", {})
     assert api.wait_for_run("backup_gone", gone, timeout=120, poll=1) == "failed"
     told = stage.client("victor").get("/holdfast/api/archives").json()
@@ -224,6 +228,17 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
     refused = stage.client("victor").get("/holdfast/api/archives/gone/now")
     assert refused.status_code == 422
     assert "is not an archive" in refused.json()["error"]
+
+
+def check_lineage(stage: Stage) -> None:
+    """Check that Airflow's OpenLineage provider has told what the backup read and wrote."""
+    events = [json.loads(line) for line in (stage.airflow.home.parent / "lineage").read_text().splitlines()]
+    told = [each for each in events if each["eventType"] == "COMPLETE" and each["outputs"]]
+    (done,) = [each for each in told if each["job"]["name"] == "backup_shop.backup_shop"]
+    assert [each["name"] for each in done["inputs"]] == [stage.source.database]
+    (output,) = done["outputs"]
+    assert (output["namespace"], output["name"]) == ("file", stage.store.url.removeprefix("file://"))
+    assert output["facets"]["version"]["datasetVersion"].isdigit()
 
 
 def open_archive(page: Page, url: str) -> FrameLocator:
