@@ -7,6 +7,7 @@ import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import DAG
 from airflow.sdk.definitions.callback import AsyncCallback
 from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
@@ -44,7 +45,7 @@ def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAl
 async def tell_missed(*, archive: str, within: str, context: Mapping[str, Any]) -> None:
     """Tell the archive's notifiers of a missed deadline; Airflow's triggerer calls this.
 
-    :param context: as Airflow gives it: `dag_run` and `deadline`.
+    :param context: as Airflow gives it: `dag_run`, as its REST API describes one, and `deadline`.
     :raises ExceptionGroup: of notifiers that failed; the others were told.
     """
     # In a thread: most notifiers know `notify` only, which blocks.
@@ -52,7 +53,7 @@ async def tell_missed(*, archive: str, within: str, context: Mapping[str, Any]) 
 
 
 def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
-    run = SimpleNamespace(**dag_run)
+    run = SimpleNamespace(**dag_run, run_id=dag_run["dag_run_id"])  # as Airflow's API calls it, and as notifiers do
     missed = f"run {run.run_id} of {run.dag_id} is not done {within} after it was queued"
     log.warning("%s", missed)
     failed = []
@@ -68,4 +69,5 @@ def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
 def _context(run: SimpleNamespace, missed: str) -> dict[str, Any]:
     """Return what templates of notifiers ask for; a deadline has no task, so its words stand in for one."""
     task = SimpleNamespace(dag_id=run.dag_id, run_id=run.run_id, task_id="deadline", state="missed", map_index=-1)
-    return {"dag_run": run, "run_id": run.run_id, "ti": task, "task_instance": task, "exception": missed}
+    words = {"ti": task, "task_instance": task, "task": task, "exception": missed}
+    return {"dag": DAG(run.dag_id, schedule=None), "dag_run": run, "run_id": run.run_id, **words}

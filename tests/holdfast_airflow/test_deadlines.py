@@ -14,7 +14,7 @@ from holdfast_airflow.archives import archive_dag
 from holdfast_airflow.deadlines import deadline_of, tell_missed
 
 NOTIFIER = "tests.support.airflow.alerts.FileNotifier"
-TEXT = "{{ ti.dag_id }} {{ ti.task_id }} {{ ti.state }} {{ dag_run.run_id }}: {{ exception }}"
+TEXT = "{{ dag.dag_id }} {{ ti.task_id }} {{ ti.state }} {{ dag_run.run_id }}: {{ exception }}"
 
 ARCHIVE = ArchiveConfig.model_validate(
     {
@@ -24,7 +24,10 @@ ARCHIVE = ArchiveConfig.model_validate(
     }
 )
 
-MISSED = {"dag_run": {"dag_id": "changes_shop", "run_id": "scheduled__1"}, "deadline": {"id": "1"}}
+MISSED = {
+    "dag_run": {"dag_id": "changes_shop", "dag_run_id": "scheduled__1", "state": "running"},
+    "deadline": {"id": "1"},
+}
 
 
 def test_only_operations_with_a_deadline_have_one() -> None:
