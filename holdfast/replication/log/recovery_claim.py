@@ -50,8 +50,8 @@ def begin(
     succeeded = log_state(connection, archive).quorum
     if chosen.pointer <= succeeded:
         raise RefusedError(
-            f"{chosen.name} has not executed entry {succeeded} yet, whose quorum has succeeded: a replica made from it "
-            f"would lack that. 'holdfast replica sync {chosen.name}' first"
+            f"{chosen.name} has not executed entry {succeeded} yet, by which a quorum has succeeded: a replica made "
+            f"from it would lack that. 'holdfast replica sync {chosen.name}' first"
         )
     acting = Acting(archive, name, row.epoch + 1)
     change_row(
@@ -108,7 +108,6 @@ def finish(connection: Connection, acting: Acting) -> None:
         "recovers_from": "",
         "silent_since": 0.0,
         "ask_again_at": 0.0,
-        "set_aside": False,
     }
     change_row(connection, acting, **ended, synced_at=clock(connection))
 

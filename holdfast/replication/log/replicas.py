@@ -38,7 +38,6 @@ class ReplicaRow:
     :param recovers_from: the replica it is being made anew from; "": it is not.
     :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
     :param ask_again_at: until then nobody waits for its answer.
-    :param set_aside: a rebuilding of the log knew what it has, and has made it lost: it contradicts nothing any more.
     :param trimmed_bytes: what entries add that it lacks and that the log no longer has.
     """
 
@@ -54,7 +53,6 @@ class ReplicaRow:
     silent_since: float = 0.0
     ask_again_at: float = 0.0
     trimmed_bytes: int = 0
-    set_aside: bool = False
 
     def is_active(self, now: float) -> bool:
         """Return whether the lease runs."""
@@ -66,8 +64,8 @@ class LogState:
     """State of an archive's update log.
 
     :param store: id of the store that it is in.
-    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: the greatest one whose
-        quorum has succeeded (0: none).
+    :param head: index of the last entry; `start`: of the oldest one that is kept; `quorum`: of the last one by which a
+        quorum is acknowledged (0: none).
     """
 
     archive: str

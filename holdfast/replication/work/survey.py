@@ -245,8 +245,8 @@ def _entry_at(archive: Archive, index: int) -> str:
     """
     for sequence in range(archive.state.sequence, 0, -1):
         place = archive.commit(sequence).log
-        if place is None or place.index < index:
-            return ""
-        if place.index == index and place.entry and not place.recovering:
+        if place is None or place.index < index or place.recovering:
+            return ""  # what it executed before it was made anew may be of another line
+        if place.index == index and place.entry:
             return place.entry
     return ""

@@ -373,6 +373,9 @@ def test_backup_fails_where_too_few_replicas_have_it_in_time(three: Replicas, tm
     for name in ("far", "third"):
         (tmp_path / name).rename(tmp_path / f"{name}-away")
     three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
+    with pytest.raises(JobFailed, match="too few replicas can be read to take it back"):
+        backup().execute_decided({}, {"state": "decided"}, summary)
+    (tmp_path / "far-away").rename(tmp_path / "far")
     with pytest.raises(JobFailed, match="taken back, since too few replicas had it in time"):
         backup().execute_decided({}, {"state": "decided"}, summary)
     assert three.backups[1] not in three.state("near").blocks

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,6 +19,8 @@ from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from tests.support.replicas.replicated import Replicas, nothing
 
+_numbers = itertools.count(1)
+
 
 class KilledError(StoreError):
     """Stands for the end of the process."""
@@ -28,10 +31,21 @@ def bring_back(two: Replicas, *, ahead: str, behind: str) -> None:
     two.back_up(ahead)
     two.back_up(ahead)
     two.sync(behind)
-    path = Path(two.coordination.url.removeprefix("sqlite:///"))
-    shutil.copy(path, copy := path.with_suffix(".copy"))
+    put_back = copied(two)
     two.back_up(ahead)
-    shutil.move(copy, path)
+    put_back()
+
+
+def copied(given: Replicas) -> Callable[[], None]:
+    """Copy the coordination store; returns what puts the copy back, again and again."""
+    path = Path(given.coordination.url.removeprefix("sqlite:///"))
+    shutil.copy(path, copy := path.with_suffix(f".copy-{next(_numbers)}"))
+
+    def put_back() -> None:
+        given.coordination.close()
+        shutil.copy(copy, path)
+
+    return put_back
 
 
 def rebuild(
