@@ -18,10 +18,8 @@ from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import Name
 from holdfast.replication.log.errors import OldStoreError
-from holdfast.replication.log.replicas import add as add_row
 from holdfast.replication.log.replicas import log_states, replicas
-from holdfast.replication.log.replicas import remove as remove_row
-from holdfast.replication.work import membership
+from holdfast.replication.work import members, membership
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -119,7 +117,7 @@ def _add(
         )
     log = known[there.identity.id] if there is not None and asked.word is None else asked.log()
     before = asked.coordination.run(lambda c: replicas(c, log.archive))
-    asked.coordination.run(lambda c: add_row(c, log.archive, name=name, url=place.url))
+    members.add(asked.coordination, log.archive, name, place.url, wait=wait, places=asked.place)
     if any(row.name == name and not row.is_lost for row in before):
         output.say(f"{place.url} is replica {name} already")
         return _added_value(log, name, place)
@@ -127,7 +125,7 @@ def _add(
         done = recover_replica(asked, log, name, output, wait=wait)
     except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
-            asked.coordination.run(lambda c: remove_row(c, log.archive, name))
+            members.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
         raise
     return {**_added_value(log, name, place), **recovered_value(done)}
 
@@ -214,13 +212,16 @@ def remove(
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
+    wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Forget a replica: nothing waits for it any more. What lies at its place is not changed."""
+    """Remove a replica: nothing waits for it any more. What lies at its place stays, but for a commit that says so."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
-        asked.coordination.run(lambda c: remove_row(c, log.archive, name, force=force))
-    value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url}
+        unknown = members.remove(asked.coordination, log.archive, name, force=force, wait=wait, places=asked.place)
+    if unknown:
+        output.say(unknown)
+    value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url, "not_recorded": unknown or None}
     words = f"{name} is no replica of {log.name} any more; what lies at {row.url} was not changed"
     output.result(value, lambda console: console.print(words, markup=False))

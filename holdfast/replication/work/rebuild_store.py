@@ -138,7 +138,7 @@ def prepare(
 ) -> Rebuilding:
     """Plan a rebuild from the replicas, without changing anything.
 
-    :param urls: of replicas, by name. Those that the store still knows come to it.
+    :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
     :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
     :param without: names of replicas that are left out: they are lost, whatever they have.
@@ -150,11 +150,20 @@ def prepare(
     known = coordination.run(lambda c: _known(c, archive))
     if known is not None:
         told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
+    told += ask(_named(told), places)
     told = sorted(of_archive(told, archive), key=lambda each: each.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
     survey = decide(told, source=source, without=without, lost=lost)
     return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
+
+
+def _named(told: Sequence[Told]) -> dict[str, str]:
+    """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
+    readable = [each.place for each in told if isinstance(each, ReadableReplica)]
+    furthest = max(readable, key=lambda place: place.index, default=None)
+    asked = {each.name for each in told}
+    return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
@@ -254,9 +263,9 @@ def rebuild(
 
         closed, store = str(uuid.uuid4()), str(uuid.uuid4())
         coordination.run(lambda c: _close(c, work, closed))
-        before = _stores_before(work)
+        log = {"store": store, "before": _stores_before(work), "members": _members(work)}
         for each in _in_order(told):
-            _move(work, each, {"store": store, "before": before}, check, held[each.name].fence)
+            _move(work, each, log, check, held[each.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
     return Rebuilt(store, work)
@@ -299,6 +308,11 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
     for each in (*(told for told in same if isinstance(told, ReadableReplica)), work.survey.source):
         before |= {**each.place.before, each.place.store: work.head}
     return before
+
+
+def _members(work: Rebuilding) -> dict[str, str]:
+    """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
+    return {fate.told.name: fate.told.url for fate in work.survey.fates} if work.survey.source.place.members else {}
 
 
 def _move(

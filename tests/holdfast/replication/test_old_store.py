@@ -5,15 +5,20 @@ In each case a copy of the store is put back that does not know what replicas ha
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from holdfast.common.errors import BusyError, OutcomeUnknownError
 from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
+from holdfast.replication.work import members
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
+from holdfast.replication.work.recovery import recover
 from tests.support.replicas.rebuilt import copied, go_on, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
@@ -228,3 +233,76 @@ def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:
     assert three.state("near").log == three.place_of("near")
     three.sync("off")
     assert [three.place_of(name).acknowledged for name in ("near", "far", "off")] == [2, 2, 2]
+
+
+def joined(given: Replicas, name: str) -> None:
+    """Add a replica as the command does."""
+    members.add(given.coordination, given.archive, name, given.place(name).url)
+    given.recover(name)
+
+
+def test_a_replica_that_was_added_since_is_known_by_those_before_it(
+    tmp_path: Path, coordination: CoordinationStore
+) -> None:
+    given = Replicas.begun(tmp_path, coordination)
+    put_back = copied(given)
+    joined(given, "far")
+    given.back_up("far")
+    put_back()
+    for away_too in (False, True):
+        if away_too:
+            away(given, "far")
+        for work in (given.back_up, given.sync):
+            with pytest.raises(OldStoreError, match=rf"near has executed entry 1 .*, {UNKNOWN}"):
+                work("near")
+    away(given, "far", back=True)
+    rebuild(coordination, urls(given, "near"))  # which finds the other one by what commits say
+    go_on(given)
+    assert given.backups[-3] in given.state("near").blocks
+
+
+def test_a_replica_that_was_removed_since_is_known_by_all(three: Replicas) -> None:
+    put_back = copied(three)
+    assert members.remove(three.coordination, three.archive, "off") == ""
+    assert three.place_of("off").members == {name: three.place(name).url for name in ("far", "near")}
+    put_back()
+    for name in ("off", "near"):
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            three.back_up(name)
+
+
+def test_of_one_that_is_removed_and_away_it_is_said_what_nothing_can_tell(three: Replicas) -> None:
+    away(three, "off")
+    words = members.remove(three.coordination, three.archive, "off")
+    assert words.startswith("off could not record that it was removed (there is no archive at ")
+    assert words.endswith("/off alone, nothing would tell")
+
+
+def test_no_new_replica_is_made_before_its_addition_counts(three: Replicas) -> None:
+    away(three, "far", "off")
+    with pytest.raises(BusyError, match="entry 1, which says which replicas shop has, counts once 1 of far, off"):
+        members.add(three.coordination, three.archive, "new", three.place("new").url)
+    with pytest.raises(BusyError, match="counts once 1 of far, off has executed it"):
+        recover(three.coordination, three.archive, "new")
+    assert not (three.folder / "new" / "archive.json").exists()
+    away(three, "off", back=True)
+    joined(three, "new")
+    for name in ("near", "off", "new"):
+        assert three.place_of(name).members.keys() == {"far", "near", "off", "new"}
+
+
+def test_a_removal_goes_on_where_it_was_not_over(three: Replicas) -> None:
+    away(three, "near", "far")
+    with pytest.raises(BusyError, match="counts once 1 of far, near has executed it"):
+        members.remove(three.coordination, three.archive, "off")
+    away(three, "near", "far", back=True)
+    assert members.remove(three.coordination, three.archive, "off") == ""
+    (entry,) = three.coordination.run(lambda c: log.entries(c, three.archive, 1))
+    assert entry.change.members.keys() == {"far", "near"}
+    assert three.sync("far").index == 1
+
+
+def test_the_last_replica_leaves_no_entry(tmp_path: Path, coordination: CoordinationStore) -> None:
+    given = Replicas.begun(tmp_path, coordination)
+    assert members.remove(coordination, given.archive, "near", force=True) == ""
+    assert given.state("near").blocks

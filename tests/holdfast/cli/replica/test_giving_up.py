@@ -44,11 +44,11 @@ def test_an_entry_is_given_up_and_the_others_go_on(holdfast: RunCommand, stuck: 
     ]  # fmt: skip
     assert value == {
         "archive": stuck.archive, "name": "shop", "given_up": [{"entry": 1, "kind": "backup", "blocks": [block]}],
-        "sources": ["shop_db"], "entry": 2, "dry_run": False,
+        "sources": ["shop_db"], "entry": 3, "dry_run": False,
     }  # fmt: skip
     assert holdfast("replica", "sync", "--all").code == 0
     assert stuck.state("far").blocks.keys() == stuck.state("off").blocks.keys() == {stuck.backups[0]}
-    assert stuck.back_up("far") == 3
+    assert stuck.back_up("far") == 4
 
 
 def test_who_cannot_be_asked_has_to_say_yes(holdfast: RunCommand, stuck: Replicas) -> None:
@@ -65,7 +65,7 @@ def test_it_is_told_in_words(holdfast: RunCommand, stuck: Replicas) -> None:
     assert done.out.startswith("at no place: data/shop_db/")
     assert done.out.endswith(
         "of shop are given up: entries 1 (backup)\n"
-        "entry 2 says so. Now: holdfast replica sync --all, then back up shop_db\n"
+        "entry 3 says so. Now: holdfast replica sync --all, then back up shop_db\n"
     )
     again = holdfast("replica", "give-up", "1", "--yes")
     assert (again.code, "the log has no entry 1 that adds a block" in again.err) == (2, True)
@@ -92,8 +92,8 @@ def test_a_sync_gives_it_up_in_time_and_status_tells_how_long_it_is_known(
     assert (never.code, "by itself" in never.err) == (4, False)
     done = holdfast("replica", "sync", "--all", "--gap-after", "0s")
     assert done.out == (
-        "far: given up, since nobody had their files: entries 1; at entry 2; 2 executed, 0 files (0 B) fetched\n"
-        "off: at entry 2; 2 executed, 0 files (0 B) fetched\n"
+        "far: given up, since nobody had their files: entries 1; at entry 3; 3 executed, 0 files (0 B) fetched\n"
+        "off: at entry 3; 3 executed, 0 files (0 B) fetched\n"
     )
     (archive,) = holdfast("replica", "status", "--json").value["archives"]
     assert archive["missing"] == []

@@ -27,7 +27,7 @@ def test_an_archive_becomes_the_first_replica_and_an_empty_place_the_second(
     second = holdfast("replica", "add", "far", str(tmp_path / "far"), "--json")
     assert second.code == 0, second.err
     assert {key: second.value[key] for key in ("first", "from", "files", "kept", "index", "aside")} == {
-        "first": False, "from": "near", "files": 2, "kept": 0, "index": 0, "aside": [],
+        "first": False, "from": "near", "files": 2, "kept": 0, "index": 1, "aside": [],
     }  # fmt: skip
     assert "making far anew" in second.err
     far = Archive.open(open_store(str(tmp_path / "far")))
@@ -165,7 +165,9 @@ def test_what_no_other_replica_has_is_forgotten_only_by_force(holdfast: RunComma
     done = holdfast("replica", "remove", "far", "--json")
     assert done.value == {
         "archive": two.archive, "name": "shop", "removed": "far", "url": str(two.folder / "far"),
+        "not_recorded": None,
     }  # fmt: skip
+    assert two.place_of("far").members == {"near": str(two.folder / "near")}
     assert sorted(replica_rows(holdfast)) == ["near"]
     assert Archive.open(two.place("far")).state.blocks
     assert holdfast("replica", "remove", "near").code == 5
