@@ -223,5 +223,5 @@ def remove(
     if unknown:
         output.say(unknown)
     value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url, "not_recorded": unknown or None}
-    words = f"{name} is no replica of {log.name} any more; what lies at {row.url} was not changed"
+    words = f"{name} is no replica of {log.name} any more; what lies at {row.url} stays there"
     output.result(value, lambda console: console.print(words, markup=False))

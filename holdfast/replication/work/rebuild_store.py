@@ -76,7 +76,7 @@ class Rebuilding:
     :param archive: its id; `name`: its name.
     :param known: None: the store knows nothing of it.
     :param is_needed: the store knows nothing of it, or contradicts a replica.
-    :param chosen, without: as `decide` takes them.
+    :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
     archive: str
@@ -87,6 +87,7 @@ class Rebuilding:
     is_needed: bool
     chosen: str | None
     without: tuple[str, ...]
+    lose_acknowledged: bool = False
 
     @property
     def head(self) -> int:
@@ -134,6 +135,7 @@ def prepare(
     wanted: str | None = None,
     source: str | None = None,
     without: Collection[str] = (),
+    lose_acknowledged: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilding:
     """Plan a rebuild from the replicas, without changing anything.
@@ -142,6 +144,7 @@ def prepare(
     :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
     :param without: names of replicas that are left out: they are lost, whatever they have.
+    :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
     :raises UsageError: the replicas are of several archives, or none is named.
     :raises RefusedError: the log could go on from none of them.
     """
@@ -154,8 +157,10 @@ def prepare(
     told = sorted(of_archive(told, archive), key=lambda each: each.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
-    survey = decide(told, source=source, without=without, lost=lost)
-    return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
+    survey = decide(told, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
+    return Rebuilding(
+        archive, name, known, tuple(told), survey, needed, source, tuple(without), lose_acknowledged=lose_acknowledged
+    )
 
 
 def _named(told: Sequence[Told]) -> dict[str, str]:
@@ -253,7 +258,13 @@ def rebuild(
         unread = [each for each in planned.told if each.name not in held]
         told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
-        survey = decide(told, source=planned.chosen, without=planned.without, lost=lost)
+        survey = decide(
+            told,
+            source=planned.chosen,
+            without=planned.without,
+            lost=lost,
+            lose_acknowledged=planned.lose_acknowledged,
+        )
         work = replace(planned, told=tuple(told), survey=survey)
         work.survey.check()
 

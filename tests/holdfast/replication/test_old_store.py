@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.common.errors import BusyError, OutcomeUnknownError
+from holdfast.common.errors import BusyError, OutcomeUnknownError, RefusedError
 from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.settings import QuorumRequest
@@ -306,3 +306,36 @@ def test_the_last_replica_leaves_no_entry(tmp_path: Path, coordination: Coordina
     given = Replicas.begun(tmp_path, coordination)
     assert members.remove(coordination, given.archive, "near", force=True) == ""
     assert given.state("near").blocks
+
+
+def test_an_acknowledged_backup_is_given_up_only_where_that_is_said(three: Replicas) -> None:
+    put_back = copied(three)
+    away(three, "near")
+    acknowledged(three, "far", with_quorum(three, "far"))
+    put_back()
+    away(three, "near", back=True)
+    away(three, "far", "off")
+    for _ in range(3):
+        three.back_up("near")
+    away(three, "far", "off", back=True)
+    places = urls(three, "near", "far", "off")
+    with pytest.raises(RefusedError, match="far has acknowledged the quorum of a backup by entry 2; off has executed"):
+        rebuild(three.coordination, places)
+    said = "far has executed entry 2, by which the quorum of a backup was acknowledged, and near has not"
+    with pytest.raises(RefusedError, match=f"{said}: --lose-acknowledged gives that backup up"):
+        rebuild(three.coordination, places, source="near")
+    with pytest.raises(RefusedError, match=said):
+        rebuild(three.coordination, places, source="near", without=("far", "off"))
+    rebuild(three.coordination, places, source="far")
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("near").blocks
+
+
+def test_it_is_given_up_where_that_is_said(three: Replicas) -> None:
+    put_back = copied(three)
+    acknowledged(three, "far", with_quorum(three, "far"))
+    put_back()
+    places = urls(three, "near", "far", "off")
+    rebuild(three.coordination, places, source="off", lose_acknowledged=True)
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("far").aside
