@@ -18,8 +18,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import members
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
-from holdfast.replication.work.recovery import recover
-from tests.support.replicas.rebuilt import copied, go_on, rebuild, urls
+from tests.support.replicas.rebuilt import away, copied, go_on, joined, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 UNKNOWN = "which the coordination store does not know"
@@ -143,12 +142,6 @@ def acknowledged(three: Replicas, name: str, block: str) -> None:
     waiting.check_success(waiting.decided())
 
 
-def away(three: Replicas, *names: str, back: bool = False) -> None:
-    for name in names:
-        here, there = three.folder / name, three.folder / f"{name}-away"
-        (there if back else here).rename(here if back else there)
-
-
 def overdue(three: Replicas) -> None:
     three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
 
@@ -235,12 +228,6 @@ def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:
     assert [three.place_of(name).acknowledged for name in ("near", "far", "off")] == [2, 2, 2]
 
 
-def joined(given: Replicas, name: str) -> None:
-    """Add a replica as the command does."""
-    members.add(given.coordination, given.archive, name, given.place(name).url)
-    given.recover(name)
-
-
 def test_a_replica_that_was_added_since_is_known_by_those_before_it(
     tmp_path: Path, coordination: CoordinationStore
 ) -> None:
@@ -269,43 +256,6 @@ def test_a_replica_that_was_removed_since_is_known_by_all(three: Replicas) -> No
     for name in ("off", "near"):
         with pytest.raises(OldStoreError, match=UNKNOWN):
             three.back_up(name)
-
-
-def test_of_one_that_is_removed_and_away_it_is_said_what_nothing_can_tell(three: Replicas) -> None:
-    away(three, "off")
-    words = members.remove(three.coordination, three.archive, "off")
-    assert words.startswith("off could not record that it was removed (there is no archive at ")
-    assert words.endswith("/off alone, nothing would tell")
-
-
-def test_no_new_replica_is_made_before_its_addition_counts(three: Replicas) -> None:
-    away(three, "far", "off")
-    with pytest.raises(BusyError, match="entry 1, which says which replicas shop has, counts once 1 of far, off"):
-        members.add(three.coordination, three.archive, "new", three.place("new").url)
-    with pytest.raises(BusyError, match="counts once 1 of far, off has executed it"):
-        recover(three.coordination, three.archive, "new")
-    assert not (three.folder / "new" / "archive.json").exists()
-    away(three, "off", back=True)
-    joined(three, "new")
-    for name in ("near", "off", "new"):
-        assert three.place_of(name).members.keys() == {"far", "near", "off", "new"}
-
-
-def test_a_removal_goes_on_where_it_was_not_over(three: Replicas) -> None:
-    away(three, "near", "far")
-    with pytest.raises(BusyError, match="counts once 1 of far, near has executed it"):
-        members.remove(three.coordination, three.archive, "off")
-    away(three, "near", "far", back=True)
-    assert members.remove(three.coordination, three.archive, "off") == ""
-    (entry,) = three.coordination.run(lambda c: log.entries(c, three.archive, 1))
-    assert entry.change.members.keys() == {"far", "near"}
-    assert three.sync("far").index == 1
-
-
-def test_the_last_replica_leaves_no_entry(tmp_path: Path, coordination: CoordinationStore) -> None:
-    given = Replicas.begun(tmp_path, coordination)
-    assert members.remove(coordination, given.archive, "near", force=True) == ""
-    assert given.state("near").blocks
 
 
 def test_an_acknowledged_backup_is_given_up_only_where_that_is_said(three: Replicas) -> None:
