@@ -264,7 +264,8 @@ def test_a_lock_is_explained_and_broken_with_a_trace_in_two_places(
     frame = open_archive(page, stage.airflow.url)
     row = frame.locator("#locks tbody tr").filter(has_text=HOSTILE)
     expect(row).to_have_count(1)
-    row.get_by_role("button", name="Break").click()
+    # As soon as both are read: what its store says of a lock, and what this user may do. The next look is in 20 s.
+    row.get_by_role("button", name="Break").click(timeout=10_000)
     frame.locator("dialog input[name=reason]").fill(HOSTILE)
     frame.get_by_role("button", name="Break this lock").click()
     expect(frame.get_by_text("Locks that were broken")).to_be_visible()
