@@ -48,7 +48,7 @@ def test_outside_of_all_backups_there_is_nothing(state: State, noon: datetime) -
     assert line.view(noon + timedelta(days=1), noon + timedelta(days=2))["parts"] == []
 
 
-@same_few(tiered(20, 100))
+@same_few(tiered(33, 100))
 @given(st.integers(1, 50), st.integers(0, 10_000), st.integers(1, 20_000))
 def test_the_parts_never_exceed_what_was_asked_for_by_far_and_are_in_order(parts: int, before: int, after: int) -> None:
     noon = datetime.fromisoformat("2026-03-01T12:00:00Z")
