@@ -243,9 +243,10 @@ def test_a_read_that_fails_may_be_tried_again(store: FolderStore, monkeypatch: p
     def fail(path: str, flags: int) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    with monkeypatch.context() as patch, pytest.raises(StoreUnavailable):
+    with monkeypatch.context() as patch:
         patch.setattr(os, "open", fail)
-        store.get("a")
+        with pytest.raises(StoreUnavailable):
+            store.get("a")
 
 
 def test_a_link_that_was_made_although_its_answer_was_lost_counts(
