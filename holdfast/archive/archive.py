@@ -17,6 +17,7 @@ from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.archive.format.versions import (
     BORN_SINCE,
+    DECISIONS_SINCE,
     FORMAT,
     FORMATS,
     PACKS_SINCE,
@@ -245,7 +246,7 @@ class Archive:
             kind=change.kind,
             format=change.format or self.state.format,
             min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change)),
-            min_writer=max(change.format or 0, self.state.min_writer, REPLICAS_SINCE if change.log else 0),
+            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change)),
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
@@ -260,6 +261,13 @@ class Archive:
             adopted=change.adopted,
             aside=change.aside,
         )
+
+
+def _writer_of(change: Change) -> int:
+    """Return the lowest writer version that a change requires."""
+    if change.log is None:
+        return 1
+    return DECISIONS_SINCE if change.log.acknowledged or change.log.members else REPLICAS_SINCE
 
 
 def _reader_of(change: Change) -> int:

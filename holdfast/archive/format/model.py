@@ -53,10 +53,17 @@ class LogPlace(Document):
     :param replica: the name of this replica there.
     :param index: of the last entry whose change is here; 0: none was appended yet.
     :param entry: id of that entry; "" where the replica joined the others at this index. While it is being recovered:
-        the id of that recovery.
+        that of the last entry before, or, by an earlier release, the id of that recovery.
     :param base: number of the commit by which the archive became the first replica: what entry 1 adds has the next one,
         on every replica, whatever commits each of them makes beside. 0: nobody knows.
-    :param recovering: it is being made anew from another replica, and must not be read until that is done.
+    :param recovering: it is being made anew from another replica, and must not be read until that is done. Until then
+        the index and the entry are those that it had before.
+    :param recovery: id of that recovery; "" where an earlier release began it: then index and entry tell nothing.
+    :param before: ids of the stores that the log was in before, each with the index at which it went on in another one.
+    :param members: URLs of the archive's replicas by name, as the last entry says that has added or removed one; empty:
+        none has.
+    :param acknowledged: index of the last entry that says of a backup that its quorum has succeeded; 0: none.
+    :param set_aside: a rebuilding of the log has decided that what it has more than the others does not count.
     """
 
     store: str
@@ -65,6 +72,11 @@ class LogPlace(Document):
     base: int = 0
     entry: str = ""
     recovering: bool = False
+    recovery: str = ""
+    before: dict[str, int] = Field(default_factory=dict)
+    members: dict[str, str] = Field(default_factory=dict)
+    acknowledged: int = 0
+    set_aside: bool = False
 
 
 class Adopted(Document):

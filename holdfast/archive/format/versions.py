@@ -16,11 +16,21 @@ FORMATS = (1, 2)
 
 SEALED_SINCE = 2
 
-WRITES = 3
-"""The newest writers' version of this release. 2: format 2. 3: replicas, whose every commit follows an update log."""
+WRITES = 4
+"""The newest writers' version of this release.
+
+2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
+which replicas there are.
+"""
 
 REPLICAS_SINCE = 3
 """The version of writers that know replicas."""
+
+DECISIONS_SINCE = 4
+"""The version of writers that know entries by which a quorum is acknowledged, or replicas are added and removed.
+
+Older ones would take them for empty.
+"""
 
 READS = 4
 """The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""

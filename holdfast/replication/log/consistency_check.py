@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.side_by_side import NoAnswerError, ask_each
-from holdfast.replication.log import log
+from holdfast.replication.log import line
 from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
 from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
@@ -49,24 +49,25 @@ class Answers:
     """Answers of an archive's other replicas.
 
     :param places: where they stand in the log, by URL.
-    :param not_asked: those that are not lost and could not be asked.
+    :param not_asked: those that could not be asked.
+    :param unread: names of those that could not be read, new ones too.
     """
 
     places: Mapping[str, LogPlace]
     not_asked: tuple[NotAsked, ...] = ()
+    unread: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
 class KnownReplica:
     """State of the log and of one replica in the coordination store.
 
-    :param entry: id of the entry that the replica says it has executed last; None where the log does not have it, or
-        no longer.
+    :param contradiction: how the replica contradicts the log, in words; "": it does not.
     """
 
     log: LogState
     row: ReplicaRow
-    entry: str | None
+    contradiction: str
 
 
 def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownReplica:
@@ -75,11 +76,9 @@ def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownRepli
     :param archive: its id.
     :param place: where the replica says that it stands.
     """
-    return KnownReplica(
-        log_state(connection, archive),
-        replica(connection, archive, place.replica),
-        log.entry_id(connection, archive, place.index),
-    )
+    log = log_state(connection, archive)
+    row = replica(connection, archive, place.replica)
+    return KnownReplica(log, row, line.contradiction(connection, log, place))
 
 
 def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) -> None:
@@ -103,15 +102,12 @@ def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) ->
             f"{url} says that it is replica {place.replica}, which is at {known.row.url}: it is a copy of that one. "
             f"Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it again"
         )
-    _check_entry(known.log, known.entry, url, place, store)
+    _check_line(known.contradiction, known.log, url, store)
 
 
-def _check_entry(state: LogState, entry: str | None, url: str, place: LogPlace, store: str) -> None:
-    if place.index > state.head or (place.entry and entry not in (None, place.entry)):
-        raise OldStoreError(
-            f"{url} has executed entry {place.index} ({place.entry}), which {store} does not know (its log ends at "
-            f"{state.head}): {OLD_STORE}"
-        )
+def _check_line(contradiction: str, log: LogState, url: str, store: str) -> None:
+    if contradiction:
+        raise OldStoreError(f"{url} {contradiction} (the log in {store} ends at {log.head}): {OLD_STORE}")
 
 
 def ask_others(
@@ -119,21 +115,18 @@ def ask_others(
     archive: str,
     name: str,
     places: Callable[[str], ObjectStore],
-    *,
-    lost: bool = False,
 ) -> Answers:
-    """Return the positions of the other replicas in the log.
+    """Return the positions of the other replicas in the log, also of those that are lost or being recovered.
 
-    Those that are lost or being recovered are left out. Those that cannot be read are named. One that does not answer
-    in time is known to be silent from then on, and is asked again after a pause.
+    Those that cannot be read are named. One that does not answer in time is known to be silent from then on, and is
+    asked again after a pause.
 
     :param archive: its id.
     :param name: of the replica that asks; "": all are asked.
     :param places: opens a replica by its URL.
-    :param lost: also ask those that are lost, but for those that a rebuilding of the log has decided on.
     """
     rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
-    others = [row for row in rows if row.name != name and not row.set_aside and (lost or not row.is_lost)]
+    others = [row for row in rows if row.name != name]
     asked = [row for row in others if not is_paused(row, now)]
     answers = _ask(coordination, archive, asked, lambda row: _told(archive, row, places))
     found: dict[str, LogPlace] = {}
@@ -145,10 +138,10 @@ def ask_others(
                 not_asked[row.name] = sentence(answer)
         elif isinstance(answer, Exception):
             raise answer
-        elif not answer.recovering:
+        else:
             found[row.url] = answer
     unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
-    return Answers(found, unasked)
+    return Answers(found, unasked, frozenset(row.name for row in others if row.url not in found))
 
 
 def _ask(
@@ -168,21 +161,20 @@ def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -
     return open_replica(places(row.url).impatient(), archive, row.name)[1]
 
 
-def check_line(coordination: CoordinationStore, archive: str, row: ReplicaRow, store: ObjectStore) -> None:
-    """Check that a lost replica has nothing that the coordination store does not know, before it is made anew.
+def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
+    """Check that a place has nothing that the coordination store does not know, before a replica is made anew there.
 
-    A place that cannot be read tells nothing, and one that a rebuilding of the log has decided on was looked at then.
+    A place that cannot be read tells nothing.
 
     :param archive: its id.
-    :param store: of the replica.
+    :param name: of the replica; `store`: of the place.
     :raises OldStoreError: it has executed an entry that the store does not have.
     """
     try:
-        _, place = open_replica(store, archive, row.name)
+        _, place = open_replica(store, archive, name)
     except (HoldfastError, StoreError):
         return
-    if not row.set_aside and not place.recovering:
-        coordination.run(lambda c: check_others(c, archive, {row.url: place}, coordination.url))
+    coordination.run(lambda c: check_others(c, archive, {store.url: place}, coordination.url))
 
 
 def look_at(
@@ -233,10 +225,9 @@ def check_others(connection: Connection, archive: str, told: Mapping[str, LogPla
     :param store: the coordination store's address, for people.
     :raises OldStoreError: it does not.
     """
-    state = log_state(connection, archive)
+    log = log_state(connection, archive)
     for url, place in told.items():
-        if place.store == state.store:
-            _check_entry(state, log.entry_id(connection, archive, place.index), url, place, store)
+        _check_line(line.contradiction(connection, log, place), log, url, store)
 
 
 def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, LogPlace]:

@@ -20,7 +20,7 @@ from holdfast.archive.format.document import Document
 from holdfast.archive.format.model import Adopted, Hold
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import RefusedError
-from holdfast.replication.log import quorum, schema
+from holdfast.replication.log import line, quorum, schema
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError
 from holdfast.replication.log.leader import check_leader
 from holdfast.replication.log.replicas import guard
@@ -47,6 +47,12 @@ Ends = tuple[str, str]
 DROP = "drop"
 """The kind of entries that take back a backup whose quorum has failed."""
 
+MEMBERS = "members"
+"""The kind of entries that add or remove replicas."""
+
+ACKNOWLEDGED = "acknowledged"
+"""The kind of entries by which the quorum of a backup has succeeded."""
+
 FAILED = "failed"
 """The kind of commits that replicas make of such a backup's own entry when they come to it later."""
 
@@ -57,6 +63,8 @@ class EntryChange(Document):
     Its fields are those of a commit.
 
     :param ends: of sources that go back by it.
+    :param acknowledges: index of an entry whose quorum has succeeded; 0: none.
+    :param members: URLs of all replicas from then on, by name; empty: they stay as they are.
     """
 
     kind: str
@@ -66,6 +74,8 @@ class EntryChange(Document):
     released: tuple[str, ...] = ()
     reason: str = ""
     ends: dict[str, Ends] = Field(default_factory=dict)
+    acknowledges: int = 0
+    members: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, change: Change) -> EntryChange:
@@ -155,7 +165,15 @@ class LogEntry:
         """Return the commit that a replica makes of the entry.
 
         An entry that has failed makes an empty one.
+
+        :param log: where the replica stands before it.
         """
+        update: dict[str, object] = {"index": self.index, "entry": self.id}
+        if self.change.acknowledges:
+            update["acknowledged"] = self.index
+        if self.change.members:
+            update["members"] = self.change.members
+        log = log.model_copy(update=update)
         return Change(kind=FAILED, log=log) if self.failed else self.change.change(state, log)
 
 
@@ -173,7 +191,8 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
     if there is not None:
         return int(there)
-    guard(connection, acting)
+    if guard(connection, acting).leaves_by:
+        raise RefusedError(f"replica {acting.name} is being removed: nothing is added through it any more")
     check_leader(connection, acting, draft.leader_epoch, removes=bool(draft.change.remove))
     _check_removed(connection, acting.archive, draft.change.remove)
     _check_abandoned(connection, acting.archive, draft.change.add)
@@ -216,6 +235,7 @@ def _insert_entry(
             "appended_at": clock(connection),
         },
     )
+    line.note(connection, archive, index, identity)
 
 
 def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: QuorumRequest) -> None:
@@ -224,29 +244,62 @@ def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft
     quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, wish=wish)
 
 
-def fail_overdue(connection: Connection, archive: str, *, by: str) -> list[Quorum]:
+def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Collection[str]) -> list[Quorum]:
     """Take back the backups that missed the deadline of their quorum.
 
-    Return their quorums.
+    Return their quorums. Where too few replicas can be read, one may have succeeded as the store has forgotten: it
+    stays pending.
 
     :param by: the replica that one acts for.
+    :param unread: names of replicas that could not be read.
     """
-    now = clock(connection)
-    overdue = [each for each in quorum.pending(connection, archive) if each.deadline <= now]
-    return [each for each in overdue if _take_back(connection, archive, each, by)]
+    return [
+        each
+        for each in quorum.overdue(connection, archive)
+        if not quorum.too_few_readable(connection, archive, each.size, unread)
+        and _take_back(connection, archive, each, by)
+    ]
 
 
 def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -> bool:
     ends = quorum.ends_before(connection, archive, failing)
     reason = f"by its deadline {len(failing.votes)} of {failing.size} replicas had entry {failing.index}"
     drop = EntryChange(kind=DROP, remove=(failing.block,), ends={failing.source: ends}, reason=reason)
-    return quorum.fail(connection, archive, failing, dropped_by=append_drop(connection, archive, drop, by=by))
+    return quorum.fail(connection, archive, failing, dropped_by=append_decision(connection, archive, drop, by=by))
 
 
-def append_drop(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
-    """Append an entry that takes back earlier blocks, and return its index.
+def join(
+    connection: Connection, acting: Acting, *, index: int, blocks: Collection[str], unread: Collection[str]
+) -> list[int]:
+    """Vote for the pending entries that a replica holds.
 
-    It is part of the transaction that says why, and is valid behind any other: who does not have the blocks passes it.
+    Return the indexes of those whose quorum has succeeded by that. An entry says so of each: only what replicas have
+    executed is known when the store is put back from an older copy.
+
+    :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
+    :param unread: names of replicas that could not be read: where these are too many, it stays pending.
+    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
+    """
+    return [
+        each.index
+        for each in quorum.vote(connection, acting, index=index, blocks=blocks)
+        if not quorum.too_few_readable(connection, acting.archive, each.size, unread)
+        and _acknowledge(connection, acting, each)
+    ]
+
+
+def _acknowledge(connection: Connection, acting: Acting, complete: Quorum) -> bool:
+    by = append_decision(
+        connection, acting.archive, EntryChange(kind=ACKNOWLEDGED, acknowledges=complete.index), by=acting.name
+    )
+    return quorum.succeed(connection, acting.archive, complete.index, acknowledged_by=by)
+
+
+def append_decision(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
+    """Append an entry that decides on earlier ones, and return its index.
+
+    It is part of the transaction that decides, and is valid behind any other: it acknowledges a backup, or takes blocks
+    back, which a replica that does not have them passes.
 
     :param by: the replica that one acts for.
     """
@@ -359,14 +412,6 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
         LogEntry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
         for row in rows
     ]
-
-
-def entry_id(connection: Connection, archive: str, index: int) -> str | None:
-    """Return the id of an entry, or None.
-
-    None means that the log does not have the entry, or no longer.
-    """
-    return connection.execute(sa.select(_E.entry).where(_E.archive == archive, _E.index == index)).scalar_one_or_none()
 
 
 def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:

@@ -3,8 +3,10 @@
 A backup with a quorum counts only once several replicas hold it. One transaction each.
 
 The entry is appended like any other, and is *pending*: each replica that has executed it says so, and who completes the
-number has it succeed. Where that takes longer than its deadline, whoever sees it first has it fail: the backup is taken
-back, with an entry that removes its block from those that hold it. Either happens once, and for all.
+number has it succeed, with an entry that says so. Where that takes longer than its deadline, whoever sees it first has
+it fail: the backup is taken back, with an entry that removes its block from those that hold it. Either happens once,
+and for all. It is *settled* once as many replicas have executed that it has succeeded: a copy of the store from before
+that is then contradicted by them, and cannot fail it again.
 
 What tells a retry from its first try is where the source's backups end: a second backup from the same position is
 refused while the first one is pending, and after it has succeeded; a failure goes back to that position.
@@ -35,6 +37,9 @@ if TYPE_CHECKING:
 
 PENDING, COMMITTED, FAILED = "pending", "committed", "failed"
 
+SMALLEST = 2
+"""Replicas that the smallest quorum has."""
+
 _Q = schema.quorums.c
 _V = schema.votes.c
 
@@ -48,6 +53,8 @@ class Quorum:
     :param deadline: seconds since 1970 by the store's clock.
     :param dropped_by: index of the entry that takes the backup back; 0: none.
     :param votes: names of the replicas that hold it.
+    :param acknowledged_by: index of the entry that says it has succeeded; 0: none, as of earlier releases' successes.
+    :param told: names of the replicas that have executed that one.
     """
 
     index: int
@@ -58,11 +65,26 @@ class Quorum:
     deadline: float
     dropped_by: int
     votes: tuple[str, ...] = ()
+    acknowledged_by: int = 0
+    told: tuple[str, ...] = ()
+
+    @property
+    def is_settled(self) -> bool:
+        """Return whether it is decided, and no copy of the store could decide it otherwise."""
+        if self.state == COMMITTED:
+            return not self.acknowledged_by or len(self.told) >= self.size
+        return self.state == FAILED
 
     def describe(self) -> str:
         """Return the votes of the quorum in words."""
-        have = ", ".join(self.votes) or "none"
-        return f"entry {self.index} (a backup of {self.source}): {len(self.votes)} of {self.size} replicas ({have})"
+        which = f"entry {self.index} (a backup of {self.source})"
+        if self.state == COMMITTED:
+            told = ", ".join(self.told) or "none"
+            return (
+                f"{which}: its quorum has succeeded, and {len(self.told)} of {self.size} replicas have executed entry "
+                f"{self.acknowledged_by}, which says so ({told})"
+            )
+        return f"{which}: {len(self.votes)} of {self.size} replicas ({', '.join(self.votes) or 'none'})"
 
 
 def check_possible(connection: Connection, archive: str, size: int) -> None:
@@ -76,6 +98,32 @@ def check_possible(connection: Connection, archive: str, size: int) -> None:
             f"a quorum of {size} cannot be: the archive has {len(there)} replicas "
             f"({', '.join(row.name for row in there)}). Add one, or ask for less"
         )
+
+
+def too_few_readable(connection: Connection, archive: str, size: int, unread: Collection[str]) -> str:
+    """Return in words why quorums must not be decided or read now; "" where enough replicas can be read.
+
+    Any quorum has one of n - size + 1 replicas: so one of those that were read would contradict a store that does not
+    know of its success.
+
+    :param size: of the smallest quorum that it is about.
+    :param unread: names of replicas that could not be read.
+    """
+    there = [row.name for row in replicas(connection, archive)]
+    away = [name for name in there if name in unread]
+    needed = len(there) - size + 1
+    if len(there) - len(away) >= needed:
+        return ""
+    return (
+        f"{needed} of the {len(there)} replicas have to be readable, so that a quorum of {size} is known which the "
+        f"coordination store may have forgotten; {', '.join(away)} cannot be read now"
+    )
+
+
+def overdue(connection: Connection, archive: str) -> list[Quorum]:
+    """Return the pending quorums whose deadline is over."""
+    now = clock(connection)
+    return [each for each in pending(connection, archive) if each.deadline <= now]
 
 
 def check_settled(connection: Connection, archive: str, source: str) -> None:
@@ -124,30 +172,39 @@ def begin(
             "end_before": ends[0],
             "stream_before": ends[1],
             "dropped_by": 0,
+            "acknowledged_by": 0,
         },
     )
 
 
-def join(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[int]:
+def vote(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[Quorum]:
     """Vote for the pending entries that a replica holds.
 
-    Return the indexes of those with a quorum that has succeeded by that.
+    Return the quorums that are complete by that. Whoever votes has them succeed in the same transaction.
 
     :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
     """
     guard(connection, acting)
-    done = []
+    complete = []
     for quorum in pending(connection, acting.archive):
         if quorum.index > index or quorum.block not in blocks:
             continue
         _vote(connection, acting, quorum.index)
-        if len(_votes(connection, acting.archive, quorum.index)) >= quorum.size and _decide(
-            connection, acting.archive, quorum.index, COMMITTED
-        ):
-            _raise_index(connection, acting.archive, quorum.index)
-            done.append(quorum.index)
-    return done
+        if len(_votes(connection, acting.archive, quorum.index)) >= quorum.size:
+            complete.append(quorum)
+    return complete
+
+
+def succeed(connection: Connection, archive: str, index: int, *, acknowledged_by: int) -> bool:
+    """Have a quorum succeed.
+
+    Return False where it is decided already. Part of the transaction that appends the entry that says so.
+    """
+    if not _decide(connection, archive, index, COMMITTED, acknowledged_by=acknowledged_by):
+        return False
+    _set_index(connection, archive, acknowledged_by)
+    return True
 
 
 def _vote(connection: Connection, acting: Acting, index: int) -> None:
@@ -179,11 +236,9 @@ def _decide(connection: Connection, archive: str, index: int, state: str, **more
     return bool(found.rowcount)
 
 
-def _raise_index(connection: Connection, archive: str, index: int) -> None:
+def _set_index(connection: Connection, archive: str, index: int) -> None:
     c = schema.archives.c
-    connection.execute(
-        schema.archives.update().where(c.archive == archive, c.quorum_index < index).values(quorum_index=index)
-    )
+    connection.execute(schema.archives.update().where(c.archive == archive).values(quorum_index=index))
 
 
 def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: int) -> bool:
@@ -241,6 +296,17 @@ def pending(connection: Connection, archive: str, *, source: str | None = None) 
     return [_read(connection, archive, row) for row in connection.execute(query).all()]
 
 
+def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]:
+    """Return the quorums of a source that are pending, or that too few replicas know to have succeeded.
+
+    Of those that have succeeded the last one is looked at: who has executed that has executed the others.
+    """
+    succeeded = _select().where(_Q.archive == archive, _Q.source == source, _Q.state == COMMITTED)
+    last = connection.execute(succeeded.order_by(_Q.acknowledged_by.desc()).limit(1)).one_or_none()
+    known = [_read(connection, archive, last)] if last is not None else []
+    return [each for each in (*known, *pending(connection, archive, source=source)) if not each.is_settled]
+
+
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
     """Return the quorum of a block; None where it has none."""
     row = connection.execute(_select().where(_Q.archive == archive, _Q.block == block)).one_or_none()
@@ -262,14 +328,18 @@ def forget(connection: Connection, archive: str, start: int) -> None:
     A quorum stays while the entry that takes its backup back is still in the log.
     """
     old = sa.select(_Q.index).where(_Q.archive == archive, _Q.state != PENDING, _Q.index < start, _Q.dropped_by < start)
+    old = old.where(_Q.acknowledged_by < start)
     connection.execute(schema.votes.delete().where(_V.archive == archive, _V.index.in_(old)))
     connection.execute(schema.quorums.delete().where(_Q.archive == archive, _Q.index.in_(old)))
 
 
 def _select() -> sa.Select[Any]:
-    return sa.select(_Q.index, _Q.block, _Q.source, _Q.size, _Q.state, _Q.deadline, _Q.dropped_by)
+    return sa.select(_Q.index, _Q.block, _Q.source, _Q.size, _Q.state, _Q.deadline, _Q.dropped_by, _Q.acknowledged_by)
 
 
 def _read(connection: Connection, archive: str, row: Sequence[Any]) -> Quorum:
-    index, block, source, size, state, deadline, dropped_by = row
-    return Quorum(index, block, source, size, state, deadline, dropped_by, _votes(connection, archive, index))
+    index, block, source, size, state, deadline, dropped_by, acknowledged_by = row
+    rows = replicas(connection, archive) if acknowledged_by else []
+    told = tuple(each.name for each in rows if each.pointer > acknowledged_by and not each.is_lost)
+    votes = _votes(connection, archive, index)
+    return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, told)

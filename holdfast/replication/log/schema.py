@@ -17,7 +17,6 @@ from sqlalchemy import (
     String,
     Table,
     Text,
-    false,
 )
 
 metadata = MetaData(naming_convention={"pk": "pk_%(table_name)s", "uq": "uq_%(table_name)s_%(column_0_name)s"})
@@ -35,7 +34,7 @@ archives = Table(
     Column("store", String(64), nullable=False),  # a store that was rebuilt, or is another one, has another
     Column("head", BigInteger, nullable=False),  # index of the last entry; 0: none
     Column("log_start", BigInteger, nullable=False),  # index of the oldest entry that is kept
-    Column("quorum_index", BigInteger, nullable=False, server_default="0"),  # greatest one whose quorum has succeeded
+    Column("quorum_index", BigInteger, nullable=False, server_default="0"),  # of the last one that acknowledges
     Column("leader", String(64), nullable=False, server_default=""),  # the replica that compacts and truncates
     Column("leader_epoch", BigInteger, nullable=False, server_default="0"),  # how often there came another one
     Column("leader_until", Double, nullable=False, server_default="0"),  # end of its lease
@@ -58,7 +57,8 @@ replicas = Table(
     Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
     Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
     Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
-    Column("set_aside", Boolean, nullable=False, server_default=false()),  # a rebuilding knew what it has, and lost it
+    Column("joined_by", BigInteger, nullable=False, server_default="0"),  # entry that has added it; 0: an older release
+    Column("leaves_by", BigInteger, nullable=False, server_default="0"),  # entry that removes it; 0: it stays
     _of_archive("replicas"),
 )
 
@@ -74,6 +74,24 @@ entries = Table(
     Column("appended_by", String(64), nullable=False),
     Column("appended_at", Double, nullable=False),
     _of_archive("entries"),
+)
+
+line = Table(
+    "line",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("index", BigInteger, primary_key=True, autoincrement=False),
+    Column("entry", String(64), nullable=False),  # stays when the entry is trimmed, and over rebuilds
+    _of_archive("line"),
+)
+
+stores_before = Table(
+    "stores_before",
+    metadata,
+    Column("archive", String(64), primary_key=True),
+    Column("store", String(64), primary_key=True),  # that the log was in before
+    Column("index", BigInteger, nullable=False),  # at which it went on in another one
+    _of_archive("stores_before"),
 )
 
 missing = Table(
@@ -122,6 +140,7 @@ quorums = Table(
     Column("end_before", String(64), nullable=False),  # the source's ends before it, to which a failure goes back
     Column("stream_before", String(64), nullable=False),
     Column("dropped_by", BigInteger, nullable=False),  # index of the entry that removes the block; 0: none
+    Column("acknowledged_by", BigInteger, nullable=False, server_default="0"),  # of that which says it has succeeded
     _of_archive("quorums"),
 )
 

@@ -20,13 +20,12 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from holdfast.common.errors import BusyError
-from holdfast.replication.log import schema
+from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.consistency_check import ask_others, check_others, check_replica, look_up
-from holdfast.replication.log.quorum import COMMITTED
 from holdfast.replication.log.replicas import lost, replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection, Mapping
 
     from sqlalchemy import Connection
 
@@ -66,11 +65,13 @@ def ask(
     :param places: opens another replica by its URL.
     :raises LostReplicaError: the replica has to be recovered first.
     :raises OldStoreError: the store contradicts this replica or another one.
-    :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it.
+    :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it. Or too few replicas can be
+        read.
     """
-    told = ask_others(coordination, archive, place.replica, places, lost=True)
+    told = ask_others(coordination, archive, place.replica, places)
     for each in told.not_asked:
         logger.warning("%s.", each.words)
+    coordination.run(lambda c: _check_readable(c, archive, told.unread))
     answer = coordination.run(lambda c: _ask(c, archive, url, place, told.places, coordination.url))
     return replace(answer, not_asked=told.not_asked)
 
@@ -85,8 +86,13 @@ def _ask(
     check_others(connection, archive, told, store)
     _check_far_enough(connection, known.log, place)
     q = schema.quorums.c
-    hidden = sa.select(q.block).where(q.archive == archive, q.state != COMMITTED)
+    hidden = sa.select(q.block).where(q.archive == archive, q.state != quorum.COMMITTED)
     return Answer(frozenset(connection.execute(hidden).scalars()), known.log.head - place.index)
+
+
+def _check_readable(connection: Connection, archive: str, unread: Collection[str]) -> None:
+    if why := quorum.too_few_readable(connection, archive, quorum.SMALLEST, unread):
+        raise BusyError(f"a sequential read is not possible now: {why}. --consistency eventual reads without that")
 
 
 def _check_far_enough(connection: Connection, state: LogState, place: LogPlace) -> None:

@@ -84,7 +84,7 @@ def trim(
     """
     if not 0 <= min_keep <= max_keep:
         raise UsageError(f"--min-keep {min_keep} must not be negative, nor above --max-keep {max_keep}")
-    told = ask_others(store, archive, "", places, lost=True)
+    told = ask_others(store, archive, "", places)
     for each in told.not_asked:
         logger.warning("%s.", each.words)
 

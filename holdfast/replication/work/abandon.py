@@ -320,7 +320,7 @@ def _write(connection: Connection, planned: GivingUp) -> int:
         raise BusyError(f"the log of {state.name} has changed meanwhile: start again")
     index = 0
     for source, (end, stream) in planned.ends.items():
-        index = log.append_drop(connection, archive, planned.change(source), by=planned.by)
+        index = log.append_decision(connection, archive, planned.change(source), by=planned.by)
         s = schema.sources.c
         of_source = (s.archive == archive, s.source == source)
         connection.execute(schema.sources.update().where(*of_source).values(end_position=end, stream_end=stream))

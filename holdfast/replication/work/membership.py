@@ -134,7 +134,7 @@ def elect(
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
         log = coordination.run(lambda c: _all_lost(c, archive))
-        told = ask_others(coordination, archive, "", places, lost=True)
+        told = ask_others(coordination, archive, "", places)
         for each in told.not_asked:
             logger.warning("%s.", each.words)
         places_in_log = {**told.places, row.url: place}
@@ -159,7 +159,6 @@ def elect(
                     recovers_from="",
                     pointer=index + 1,
                     trimmed_bytes=0,
-                    set_aside=False,
                     epoch=r.epoch + 1,
                     active_until=0.0,
                 )
@@ -185,7 +184,7 @@ def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, los
     if lose_entries and (lose_acknowledged or not acknowledged):
         return
     words = "--lose-entries --lose-acknowledged" if acknowledged else "--lose-entries"
-    quorum = f" The last one that a quorum had acknowledged is entry {log.quorum}." if acknowledged else ""
+    quorum = f" Entry {log.quorum}, which acknowledges the quorum of a backup, is one of them." if acknowledged else ""
     raise RefusedError(
         f"{name} has entries up to {index}, and the log begins at {log.start}: {log.head - index} entries would be "
         f"given up, with the backups they added.{quorum} See whether another replica has them; else say {words}"

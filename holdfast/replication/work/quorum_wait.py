@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, sentence
 from holdfast.replication.log import log, quorum
-from holdfast.replication.log.consistency_check import open_replica
+from holdfast.replication.log.consistency_check import ask_others, check_others, open_replica
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, replicas
@@ -72,11 +72,9 @@ def _look(
 ) -> tuple[Quorum, float]:
     """Return the state of a quorum, and the store's time."""
 
-    def read(connection: Connection) -> tuple[Quorum | None, float]:
-        log.fail_overdue(connection, archive, by=by)
-        return quorum.of_block(connection, archive, block), clock(connection)
-
-    found, now = _ask(coordination, read)
+    if _ask(coordination, lambda c: quorum.overdue(c, archive)):
+        _fail_overdue(coordination, archive, by, places)
+    found, now = _ask(coordination, lambda c: (quorum.of_block(c, archive, block), clock(c)))
     found = found or _remembered(coordination, archive, block, by, places)
     if found is None:
         raise OutcomeUnknownError(
@@ -84,6 +82,17 @@ def _look(
             "backup is there"
         )
     return found, now
+
+
+def _fail_overdue(coordination: CoordinationStore, archive: str, by: str, places: Callable[[str], ObjectStore]) -> None:
+    """Have quorums fail whose deadline is over, where enough replicas agree with the coordination store."""
+    told = ask_others(coordination, archive, "", places)
+
+    def fail(connection: Connection) -> None:
+        check_others(connection, archive, told.places, coordination.url)
+        log.fail_overdue(connection, archive, by=by, unread=told.unread)
+
+    _ask(coordination, fail)
 
 
 def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:
@@ -177,6 +186,18 @@ def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
     )
 
 
+def _unsettled(found: Quorum, words: str) -> OutcomeUnknownError:
+    if found.state == quorum.PENDING:
+        return OutcomeUnknownError(
+            f"{words}. Its deadline is over, and too few replicas can be read to take it back: it may have succeeded, "
+            "and the coordination store may have forgotten that. Mend the places of those that cannot be read"
+        )
+    return OutcomeUnknownError(
+        f"{words}. The backup counts, unless the coordination store is put back from an older copy before more of them "
+        "have: 'holdfast replica sync --all' has them do so"
+    )
+
+
 @dataclass
 class QuorumWait:
     """Wait for the quorum of a block.
@@ -199,17 +220,20 @@ class QuorumWait:
     """By replica, why it could not be brought up to the entry when that was last tried."""
     _silent_until: float = field(default_factory=lambda: time.monotonic() + SILENT_S)
     """When a store that does not answer is given up, by this process's clock."""
+    _is_long_over: bool = False
+    """Whether the deadline was over for so long when that was last looked at."""
 
     def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
-        """Wait for the outcome of the quorum, and return it.
+        """Wait until the quorum is settled, and return it.
 
-        A backup that has failed is taken back from the replica it was appended by, where that can be now. A store that
-        does not answer is asked again: the backup may succeed meanwhile.
+        It is once as many replicas have executed that it has succeeded. A backup that has failed is taken back from the
+        replica it was appended by, where that can be now. A store that does not answer is asked again: the backup may
+        succeed meanwhile.
 
         :param patience: seconds; the quorum's own deadline ends the wait in any case.
-        :raises BusyError: it is still pending then, as far as is known.
-        :raises OutcomeUnknownError: nothing is known of it any more, or the store did not answer until long after the
-            deadline.
+        :raises BusyError: it is not settled then, as far as is known.
+        :raises OutcomeUnknownError: nothing is known of it any more; or until long after the deadline the store did not
+            answer, or too few replicas have executed that it has succeeded.
         """
         said, until = "", time.monotonic() + patience
         while True:
@@ -223,9 +247,11 @@ class QuorumWait:
             else:
                 if found.state == quorum.FAILED:
                     self._sync(self.by)
-                if found.state != quorum.PENDING:
+                if found.is_settled:
                     return found
                 words = self.describe(found)
+                if self._is_long_over:
+                    raise _unsettled(found, words)
             if time.monotonic() >= until:
                 raise BusyError(f"still pending: {words}")
             if words != said:
@@ -234,15 +260,20 @@ class QuorumWait:
             sleep(POLL_S)
 
     def bring(self) -> Quorum:
-        """Sync the replicas without a vote until the quorum is decided.
+        """Sync replicas until the quorum is settled: those without a vote, then those that do not know its success.
 
         Return its state.
         """
-        found = self._look()
-        for row in _ask(self.coordination, lambda c: replicas(c, self.archive)):
-            if found.state != quorum.PENDING:
+        found = self._bring(self._look(), quorum.PENDING)
+        return self._bring(found, quorum.COMMITTED)
+
+    def _bring(self, found: Quorum, state: str) -> Quorum:
+        """Sync replicas one by one while a quorum is in a state and not settled; return what it is then."""
+        rows = _ask(self.coordination, lambda c: replicas(c, self.archive))
+        for row in sorted(rows, key=lambda row: row.name not in found.votes):
+            if found.state != state or found.is_settled:
                 break
-            if row.name in found.votes:
+            if row.name in (found.votes if state == quorum.PENDING else found.told):
                 continue
             now = _ask(self.coordination, clock)
             if is_paused(row, now):
@@ -254,7 +285,8 @@ class QuorumWait:
 
     def describe(self, found: Quorum) -> str:
         """Return the state in words, with the obstacles of missing replicas."""
-        why = "; ".join(f"{name}: {words}" for name, words in sorted(self.refused.items()) if name not in found.votes)
+        there = found.votes if found.state != quorum.COMMITTED else found.told
+        why = "; ".join(f"{name}: {words}" for name, words in sorted(self.refused.items()) if name not in there)
         return found.describe() + (f". {why}" if why else "")
 
     def check_success(self, found: Quorum) -> None:
@@ -271,6 +303,7 @@ class QuorumWait:
     def _look(self) -> Quorum:
         found, now = _look(self.coordination, self.archive, self.block, self.by, self.places)
         self._silent_until = time.monotonic() + max(0.0, found.deadline - now) + SILENT_S
+        self._is_long_over = now > found.deadline + SILENT_S
         return found
 
     def _sync(self, name: str, row: ReplicaRow | None = None) -> None:
@@ -291,12 +324,12 @@ def settle(
     check: Callable[[], None] = lambda: None,
     say: Callable[[str], None] = lambda words: None,
 ) -> None:
-    """Wait until no backup of a source is pending.
+    """Wait until the quorums of all backups of a source are settled.
 
     :param check, say: as of `QuorumWait`.
-    :raises QuorumFailedError: one was, and has failed.
+    :raises QuorumFailedError: one was pending, and has failed.
     """
     coordination, acting = archive.in_use()
-    for each in coordination.run(lambda c: quorum.pending(c, acting.archive, source=source)):
+    for each in coordination.run(lambda c: quorum.unsettled(c, acting.archive, source)):
         waiting = QuorumWait(coordination, acting.archive, each.block, acting.name, archive.places, check, say)
         waiting.check_success(waiting.decided())

@@ -14,16 +14,16 @@ until it has come to its end.
 from __future__ import annotations
 
 import uuid
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
 
 from holdfast.archive import locks
 from holdfast.archive.format.state import Change
-from holdfast.common.errors import BusyError, RefusedError, UsageError
-from holdfast.replication.log import quorum, schema
+from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError
+from holdfast.replication.log import line, quorum, schema
 from holdfast.replication.log.consistency_check import check_others
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import (
@@ -47,6 +47,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from holdfast.archive.archive import Archive
     from holdfast.archive.format.state import State
     from holdfast.archive.locks import HeldLocks
     from holdfast.replication.log.replicas import ReplicaRow
@@ -75,7 +76,7 @@ class Rebuilding:
     :param archive: its id; `name`: its name.
     :param known: None: the store knows nothing of it.
     :param is_needed: the store knows nothing of it, or contradicts a replica.
-    :param chosen, without: as `decide` takes them.
+    :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
     archive: str
@@ -86,6 +87,7 @@ class Rebuilding:
     is_needed: bool
     chosen: str | None
     without: tuple[str, ...]
+    lose_acknowledged: bool = False
 
     @property
     def head(self) -> int:
@@ -133,14 +135,16 @@ def prepare(
     wanted: str | None = None,
     source: str | None = None,
     without: Collection[str] = (),
+    lose_acknowledged: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilding:
     """Plan a rebuild from the replicas, without changing anything.
 
-    :param urls: of replicas, by name. Those that the store still knows come to it.
+    :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
     :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
     :param without: names of replicas that are left out: they are lost, whatever they have.
+    :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
     :raises UsageError: the replicas are of several archives, or none is named.
     :raises RefusedError: the log could go on from none of them.
     """
@@ -149,11 +153,22 @@ def prepare(
     known = coordination.run(lambda c: _known(c, archive))
     if known is not None:
         told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
+    told += ask(_named(told), places)
     told = sorted(of_archive(told, archive), key=lambda each: each.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
-    survey = decide(told, source=source, without=without, lost=lost)
-    return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
+    survey = decide(told, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
+    return Rebuilding(
+        archive, name, known, tuple(told), survey, needed, source, tuple(without), lose_acknowledged=lose_acknowledged
+    )
+
+
+def _named(told: Sequence[Told]) -> dict[str, str]:
+    """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
+    readable = [each.place for each in told if isinstance(each, ReadableReplica)]
+    furthest = max(readable, key=lambda place: place.index, default=None)
+    asked = {each.name for each in told}
+    return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
@@ -195,19 +210,11 @@ def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Tol
     It follows another log, or has executed an entry that the store does not have.
     """
     good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
-    asked = [
-        each for each in told if isinstance(each, ReadableReplica) and each.name in good and not each.place.recovering
-    ]
-    if any(each.place.store != known.log.store for each in asked):
+    readable = [each for each in told if isinstance(each, ReadableReplica)]
+    if any(each.place.store != known.log.store for each in readable if each.name in good and not each.place.recovering):
         return True
-    decided = {row.name for row in known.rows if row.set_aside}
-    every = [
-        each
-        for each in told
-        if isinstance(each, ReadableReplica) and each.name not in decided and not each.place.recovering
-    ]
     try:
-        check_others(connection, known.log.archive, {each.url: each.place for each in every}, store)
+        check_others(connection, known.log.archive, {each.url: each.place for each in readable}, store)
     except OldStoreError:
         return True
     return False
@@ -251,7 +258,13 @@ def rebuild(
         unread = [each for each in planned.told if each.name not in held]
         told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
-        survey = decide(told, source=planned.chosen, without=planned.without, lost=lost)
+        survey = decide(
+            told,
+            source=planned.chosen,
+            without=planned.without,
+            lost=lost,
+            lose_acknowledged=planned.lose_acknowledged,
+        )
         work = replace(planned, told=tuple(told), survey=survey)
         work.survey.check()
 
@@ -261,9 +274,11 @@ def rebuild(
 
         closed, store = str(uuid.uuid4()), str(uuid.uuid4())
         coordination.run(lambda c: _close(c, work, closed))
+        log = {"store": store, "before": _stores_before(work), "members": _members(work)}
         for each in _in_order(told):
-            _move(each, store, check, held[each.name].fence)
-        coordination.run(lambda c: _write(c, work, closed, store))
+            _move(work, each, log, check, held[each.name].fence)
+        entries = _entry_ids(coordination, work)
+        coordination.run(lambda c: _write(c, work, closed, store, entries))
     return Rebuilt(store, work)
 
 
@@ -297,22 +312,51 @@ def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None
         raise BusyError(f"somebody else has changed the log of {work.name} meanwhile: look at it, and start again")
 
 
-def _move(told: ReadableReplica, store: str, check: Callable[[], None], fence: str | None) -> None:
-    """Commit that a replica follows another store's log from its last entry."""
+def _stores_before(work: Rebuilding) -> dict[str, int]:
+    """Return the stores that the log was in before, each with the index of its last entry that counts."""
+    same = [fate.told for fate in work.survey.fates if not fate.lost or fate.told is work.survey.source]
+    before: dict[str, int] = {}
+    for each in (*(told for told in same if isinstance(told, ReadableReplica)), work.survey.source):
+        before |= {**each.place.before, each.place.store: work.head}
+    return before
+
+
+def _members(work: Rebuilding) -> dict[str, str]:
+    """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
+    return {fate.told.name: fate.told.url for fate in work.survey.fates} if work.survey.source.place.members else {}
+
+
+def _move(
+    work: Rebuilding,
+    told: ReadableReplica,
+    log: Mapping[str, Any],
+    check: Callable[[], None],
+    fence: str | None,
+) -> None:
+    """Commit that a replica follows another store's log from its last entry.
+
+    One that the log does not go on with as it is says that what it has more does not count.
+
+    :param log: what all are to say of that.
+    """
+    lost = {fate.told.name for fate in work.survey.fates if fate.lost}
 
     def plan(state: State) -> Change:
         if state.log != told.place:  # locks give order only: this process may have been suspended for long
             raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
         # It joins the others at this index; one that is being recovered is still not to be read.
-        return Change(kind="rebuilt", log=told.place.model_copy(update={"store": store, "entry": ""}))
+        place = {**log, "entry": "", "set_aside": told.name in lost}
+        return Change(kind="rebuilt", log=told.place.model_copy(update=place))
 
     told.archive.add(plan, check=check, fence=fence)
 
 
-def _write(connection: Connection, work: Rebuilding, closed: str, store: str) -> None:
+def _write(connection: Connection, work: Rebuilding, closed: str, store: str, entries: Mapping[int, str]) -> None:
     """Write the new log.
 
     It begins behind the entries that are there, and all of them count.
+
+    :param entries: ids of these by index, as far as they are known.
     """
     _check_unchanged(connection, work, closed if work.known else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
@@ -329,11 +373,44 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str) ->
         .where(a.archive == work.archive)
         .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0, epochs=first)
     )
+    line.write(connection, work.archive, entries, _stores_before(work))
     for fate in work.survey.fates:
         _write_replica(connection, work, fate, epochs.get(fate.told.name, first) + 1)
     for block, name in sorted(abandoned.items()):
         row = {"archive": work.archive, "block": block, "replica": name, "at": clock(connection)}
         connection.execute(schema.abandoned.insert(), row)
+
+
+def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, str]:
+    """Return the ids of the line's entries, as far as replicas or the old store know them.
+
+    Two lines with the same entry at one index have the same ones before it.
+    """
+    known = coordination.run(lambda c: line.entry_ids(c, work.archive))
+    found = _executed(work.survey.source.archive, known)
+    others = [_executed(each.archive, known) for each in _in_order(work.told) if each is not work.survey.source]
+    for entries in (known, *others):
+        shared = max((index for index, entry in entries.items() if found.get(index) == entry), default=0)
+        found = {index: entry for index, entry in entries.items() if index < shared} | found
+    return found
+
+
+def _executed(archive: Archive, known: Mapping[int, str]) -> dict[int, str]:
+    """Return the ids of the entries that a replica has executed since it was last made anew, by index.
+
+    :param known: the ids before the first entry that is in it, too, are left out.
+    """
+    found: dict[int, str] = {}
+    newest_first = map(archive.commit, range(archive.state.sequence, 0, -1))
+    with suppress(DamagedError):
+        for commit in newest_first if known else reversed(list(archive.commits())):
+            if commit.log is None or commit.log.recovering:
+                break
+            if commit.log.entry:
+                found.setdefault(commit.log.index, commit.log.entry)
+                if known.get(commit.log.index) == commit.log.entry:
+                    break
+    return found
 
 
 def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
@@ -357,6 +434,5 @@ def _write_replica(connection: Connection, work: Rebuilding, fate: ReplicaFate, 
         epoch=epoch,
         pointer=min(told.place.index, work.head) + 1 if isinstance(told, ReadableReplica) else 0,
         is_lost=bool(fate.lost),
-        set_aside=bool(fate.lost) and isinstance(told, ReadableReplica),
         lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
     )

@@ -16,7 +16,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY, Archive
@@ -100,7 +100,7 @@ def recover(
     row = coordination.run(lambda c: replica(c, archive, name))
     target, until = places(row.url), time.monotonic() + wait
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
-        check_line(coordination, archive, row, target)
+        check_line(coordination, archive, name, target)
         acting, chosen = in_turn(
             lambda: coordination.run(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease)),
             wait=max(0.0, until - time.monotonic()),
@@ -224,8 +224,7 @@ class _Recovery:
         if place is None:
             raise UsageError(f"{origin.store.url} is no replica")
         self._place = place.model_copy(update={"replica": acting.name, "entry": ""})
-        # Whatever the replica had executed, no entry can follow here.
-        self._closed = self._place.model_copy(update={"index": 0, "entry": uuid.uuid4().hex, "recovering": True})
+        self._closed = self._place.model_copy(update={"index": 0, **_recovering()})
 
     @property
     def index(self) -> int:
@@ -262,6 +261,9 @@ class _Recovery:
                 f"{self._target.url} has format {archive.state.format}, and {self._origin.store.url} "
                 f"{self._origin.state.format}: recover it at an empty place"
             )
+        if there is not None:
+            # What it has executed stays known until it is made anew: an old store is told by that.
+            self._closed = there.model_copy(update=_recovering())
         seen = archive.state.tip
         # A process that was suspended here for long finds that another recovery has begun, or one of its commits.
         check()
@@ -364,6 +366,10 @@ class _Recovery:
                         found.clear()
                     found |= extra & set(commit.remove)
         return found
+
+
+def _recovering() -> dict[str, Any]:
+    return {"recovering": True, "recovery": uuid.uuid4().hex}
 
 
 def _some(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:

@@ -18,7 +18,7 @@ from holdfast.archive import locks
 from holdfast.archive.archive import Archive
 from holdfast.archive.format.state import check_writable, validate
 from holdfast.archive.history.visibility import without
-from holdfast.common.errors import HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
+from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.common.words import human_span
 from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
@@ -114,7 +114,9 @@ class ReplicatedArchive(Archive):
     fetched: tuple[int, int] = field(default=(0, 0))
     """Files and bytes that came from other replicas since this was opened."""
     not_asked: tuple[NotAsked, ...] = ()
-    """Other replicas that are not lost and could not be asked how far they are, when that was last tried."""
+    """Other replicas that could not be asked how far they are, when that was last tried."""
+    unread: frozenset[str] = frozenset()
+    """The names of those that could not be read then, new ones too."""
 
     @classmethod
     def begin(
@@ -196,13 +198,24 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
         archive = self.identity.id
-        told = ask_others(coordination, archive, self._place().replica, self.places, lost=True)
+        told = ask_others(coordination, archive, self._place().replica, self.places)
         known = {each.replica for each in self.not_asked}
         for each in told.not_asked:
             if each.replica not in known:
                 logger.warning("%s.", each.words)
-        self.not_asked = told.not_asked
+        self.not_asked, self.unread = told.not_asked, told.unread
         coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
+
+    def check_readable(self, wish: QuorumRequest | None) -> None:
+        """Check that enough replicas could be read for a quorum to be asked for.
+
+        :raises BusyError: too few could be.
+        """
+        coordination, acting = self.in_use()
+        if wish is None:
+            return
+        if why := coordination.run(lambda c: quorum.too_few_readable(c, acting.archive, wish.size, self.unread)):
+            raise BusyError(f"a backup with a quorum of {wish.size} is not possible now: {why}")
 
     def catch_up(self, *, check: Check = lambda: None, wait: float = _OWN_WAIT_S) -> Synced:
         """Execute the rest of the log, under the locks that this needs.
@@ -263,10 +276,12 @@ class ReplicatedArchive(Archive):
         here = self._place().index
         if upto is not None and here >= upto:
             return ()
+        if coordination.run(lambda c: quorum.overdue(c, acting.archive)):
+            self._others_agree()
 
         def read(connection: Connection) -> Sequence[LogEntry]:
             # First: who cannot fetch the block of an entry passes it once that has failed.
-            log.fail_overdue(connection, acting.archive, by=acting.name)
+            log.fail_overdue(connection, acting.archive, by=acting.name, unread=self.unread)
             return log.entries(connection, acting.archive, here + 1, most=_ENTRIES)
 
         found = coordination.run(read)
@@ -277,10 +292,9 @@ class ReplicatedArchive(Archive):
         if not entry.failed:
             others.bring(entry)
         was = self._place()
-        place = was.model_copy(update={"index": entry.index, "entry": entry.id})
 
         def plan(state: State) -> Change:
-            return entry.commit(state, place)
+            return entry.commit(state, was)
 
         try:
             super().add(plan, check=check, fence=fence)
@@ -301,7 +315,7 @@ class ReplicatedArchive(Archive):
             if index:
                 move_pointer(connection, acting, done=index)
                 log.note_found(connection, acting.archive, first=1, last=index)
-            quorum.join(connection, acting, index=index, blocks=blocks)
+            log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:
                 note_synced(connection, acting)
 
@@ -333,6 +347,7 @@ class ReplicatedArchive(Archive):
                 draft = self._draft(change, state)
                 self._agree()
                 self._others_agree()
+                self.check_readable(draft.wish)
                 check_all()
                 try:
                     index = self._append(draft)

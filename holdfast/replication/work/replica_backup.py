@@ -12,7 +12,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import Archive
-from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, UsageError, sentence
 from holdfast.replication.work.lease_renewal import renewing
 
 if TYPE_CHECKING:
@@ -116,22 +116,25 @@ def await_quorum(
 
 
 def pending_quorum(store: ObjectStore, block: str, *, address: str | None) -> str:
-    """Return the state of a block's pending quorum in words.
+    """Return the state of a block's quorum in words.
 
-    It is "" where the quorum is decided, as it is once its deadline is over.
+    It is "" where nothing is to be waited for: the quorum is settled, or its deadline is long over, or a sync of this
+    replica helps, which does not know yet that the quorum has succeeded.
 
     :param address: of the coordination store; None for what the environment says.
     """
     from holdfast.replication.log import quorum
-    from holdfast.replication.log.store import opened
-    from holdfast.replication.work.quorum_wait import look
+    from holdfast.replication.log.store import clock, opened
+    from holdfast.replication.work.quorum_wait import SILENT_S, look
     from holdfast.storage import open_store
 
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
         found = look(coordination, archive.identity.id, block, by=by, places=partial(open_store, key=store.key))
-    return found.describe() if found.state == quorum.PENDING else ""
+        over = coordination.run(clock) > found.deadline + SILENT_S
+    helps = found.state == quorum.COMMITTED and by not in found.told
+    return "" if found.is_settled or over or helps else found.describe()
 
 
 @contextmanager
@@ -177,6 +180,7 @@ def source_taken(
         if wish is not None:
             size = wish.size
             coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
+            replica.check_readable(wish)
         until = time.monotonic() + wait
         in_turn(
             lambda: coordination.run(lambda c: source_lease.take_source(c, acting, source, run)),
@@ -189,6 +193,8 @@ def source_taken(
                 settle(replica, source, say=say)
             except QuorumFailedError as error:  # of an earlier run, which has said so itself
                 say(f"the last backup of {source} does not count: {error}")
+            except OutcomeUnknownError as error:
+                raise BusyError(f"the last backup of {source} is not decided: {sentence(error)}") from error
             replica.catch_up(wait=max(0.0, until - time.monotonic()))
             yield lambda: _settle_between(replica, source, say)
 

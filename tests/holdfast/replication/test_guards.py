@@ -11,7 +11,7 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.format import state
 from holdfast.common.errors import HoldfastError, RefusedError
-from holdfast.replication.log import consistency_check, log, recovery_claim, schema
+from holdfast.replication.log import consistency_check, line, log, recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import mark_lost
 from holdfast.replication.work import replica_vacuum
@@ -35,14 +35,14 @@ class Guard:
 
 def another_entry_stops_a_sync(two: Replicas) -> None:
     two.back_up("near")
-    two.coordination.run(lambda c: c.execute(schema.entries.update().values(entry="another")))
+    two.coordination.run(lambda c: c.execute(schema.line.update().values(entry="another")))
     with pytest.raises(OldStoreError):
         two.sync("far")
 
 
 def a_log_that_ends_before_what_was_executed_stops_a_sync(two: Replicas) -> None:
     two.back_up("near")
-    two.coordination.run(lambda c: c.execute(schema.entries.delete()))
+    two.coordination.run(lambda c: [c.execute(each.delete()) for each in (schema.entries, schema.line)])
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(head=0)))
     with pytest.raises(OldStoreError):
         two.sync("near")
@@ -67,7 +67,7 @@ def a_recovery_whose_lease_is_over_does_not_end(two: Replicas) -> None:
 
 def guards() -> list[Guard]:
     """Return all of them."""
-    entry = "place.index > state.head or (place.entry and entry not in (None, place.entry))"
+    entry = "place.index > last or (place.entry and known not in (None, place.entry))"
     return [
         Guard(
             "a vacuum waits for pointers",
@@ -116,12 +116,12 @@ def guards() -> list[Guard]:
         ),
         Guard(
             "an entry that was executed is the one that the store has",
-            Edit(consistency_check, "_check_entry", entry, "place.index > state.head"),
+            Edit(line, "contradiction", entry, "place.index > last"),
             another_entry_stops_a_sync,
         ),
         Guard(
             "the log does not end before what was executed",
-            Edit(consistency_check, "_check_entry", entry, "place.entry and entry not in (None, place.entry)"),
+            Edit(line, "contradiction", entry, "place.entry and known not in (None, place.entry)"),
             a_log_that_ends_before_what_was_executed_stops_a_sync,
         ),
         Guard(

@@ -40,7 +40,7 @@ class Bounds:
 class LogExplorer(Explorer[World]):
     """Looks at every state of the log; an archive has the indexes of the entries that it has committed."""
 
-    tables = (schema.archives, schema.replicas, schema.entries, schema.blocks, schema.sources)
+    tables = (schema.archives, schema.replicas, schema.entries, schema.line, schema.blocks, schema.sources)
     modules = (replicas, log, trimming, recovery_claim)
 
     def __init__(self, bounds: Bounds) -> None:

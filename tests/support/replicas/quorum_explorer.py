@@ -21,7 +21,7 @@ from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import State
 from holdfast.common.errors import HoldfastError
-from holdfast.replication.log import leader, log, quorum, recovery_claim, replicas, schema, sequential
+from holdfast.replication.log import leader, line, log, quorum, recovery_claim, replicas, schema, sequential
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
 from holdfast.replication.log.settings import QuorumRequest
@@ -79,8 +79,8 @@ class QuorumWorld(World):
 
 
 _LOG = (schema.entries, schema.quorums)
-_ASK = (schema.archives, schema.replicas, *_LOG)
-_NOTE = (schema.archives, schema.replicas, schema.quorums, schema.votes)
+_ASK = (schema.archives, schema.replicas, schema.line, *_LOG)
+_NOTE = (schema.archives, schema.replicas, schema.line, *_LOG, schema.votes)
 
 Step = tuple[str, QuorumWorld]
 Has = tuple[tuple[str, ...], tuple[tuple[str, str], ...]]
@@ -90,7 +90,8 @@ class QuorumExplorer(Explorer[QuorumWorld]):
     """Looks at every state of the quorums."""
 
     tables = (
-        schema.archives, schema.replicas, schema.entries, schema.blocks, schema.sources, schema.quorums, schema.votes,
+        schema.archives, schema.replicas, schema.entries, schema.line, schema.blocks, schema.sources, schema.quorums,
+        schema.votes,
     )  # fmt: skip
     modules = (replicas, log, quorum, recovery_claim, leader)
 
@@ -287,19 +288,28 @@ def _note(connection: Connection, acting: Acting, index: int, blocks: tuple[str,
     """Do what a replica does once it has committed an entry."""
     if index:
         replicas.move_pointer(connection, acting, done=index)
-    quorum.join(connection, acting, index=index, blocks=blocks)
+    log.join(connection, acting, index=index, blocks=blocks, unread=())
+    _name_decisions(connection)
 
 
 def _fail_overdue(connection: Connection) -> None:
-    log.fail_overdue(connection, ARCHIVE, by="r0")
-    # Their ids are drawn: so that the same state is the same each time, they get others.
-    e, q = schema.entries.c, schema.quorums.c
-    for index, block in connection.execute(sa.select(q.dropped_by, q.block).where(q.dropped_by > 0)).all():
-        connection.execute(schema.entries.update().where(e.index == index).values(entry=f"drop of {block}"))
+    log.fail_overdue(connection, ARCHIVE, by="r0", unread=())
+    _name_decisions(connection)
+
+
+def _name_decisions(connection: Connection) -> None:
+    """Give entries that decide other ids than the drawn ones: so the same state is the same each time."""
+    q = schema.quorums.c
+    for what, by in (("drop", q.dropped_by), ("success", q.acknowledged_by)):
+        for index, block in connection.execute(sa.select(by, q.block).where(by > 0)).all():
+            for table in (schema.entries, schema.line):
+                connection.execute(
+                    table.update().where(table.c.index == index).values(entry=f"{what} of {block}, {index}")
+                )
 
 
 def _ask(connection: Connection, name: str, index: int) -> sequential.Answer:
-    entry = log.entry_id(connection, ARCHIVE, index) or ""
+    entry = line.entry_id(connection, ARCHIVE, index) or ""
     place = LogPlace(store="s", replica=name, index=index, entry=entry)
     return sequential._ask(connection, ARCHIVE, name, place, {}, "the store")
 

@@ -13,7 +13,6 @@ _LOST = Bounds(backups=1, appends=1, losses=1)
 _LOST_VOTER = Bounds(replicas=3, backups=1, appends=1, losses=1)
 _READ_BEHIND = Bounds(sizes=(1,), backups=1, appends=1, reads=1)
 _READ_TWICE = Bounds(backups=1, appends=1, deadlines=1, reads=2)
-_READ_PARALLEL = Bounds(sizes=(2, 1), backups=1, appends=2, reads=1)
 
 _DECIDED_ONCE = Edit(quorum, "_decide", ", _Q.state == PENDING", "")
 _NOT_FAILED = (
@@ -27,20 +26,21 @@ MUTANTS = (
         quorum, "_votes", "(row.name, row.epoch) in given", "row.name in {name for name, _ in given}",
     ),
     without("that who is lost does not count", _LOST, quorum, "_votes", "not row.is_lost and ", ""),
-    without("that who joins holds the block", _PLAIN, quorum, "join", "or quorum.block not in blocks", "and False"),
+    without("that who joins holds the block", _PLAIN, quorum, "vote", "or quorum.block not in blocks", "and False"),
     Mutant(
         "that who joins too late changes nothing", _FAILING,
         (
             Edit(
-                quorum, "join", "in pending(connection, acting.archive):",
-                "in [_read(connection, acting.archive, row) for row in connection.execute(_select()).all()]:",
+                quorum, "vote", "in pending(connection, acting.archive):",
+                "in [_read(connection, acting.archive, row) for row in connection.execute(_select()).all() "
+                "if row[4] != COMMITTED]:",
             ),
             _DECIDED_ONCE,
         ),
     ),
     Mutant(
         "that what has succeeded does not fail", _FAILING,
-        (Edit(log, "fail_overdue", "quorum.pending(connection, archive)", _NOT_FAILED), _DECIDED_ONCE),
+        (Edit(log, "fail_overdue", "quorum.overdue(connection, archive)", _NOT_FAILED), _DECIDED_ONCE),
     ),
     without(
         "that the source's ends go back", _FAILING,
@@ -75,11 +75,7 @@ MUTANTS = (
         "if next(row.pointer for row in replicas(connection, state.archive) if row.name == place.replica) > needed",
     ),
     without(
-        "that the greatest index counts", _READ_PARALLEL,
-        quorum, "_raise_index", ", c.quorum_index < index", "",
-    ),
-    without(
         "that what may be taken back is hidden", _READ_TWICE,
-        sequential, "_ask", "q.state != COMMITTED", "q.state == COMMITTED, q.index < 0",
+        sequential, "_ask", "q.state != quorum.COMMITTED", "q.index < 0",
     ),
 )  # fmt: skip

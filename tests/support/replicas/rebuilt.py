@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,11 +13,13 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.model import LogPlace
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work import rebuild_store
+from holdfast.replication.work import members, rebuild_store
 from holdfast.replication.work.rebuild_store import Rebuilt, prepare
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from tests.support.replicas.replicated import Replicas, nothing
+
+_numbers = itertools.count(1)
 
 
 class KilledError(StoreError):
@@ -28,10 +31,21 @@ def bring_back(two: Replicas, *, ahead: str, behind: str) -> None:
     two.back_up(ahead)
     two.back_up(ahead)
     two.sync(behind)
-    path = Path(two.coordination.url.removeprefix("sqlite:///"))
-    shutil.copy(path, copy := path.with_suffix(".copy"))
+    put_back = copied(two)
     two.back_up(ahead)
-    shutil.move(copy, path)
+    put_back()
+
+
+def copied(given: Replicas) -> Callable[[], None]:
+    """Copy the coordination store; returns what puts the copy back, again and again."""
+    path = Path(given.coordination.url.removeprefix("sqlite:///"))
+    shutil.copy(path, copy := path.with_suffix(f".copy-{next(_numbers)}"))
+
+    def put_back() -> None:
+        given.coordination.close()
+        shutil.copy(copy, path)
+
+    return put_back
 
 
 def rebuild(
@@ -87,3 +101,16 @@ def commit(given: Replicas, name: str, change: Change, **place: Any) -> None:
     log = given.place_of(name).model_copy(update=place)
     archive = Archive.open(given.place(name))
     archive.add(lambda state: replace(change, log=log), check=nothing, fence=None)
+
+
+def away(three: Replicas, *names: str, back: bool = False) -> None:
+    """Have the places of replicas be away, or there again."""
+    for name in names:
+        here, there = three.folder / name, three.folder / f"{name}-away"
+        (there if back else here).rename(here if back else there)
+
+
+def joined(given: Replicas, name: str) -> None:
+    """Add a replica as the command does."""
+    members.add(given.coordination, given.archive, name, given.place(name).url)
+    given.recover(name)

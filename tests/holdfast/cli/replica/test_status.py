@@ -115,7 +115,7 @@ def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three:
     assert "entry 1, a backup of shop_db, waits for its quorum: 1 of 2 replicas (near), for 3" in words
     three.sync("far")
     (told,) = holdfast("replica", "status", "--json").value["archives"]
-    assert (told["pending_quorums"], told["quorum_index"]) == ([], 1)
+    assert (told["pending_quorums"], told["quorum_index"]) == ([], 2)
 
 
 def test_who_backs_a_source_up_is_shown_by_the_status_and_among_the_locks(holdfast: RunCommand, two: Replicas) -> None:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -16,7 +14,7 @@ from holdfast.replication.log.replicas import log_state, replicas
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.membership import elect
-from tests.support.replicas.rebuilt import rebuild, urls
+from tests.support.replicas.rebuilt import copied, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 
@@ -24,13 +22,13 @@ from tests.support.replicas.replicated import Replicas, nothing
 def contradicted(two: Replicas) -> Replicas:
     """Two replicas; the store has another entry where `near` has executed one, and `far` has not come to that."""
     two.back_up("near")
-    two.coordination.run(lambda c: c.execute(schema.entries.update().values(entry="another")))
+    two.coordination.run(lambda c: c.execute(schema.line.update().values(entry="another")))
     return two
 
 
 @pytest.mark.parametrize("name", ["near", "far"])
 def test_another_entry_at_an_index_stops_syncs_appends_and_sequential_reads(contradicted: Replicas, name: str) -> None:
-    known = r"near has executed entry 1 \(.*\), which .* does not know \(its log ends at 1\)"
+    known = r"near has executed entry 1 \(.*\), which the coordination store does not know \(the log in .* ends at 1\)"
     with pytest.raises(OldStoreError, match=known):
         contradicted.sync(name)
     with pytest.raises(OldStoreError, match=known):
@@ -72,17 +70,6 @@ def test_whom_a_trimming_could_not_ask_is_named(two: Replicas) -> None:
     assert (unasked.replica, unasked.url) == ("far", str(two.folder / "far"))
 
 
-def copied(given: Replicas) -> Callable[[], None]:
-    """Copy the store; returns what puts the copy back."""
-    path = Path(given.coordination.url.removeprefix("sqlite:///"))
-    shutil.copy(path, copy := path.with_suffix(".copy"))
-
-    def put_back() -> None:
-        shutil.move(copy, path)
-
-    return put_back
-
-
 def test_a_replica_that_the_old_store_takes_for_lost_is_asked_and_never_set_aside_in_silence(two: Replicas) -> None:
     two.back_up("near")
     two.lose("far")
@@ -90,7 +77,7 @@ def test_a_replica_that_the_old_store_takes_for_lost_is_asked_and_never_set_asid
     two.recover("far")
     two.back_up("far")
     put_back()
-    known = r"far has executed entry 2 \(.*\), which .* does not know"
+    known = r"far has executed entry 2 \(.*\), which the coordination store does not know"
     with pytest.raises(OldStoreError, match=known):
         two.back_up("near")
     with pytest.raises(OldStoreError, match=known):
@@ -117,4 +104,5 @@ def test_one_that_a_rebuilding_has_decided_on_stops_nobody(old: Replicas) -> Non
     assert elect(old.coordination, old.archive, "far") == 0
     assert old.recover("near").aside == (old.backups[2 + 1],)
     assert old.sync("near").index == old.sync("far").index == 3
-    assert not any(row.set_aside for row in old.coordination.run(lambda c: replicas(c, old.archive)))
+    assert not old.place_of("near").set_aside
+    assert not old.place_of("far").set_aside

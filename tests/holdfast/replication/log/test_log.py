@@ -116,7 +116,7 @@ def test_what_waits_for_its_quorum_is_not_removed(two: Replicas) -> None:
     with pytest.raises(RefusedError, match=r"the last backup of shop_db still waits for its quorum.*wait for it"):
         run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1, leader_epoch=epoch)))
     two.sync("far")
-    assert run(lambda c: log.append(c, near, Draft("e", removal, planned_at=1, leader_epoch=epoch))) == 2
+    assert run(lambda c: log.append(c, near, Draft("e", removal, planned_at=2, leader_epoch=epoch))) == 3
 
 
 def test_an_abandoned_block_is_not_added(two: Replicas) -> None:

@@ -92,7 +92,7 @@ def test_ends_do_not_go_back_to_what_is_given_up(three: Replicas) -> None:
 
     def take_back(connection: sa.Connection) -> None:  # as where its quorum was not reached
         drop = log.EntryChange(kind=log.DROP, remove=(failed.id,), ends={"shop_db": ("0/B00", "0/B00")})
-        index = log.append_drop(connection, three.archive, drop, by="near")
+        index = log.append_decision(connection, three.archive, drop, by="near")
         quorum.give_up(connection, three.archive, 3, block=failed.id, source="shop_db", dropped_by=index)
 
     three.coordination.run(take_back)
@@ -104,7 +104,7 @@ def test_ends_do_not_go_back_to_what_is_given_up(three: Replicas) -> None:
 
 
 def test_nothing_is_given_up_where_the_store_is_an_old_copy(stuck: Replicas) -> None:
-    changed = schema.entries.update().where(schema.entries.c.index == 1).values(entry="x")
+    changed = schema.line.update().where(schema.line.c.index == 1).values(entry="x")
     stuck.coordination.run(lambda c: c.execute(changed))
     with pytest.raises(OldStoreError, match="brought back from an older copy"):
         give_up(stuck.coordination, stuck.archive, 2)

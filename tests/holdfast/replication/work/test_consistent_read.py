@@ -39,7 +39,7 @@ def fail(replicas: Replicas) -> None:
     """Let the deadlines of what is pending be over."""
     update = schema.quorums.update().values(deadline=0.0)
     replicas.coordination.run(lambda c: c.execute(update))
-    replicas.coordination.run(lambda c: log.fail_overdue(c, replicas.archive, by="near"))
+    replicas.coordination.run(lambda c: log.fail_overdue(c, replicas.archive, by="near", unread=()))
 
 
 def read(replicas: Replicas, name: str) -> Opened:
@@ -76,8 +76,11 @@ def test_what_is_pending_is_hidden_and_shown_once_it_has_succeeded(two: Replicas
     assert block not in read(two, "near").state.blocks
     assert block in open_to_read(two.place("near")).state.blocks
     two.sync("far")
-    assert block in read(two, "near").state.blocks
     assert block in read(two, "far").state.blocks
+    with pytest.raises(BusyError, match="near ends at entry 1, and a sequential read needs 2"):
+        read(two, "near")  # it does not know yet that it has succeeded
+    two.sync("near")
+    assert block in read(two, "near").state.blocks
 
 
 def test_what_has_failed_is_hidden_until_it_is_taken_back(two: Replicas) -> None:
@@ -95,8 +98,8 @@ def test_a_replica_that_lacks_what_has_succeeded_is_refused_and_those_that_have_
     three.sync("far")
     with pytest.raises(
         BusyError,
-        match=r"replica off ends at entry 0, and a sequential read needs 1; far \(\S+far\), near \(\S+near\) can be "
-        "read. 'holdfast replica sync off'",
+        match=r"replica off ends at entry 0, and a sequential read needs 2; far \(\S+far\) can be read. "
+        "'holdfast replica sync off'",
     ):
         read(three, "off")
     assert len(open_to_read(three.place("off")).state.blocks) == 1
@@ -108,7 +111,7 @@ def test_those_that_are_lost_are_not_named(three: Replicas) -> None:
     back_up(three, "near")
     three.sync("far")
     three.lose("near")
-    with pytest.raises(BusyError, match=r"needs 1; far \(\S+far\) can be read"):
+    with pytest.raises(BusyError, match=r"needs 2; far \(\S+far\) can be read"):
         read(three, "off")
 
 
@@ -122,7 +125,7 @@ def test_where_the_opened_commit_is_counts_and_not_the_pointer_as_of_now(
 ) -> None:
     back_up(two, "near")
     executing_between(monkeypatch, two, "far", lambda: two.sync("far"))
-    with pytest.raises(BusyError, match="far ends at entry 0, and a sequential read needs 1"):
+    with pytest.raises(BusyError, match="far ends at entry 0, and a sequential read needs 2"):
         read(two, "far")
     assert read(two, "far").behind == 0
 
@@ -135,13 +138,13 @@ def test_what_becomes_pending_after_the_archive_was_opened_is_not_shown(
     assert read(two, "near").state.blocks.keys() == before
 
 
-def test_the_greatest_index_counts_and_not_the_latest_success(three: Replicas) -> None:
+def test_what_succeeded_last_counts_whatever_was_appended_first(three: Replicas) -> None:
     back_up(three, "near", "crm", size=3)
     three.sync("far")
     back_up(three, "near", "shop_db")  # entry 2, of another source, which does not wait for the first one
-    three.sync("far")
-    three.sync("off", upto=1)  # now entry 1 succeeds, after entry 2 has
-    with pytest.raises(BusyError, match="off ends at entry 1, and a sequential read needs 2"):
+    three.sync("far")  # by entry 3, that one has succeeded
+    three.sync("off", upto=1)  # and by entry 4 the first one
+    with pytest.raises(BusyError, match="off ends at entry 1, and a sequential read needs 4"):
         read(three, "off")
 
 
@@ -149,6 +152,7 @@ def test_of_two_sources_at_once_what_is_pending_is_hidden_and_what_has_succeeded
     crm = back_up(three, "near", "crm", size=3)
     shop = back_up(three, "near", "shop_db")
     three.sync("far")
+    three.sync("near")
     for name in ("near", "far"):
         shown = read(three, name).state.blocks.keys()
         assert shop in shown

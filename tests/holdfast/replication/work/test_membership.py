@@ -244,7 +244,7 @@ def test_entries_behind_those_that_are_given_up_are_given_up_too(two: Replicas) 
 
 @pytest.fixture
 def trimmed(two: Replicas) -> Replicas:
-    """All replicas are lost, and `far` has nothing of the three entries of a log that begins at the last one.
+    """All replicas are lost, and `far` has nothing of the four entries of a log that begins at the last one.
 
     A quorum has acknowledged the second one, by the disk of a third replica that is gone; the last one is pending.
     """
@@ -258,19 +258,19 @@ def trimmed(two: Replicas) -> Replicas:
     near.wish = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     two.change("far", active_until=0.0)
-    two.change("off", pointer=4)
-    assert trim(two.coordination, two.archive, min_keep=1, max_keep=1).start == 3
+    two.change("off", pointer=5)
+    assert trim(two.coordination, two.archive, min_keep=1, max_keep=1).start == 4
     two.coordination.run(lambda c: remove(c, two.archive, "off", force=True))
     lose_all(two)
     return two
 
 
 def test_what_a_quorum_has_acknowledged_is_given_up_only_where_that_is_said_too(trimmed: Replicas) -> None:
-    said = r"3 entries would .* that a quorum had acknowledged is entry 2\. .* --lose-entries --lose-acknowledged"
+    said = r"4 entries would .* Entry 3, which acknowledges .* --lose-entries --lose-acknowledged"
     for entries, acknowledged in ((False, False), (True, False), (False, True)):
         with pytest.raises(RefusedError, match=said):
             elect(trimmed.coordination, trimmed.archive, "far", lose_entries=entries, lose_acknowledged=acknowledged)
-    assert elect(trimmed.coordination, trimmed.archive, "far", lose_entries=True, lose_acknowledged=True) == 3
+    assert elect(trimmed.coordination, trimmed.archive, "far", lose_entries=True, lose_acknowledged=True) == 4
 
 
 def test_an_election_that_is_killed_is_run_again_and_leaves_no_quorum_pending(
@@ -290,8 +290,8 @@ def test_an_election_that_is_killed_is_run_again_and_leaves_no_quorum_pending(
     elect(trimmed.coordination, trimmed.archive, "far")
     assert trimmed.coordination.run(lambda c: quorum.pending(c, trimmed.archive)) == []
     assert trimmed.coordination.run(lambda c: log.entries(c, trimmed.archive, 1)) == []
-    assert trimmed.sync("far").index == 3
-    assert trimmed.back_up("far") == 4
+    assert trimmed.sync("far").index == 4
+    assert trimmed.back_up("far") == 5
 
 
 def test_what_waits_for_its_quorum_counts_where_the_elected_replica_has_it(two: Replicas) -> None:

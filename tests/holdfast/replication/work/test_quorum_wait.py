@@ -164,7 +164,7 @@ def silent(monkeypatch: pytest.MonkeyPatch, *errors: Exception) -> None:
 
 def trimmed(three: Replicas) -> None:
     """Have all replicas execute the log, and trim it."""
-    for name in ("near", "far", "off"):
+    for name in ("near", "far", "off", "near"):
         three.sync(name)
     trim(three.coordination, three.archive, min_keep=0)
 

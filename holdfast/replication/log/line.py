@@ -1,0 +1,79 @@
+"""Line of an archive's update log: the id that the entry at each index had, in this store and in those before it.
+
+Ids stay when their entries are trimmed, and when the log is rebuilt. So a replica that has executed another entry is
+told from one that is behind, however long it was away.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.replication.log import schema
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import LogPlace
+    from holdfast.replication.log.replicas import LogState
+
+_L = schema.line.c
+_B = schema.stores_before.c
+
+
+def note(connection: Connection, archive: str, index: int, entry: str) -> None:
+    """Record the id of an entry, in the transaction that appends it."""
+    connection.execute(schema.line.insert(), {"archive": archive, "index": index, "entry": entry})
+
+
+def entry_id(connection: Connection, archive: str, index: int) -> str | None:
+    """Return the id of the entry at an index; None where it is not known, or there was none."""
+    query = sa.select(_L.entry).where(_L.archive == archive, _L.index == index)
+    return connection.execute(query).scalar_one_or_none()
+
+
+def entry_ids(connection: Connection, archive: str) -> dict[int, str]:
+    """Return the ids of all entries that are known, by index."""
+    query = sa.select(_L.index, _L.entry).where(_L.archive == archive)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def stores_before(connection: Connection, archive: str) -> dict[str, int]:
+    """Return the stores that the log was in before, each with the index of its last entry that counts."""
+    query = sa.select(_B.store, _B.index).where(_B.archive == archive)
+    return {row[0]: row[1] for row in connection.execute(query)}
+
+
+def write(connection: Connection, archive: str, entries: Mapping[int, str], before: Mapping[str, int]) -> None:
+    """Write the line of a log that was rebuilt.
+
+    :param entries: ids by index; `before`: as `stores_before` returns them.
+    """
+    if entries:
+        rows = [{"archive": archive, "index": index, "entry": entry} for index, entry in sorted(entries.items())]
+        connection.execute(schema.line.insert(), rows)
+    if before:
+        rows = [{"archive": archive, "store": store, "index": index} for store, index in sorted(before.items())]
+        connection.execute(schema.stores_before.insert(), rows)
+
+
+def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str:
+    """Return in words how a replica contradicts the log; "" where it does not.
+
+    A replica contradicts the log when it follows the log of a store that this one does not descend from, or has
+    executed an entry that the line does not have. One that a rebuilding has set aside contradicts nothing any more.
+
+    :param place: where the replica says that it stands.
+    """
+    if place.set_aside or (place.recovering and not place.recovery):
+        return ""
+    last = log.head if place.store == log.store else stores_before(connection, log.archive).get(place.store)
+    if last is None:
+        return f"follows the log of store {place.store}, which the coordination store does not know"
+    known = entry_id(connection, log.archive, place.index)
+    if place.index > last or (place.entry and known not in (None, place.entry)):
+        return f"has executed entry {place.index} ({place.entry}), which the coordination store does not know"
+    return ""

@@ -1,0 +1,291 @@
+"""A coordination store that is brought back from an old copy loses no backup in silence.
+
+In each case a copy of the store is put back that does not know what replicas have executed since.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.common.errors import BusyError, OutcomeUnknownError, RefusedError
+from holdfast.replication.log import log, quorum, schema
+from holdfast.replication.log.errors import MissingFilesError, OldStoreError
+from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.trimming import trim
+from holdfast.replication.work import members
+from holdfast.replication.work.consistent_read import open_to_read
+from holdfast.replication.work.quorum_wait import QuorumWait
+from tests.support.replicas.rebuilt import away, copied, go_on, joined, rebuild, urls
+from tests.support.replicas.replicated import Replicas, nothing
+
+UNKNOWN = "which the coordination store does not know"
+
+
+def test_a_replica_that_was_away_is_told_from_one_that_is_behind_also_when_the_log_was_trimmed(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("far")
+    put_back()
+    away = two.folder / "far"
+    away.rename(two.folder / "away")
+    two.back_up("near")
+    two.back_up("near")
+    two.change("far", active_until=0.0)
+    assert trim(two.coordination, two.archive, min_keep=0, max_keep=0).lost == ("far",)
+    (two.folder / "away").rename(away)
+    with pytest.raises(OldStoreError, match=rf"far has executed entry 1 \(.*\), {UNKNOWN}"):
+        two.recover("far")
+    with pytest.raises(OldStoreError, match=rf"far has executed entry 1 \(.*\), {UNKNOWN}"):
+        two.back_up("near")
+    rebuild(two.coordination, urls(two), source="near")
+    go_on(two)
+    assert two.backups[1] not in two.state("far").blocks
+    assert two.backups[1] in two.state("far").aside
+
+
+def test_ids_stay_known_when_the_log_is_rebuilt(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("far")
+    put_back()
+    away = two.folder / "far"
+    away.rename(two.folder / "away")
+    two.back_up("near")
+    rebuild(two.coordination, urls(two), without=("far",), force=True)
+    two.back_up("near")
+    (two.folder / "away").rename(away)
+    with pytest.raises(OldStoreError, match=rf"far has executed entry 1 \(.*\), {UNKNOWN}"):
+        two.back_up("near")
+    rebuild(two.coordination, urls(two), source="near")
+    go_on(two)
+
+
+def test_a_replica_that_was_left_out_and_has_nothing_else_is_recovered(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    away = two.folder / "far"
+    away.rename(two.folder / "away")
+    two.back_up("near")
+    rebuild(two.coordination, urls(two), without=("far",), force=True)
+    two.back_up("near")
+    (two.folder / "away").rename(away)
+    go_on(two)
+
+
+def test_a_store_from_before_a_rebuilding_is_refused(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    put_back = copied(two)
+    rebuild(two.coordination, urls(two), force=True)
+    put_back()
+    with pytest.raises(OldStoreError, match="it is another store, or one that was made anew"):
+        two.back_up("near")
+    rebuild(two.coordination, urls(two))
+    go_on(two)
+
+
+@pytest.mark.parametrize("source", ["near", "far"])
+def test_either_of_two_that_differ_is_gone_on_with(two: Replicas, source: str) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    (two.folder / "near").rename(two.folder / "away")
+    two.back_up("far")
+    (two.folder / "away").rename(two.folder / "near")
+    for name in ("near", "far"):
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            two.back_up(name)
+    rebuild(two.coordination, urls(two), source=source)
+    other = "near" if source == "far" else "far"
+    assert (two.place_of(source).set_aside, two.place_of(other).set_aside) == (False, True)
+    two.back_up(source)
+    go_on(two)
+    assert not two.place_of(other).set_aside
+
+
+def test_what_a_replica_has_executed_stays_known_while_it_is_made_anew(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put_back = copied(two)
+    two.back_up("far")
+    two.sync("near")
+    two.lose("far")
+
+    def die(*given: object) -> None:
+        raise InterruptedError
+
+    with monkeypatch.context() as patch:
+        patch.setattr("holdfast.replication.work.recovery.fetch", die)
+        patch.setattr("holdfast.replication.work.recovery.missing_files", die)
+        with pytest.raises(InterruptedError):
+            two.recover("far")
+    place = two.place_of("far")
+    assert (place.recovering, place.index, place.entry) == (True, 1, two.place_of("near").entry)
+    put_back()
+    (two.folder / "near").rename(two.folder / "away")
+    two.change("far", is_lost=True, lost_reason="it is as it was")
+    with pytest.raises(OldStoreError, match=UNKNOWN):
+        trim(two.coordination, two.archive)
+
+
+def with_quorum(three: Replicas, name: str, size: int = 2) -> str:
+    """Make a backup through a replica that needs a quorum; return its block."""
+    archive = three.open(name)
+    archive.wish = QuorumRequest(size)
+    return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
+
+
+def acknowledged(three: Replicas, name: str, block: str) -> None:
+    """Wait as the command does until a backup is acknowledged."""
+    waiting = QuorumWait(three.coordination, three.archive, block, name)
+    waiting.check_success(waiting.decided())
+
+
+def overdue(three: Replicas) -> None:
+    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
+
+
+def test_no_sequential_read_is_made_beside_a_quorum_that_the_store_has_forgotten(three: Replicas) -> None:
+    put_back = copied(three)
+    away(three, "near")
+    block = with_quorum(three, "far")
+    acknowledged(three, "far", block)
+    put_back()
+    away(three, "near", back=True)
+    away(three, "far", "off")
+    why = "2 of the 3 replicas have to be readable, .* far, off cannot be read now"
+    with pytest.raises(BusyError, match=f"a sequential read is not possible now: {why}"):
+        open_to_read(three.place("near"), "sequential", address=three.coordination.url)
+    with pytest.raises(BusyError, match=f"a backup with a quorum of 2 is not possible now: {why}"):
+        with_quorum(three, "near")
+    near = three.open("near")
+    near.add(three.backup(near.store, "crm"), check=nothing, fence=None)  # a plain one names whom it did not ask
+    assert {each.replica for each in near.not_asked} == {"far", "off"}
+    for name in ("far", "off"):
+        away(three, name, back=True)
+        for each in ("near", name):
+            with pytest.raises(OldStoreError, match=UNKNOWN):
+                three.sync(each)
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            open_to_read(three.place("near"), "sequential", address=three.coordination.url)
+
+
+def test_a_quorum_that_has_succeeded_is_not_failed_by_a_copy_from_before(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    put_back = copied(three)
+    acknowledged(three, "near", block)
+    put_back()
+    overdue(three)
+    for name in ("near", "far", "off"):
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            three.sync(name)
+    assert [block in three.state(name).blocks for name in ("far", "near")] == [True, True]
+    rebuild(three.coordination, urls(three, "near", "far", "off"))
+    go_on(three, "near", "far", "off")
+    assert all(block in three.state(name).blocks for name in ("near", "far", "off"))
+
+
+def test_nor_is_it_where_too_few_replicas_can_be_read(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    put_back = copied(three)
+    acknowledged(three, "near", block)
+    put_back()
+    overdue(three)
+    away(three, "near", "far")
+    with pytest.raises(MissingFilesError):
+        three.sync("off")  # which would pass the entry if it had failed
+    assert [each.block for each in three.coordination.run(lambda c: quorum.pending(c, three.archive))] == [block]
+    with pytest.raises(OutcomeUnknownError, match="too few replicas can be read to take it back"):
+        acknowledged(three, "off", block)
+    away(three, "near", back=True)
+    with pytest.raises(OldStoreError, match=UNKNOWN):
+        acknowledged(three, "off", block)
+
+
+def test_nobody_is_told_of_success_before_as_many_replicas_know_it(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    three.sync("off")
+    away(three, "near", "far")
+    waiting = QuorumWait(three.coordination, three.archive, block, "near")
+    said = r"its quorum has succeeded, and 1 of 2 replicas have executed entry 2, which says so \(off\)"
+    with pytest.raises(BusyError, match=said):
+        waiting.decided(patience=0)
+    overdue(three)
+    with pytest.raises(OutcomeUnknownError, match=rf"{said}.* The backup counts, unless the coordination store is put"):
+        waiting.decided(patience=0)
+    away(three, "near", back=True)
+    assert waiting.decided(patience=0).told == ("near", "off")
+
+
+def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:
+    block = with_quorum(three, "near")
+    acknowledged(three, "near", block)
+    (entry,) = three.coordination.run(lambda c: log.entries(c, three.archive, 2))
+    assert (entry.change.kind, entry.change.acknowledges) == (log.ACKNOWLEDGED, 1)
+    assert three.state("near").log == three.place_of("near")
+    three.sync("off")
+    assert [three.place_of(name).acknowledged for name in ("near", "far", "off")] == [2, 2, 2]
+
+
+def test_a_replica_that_was_added_since_is_known_by_those_before_it(
+    tmp_path: Path, coordination: CoordinationStore
+) -> None:
+    given = Replicas.begun(tmp_path, coordination)
+    put_back = copied(given)
+    joined(given, "far")
+    given.back_up("far")
+    put_back()
+    for away_too in (False, True):
+        if away_too:
+            away(given, "far")
+        for work in (given.back_up, given.sync):
+            with pytest.raises(OldStoreError, match=rf"near has executed entry 1 .*, {UNKNOWN}"):
+                work("near")
+    away(given, "far", back=True)
+    rebuild(coordination, urls(given, "near"))  # which finds the other one by what commits say
+    go_on(given)
+    assert given.backups[-3] in given.state("near").blocks
+
+
+def test_a_replica_that_was_removed_since_is_known_by_all(three: Replicas) -> None:
+    put_back = copied(three)
+    assert members.remove(three.coordination, three.archive, "off") == ""
+    assert three.place_of("off").members == {name: three.place(name).url for name in ("far", "near")}
+    put_back()
+    for name in ("off", "near"):
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            three.back_up(name)
+
+
+def test_an_acknowledged_backup_is_given_up_only_where_that_is_said(three: Replicas) -> None:
+    put_back = copied(three)
+    away(three, "near")
+    acknowledged(three, "far", with_quorum(three, "far"))
+    put_back()
+    away(three, "near", back=True)
+    away(three, "far", "off")
+    for _ in range(3):
+        three.back_up("near")
+    away(three, "far", "off", back=True)
+    places = urls(three, "near", "far", "off")
+    with pytest.raises(RefusedError, match="far has acknowledged the quorum of a backup by entry 2; off has executed"):
+        rebuild(three.coordination, places)
+    said = "far has executed entry 2, by which the quorum of a backup was acknowledged, and near has not"
+    with pytest.raises(RefusedError, match=f"{said}: --lose-acknowledged gives that backup up"):
+        rebuild(three.coordination, places, source="near")
+    with pytest.raises(RefusedError, match=said):
+        rebuild(three.coordination, places, source="near", without=("far", "off"))
+    rebuild(three.coordination, places, source="far")
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("near").blocks
+
+
+def test_it_is_given_up_where_that_is_said(three: Replicas) -> None:
+    put_back = copied(three)
+    acknowledged(three, "far", with_quorum(three, "far"))
+    put_back()
+    places = urls(three, "near", "far", "off")
+    rebuild(three.coordination, places, source="off", lose_acknowledged=True)
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("far").aside
