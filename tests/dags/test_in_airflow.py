@@ -185,7 +185,7 @@ def airflow(stage: Stage) -> AirflowStandalone:
 
 def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 120) -> str:
     """Wait until a run has ended and return its state; each look takes Airflow's CPU time."""
-    return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=1)
+    return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=0.5)
 
 
 def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "books", **form: Any) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
-from holdfast.archive.format.document import Document, Moment, SealedDocument
+from holdfast.archive.format.document import Document, Moment, Position, SealedDocument
 
 
 class Identity(SealedDocument):
@@ -37,7 +37,7 @@ class Hold(Document):
 
     id: str
     source: str
-    position: str
+    position: Position
     at: Moment
     owner: str
     reason: str
@@ -88,7 +88,7 @@ class Adopted(Document):
     :param numbers: of all blocks that the other one has, by id: one commit brings them, in no order.
     """
 
-    ends: dict[str, str]
+    ends: dict[str, Position]
     streams: dict[str, str]
     numbers: dict[str, int] = Field(default_factory=dict)
 

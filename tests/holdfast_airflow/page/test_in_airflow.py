@@ -199,7 +199,7 @@ def test_changes_need_the_pages_own_header_and_breaking_the_right_on_connections
 def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) -> None:
     api = stage.airflow.api
     run = api.trigger("backup_shop", {"kind": "changes"})
-    assert api.wait_for_run("backup_shop", run, timeout=120, poll=1) == "success"
+    assert api.wait_for_run("backup_shop", run, timeout=120, poll=0.5) == "success"
     links = stage.client("victor").get(f"/api/v2/dags/backup_shop/dagRuns/{run}/taskInstances/backup_shop/links").json()
     job = links["extra_links"]["Job"]
     assert links["extra_links"]["Archive"] == "/holdfast/?archive=shop"
@@ -209,7 +209,7 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
     assert [each["state"] for each in recorded.json().values()] == ["succeeded"]
     check_lineage(stage)
     gone = api.trigger("backup_gone", {})
-    assert api.wait_for_run("backup_gone", gone, timeout=120, poll=1) == "failed"
+    assert api.wait_for_run("backup_gone", gone, timeout=120, poll=0.5) == "failed"
     told = stage.client("victor").get("/holdfast/api/archives").json()
     by_name = {each["archive"]: each for each in told["archives"]}
     assert list(by_name) == ["gone", "idle", "mistaken", "shop"]
@@ -286,7 +286,8 @@ def test_a_lock_is_explained_and_broken_with_a_trace_in_two_places(
     frame = open_archive(page, stage.airflow.url)
     row = frame.locator("#locks tbody tr").filter(has_text=HOSTILE)
     expect(row).to_have_count(1)
-    row.get_by_role("button", name="Break").click()
+    # As soon as both are read: what its store says of a lock, and what this user may do. The next look is in 20 s.
+    row.get_by_role("button", name="Break").click(timeout=10_000)
     frame.locator("dialog input[name=reason]").fill(HOSTILE)
     frame.get_by_role("button", name="Break this lock").click()
     expect(frame.get_by_text("Locks that were broken")).to_be_visible()
@@ -343,12 +344,12 @@ def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(stag
     assert [each["state"] for each in seen if each["task_id"] == "approve"] == ["awaiting_input"]
     assert stage.client("uma").patch(path, json={"chosen_options": ["Approve"]}).status_code == 403
     assert olga.patch(path, json={"chosen_options": ["Reject"]}).status_code == 200
-    assert api.wait_for_run("restore_shop", run, timeout=120, poll=1) == "success"
+    assert api.wait_for_run("restore_shop", run, timeout=120, poll=0.5) == "success"
     assert {each.task_id: each.state for each in api.tasks("restore_shop", run)}["restore"] == "skipped"
 
     run = api.trigger("restore_shop", wanted)
     assert olga.patch(until_asked(stage, olga, run), json={"chosen_options": ["Approve"]}).status_code == 200
-    state = api.wait_for_run("restore_shop", run, timeout=120, poll=1)
+    state = api.wait_for_run("restore_shop", run, timeout=120, poll=0.5)
     assert state == "success", api.tasks("restore_shop", run)
     assert api.xcom("restore_shop", run, "restore")["rows"] == 100
 

@@ -30,7 +30,9 @@ export function showArchive(main, name, run) {
 }
 
 async function readTold(view) {
+  const isFirst = !view.told;
   view.told = await get([view.name]);
+  if (isFirst && view.now) drawNow(view); // what may be done was not known when it was drawn
   const { parts, told } = view;
   const now = Date.parse(told.now);
   parts.head.replaceChildren(
@@ -142,6 +144,10 @@ function taskRow(task, progress, now) {
 async function readNow(view) {
   if (view.told && !view.told.configured) return;
   view.now = await get([view.name, "now"]);
+  drawNow(view);
+}
+
+function drawNow(view) {
   const { parts, now } = view;
   const rights = view.told?.rights ?? {};
   drawLocks(view, rights);
