@@ -18,7 +18,7 @@ from holdfast.common.errors import UsageError
 from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
 from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
 from holdfast.config.cron import why_no_schedule
-from holdfast.config.section import Section, Span, nearest
+from holdfast.config.section import Section, ShortSpan, Span, nearest
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)
@@ -84,8 +84,8 @@ class ObjectivesConfig(Section):
     :param verified_within: every file was read, or written, no longer ago.
     """
 
-    rpo: Span | None = None
-    rto: Span | None = None
+    rpo: ShortSpan | None = None
+    rto: ShortSpan | None = None
     drill_within: Span | None = None
     verified_within: Span | None = None
 

@@ -6,12 +6,20 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
-from holdfast.common.units import SPAN
+from holdfast.common.units import SHORT_SPAN, SPAN
 
 Span = Annotated[str, StringConstraints(pattern=SPAN)]
+
+
+def _in_minutes(text: str) -> str:
+    return text.replace("m", "min") if text.endswith("m") else text
+
+
+ShortSpan = Annotated[str, StringConstraints(pattern=SHORT_SPAN), AfterValidator(_in_minutes)]
+"""A length of time that nobody counts in months, so that `15m` is as many minutes."""
 
 
 class Section(BaseModel):

@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_bandwidth, parse_size
 from holdfast.config.airflow_settings import DeadlineConfig
-from holdfast.config.archives_model import ArchiveConfig, ScheduleConfig
+from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig, ScheduleConfig
 from holdfast.config.archives_yaml import find_archive, load_config
 
 FULL = """
@@ -170,3 +170,12 @@ def test_deadlines_are_those_of_the_operations_with_a_schedule() -> None:
 def test_a_machine_that_knows_no_time_zone_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("holdfast.config.airflow_settings.available_timezones", set)
     assert ArchiveConfig(url="x", timezone="Mars/Olympus").timezone == "Mars/Olympus"
+
+
+def test_minutes_of_objectives_may_be_written_short() -> None:
+    given = {"rpo": "15m", "rto": "1.5 m", "drill_within": "7d"}
+    known = ObjectivesConfig.model_validate(given)
+    assert (known.rpo, known.rto) == ("15min", "1.5 min")
+    assert ObjectivesConfig.model_validate({"rpo": "30min", "rto": "2h"}).rpo == "30min"
+    with pytest.raises(ValidationError):
+        ObjectivesConfig.model_validate({"drill_within": "6m"})  # are these months?
