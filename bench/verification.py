@@ -79,7 +79,7 @@ def measure(rounds: int) -> Found:
     with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as name:
         store = open_store(name)
         say("making an archive")
-        _back_up(store)
+        make_verifiable(store, FILES, ROWS)
         files = sorted(Path(name).rglob("*.parquet"))
         for number in range(rounds):
             say(f"round {number + 1} of {rounds}")
@@ -93,17 +93,21 @@ def measure(rounds: int) -> Found:
     return Found(date, machine.host(), loads, collect(times), size)
 
 
-def _back_up(store: ObjectStore) -> None:
+def make_verifiable(store: ObjectStore, files: int, rows: int) -> None:
+    """Make an archive with one block of files that can be verified.
+
+    :param rows: of each file.
+    """
     archive = Archive.create(store, name="bench")
     random = np.random.default_rng(1)
     records: list[FileRecord] = []
-    for number in range(FILES):
-        columns = {name: pa.array(random.integers(-(2**63), 2**63 - 1, ROWS)) for name in ("a", "b")}
+    for number in range(files):
+        columns = {name: pa.array(random.integers(-(2**63), 2**63 - 1, rows)) for name in ("a", "b")}
         batch = pa.record_batch(columns)
         stem = f"data/bench/1/snapshot/b/{number:05d}"
-        batches = (batch.slice(first, _ROWS_AT_ONCE) for first in range(0, ROWS, _ROWS_AT_ONCE))
+        batches = (batch.slice(first, _ROWS_AT_ONCE) for first in range(0, rows, _ROWS_AT_ONCE))
         records += write_parquet(store, stem, batch.schema, batches)
-    table = TableRecord(id="1", table_schema="public", name="t", rows=FILES * ROWS, digest="0:0", files=tuple(records))
+    table = TableRecord(id="1", table_schema="public", name="t", rows=files * rows, digest="0:0", files=tuple(records))
     catalog = write_bytes(store, "data/bench/schema/b/catalog-a.json", b"{}")
     block = make_block(identity="b", source="bench", tables=(table,)).model_copy(update={"catalog": catalog})
     archive.add(lambda state: Change("backup", add=(block,)), check=lambda: None, fence=None)

@@ -247,6 +247,9 @@ class AirflowStandalone:
             "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 120,
             "DAG_PROCESSOR__BUNDLE_REFRESH_CHECK_INTERVAL": 1,
             "DAG_PROCESSOR__PRINT_STATS_INTERVAL": 0,
+            # Somebody waits for each run, and a look costs little where there are few.
+            "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.3,
+            "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
             "USAGE_DATA_COLLECTION__ENABLED": False,
         }
         # Nothing of an Airflow that the caller may have configured gets in.

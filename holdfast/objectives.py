@@ -126,6 +126,12 @@ def _needed(archive: Archive, source: str, objectives: ObjectivesConfig) -> Fact
     )
 
 
+def restorable_ages(archive: Archive) -> dict[str, timedelta]:
+    """Return how old the newest restorable moment of each source is; requests: one."""
+    now = archive.store.list(IDENTITY_KEY).now
+    return {name: now - intervals(archive.state, name)[-1].end for name in source_names(archive.state)}
+
+
 def judge_facts(source: str, facts: Facts, objectives: ObjectivesConfig, now: datetime) -> list[Objective]:
     """Return how the objectives of a source stand, by facts that may be older than `now`."""
     judges = {"rpo": _rpo, "drill_within": _drill_within, "rto": _rto, "verified_within": _verified_within}

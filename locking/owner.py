@@ -92,6 +92,8 @@ def process_is_gone(owner: Owner) -> bool:
         return True
     except PermissionError:
         pass
+    except OverflowError:  # the number of no process: somebody has forged it
+        return False
     fields = _status(owner.pid)
     if fields is None:
         return False

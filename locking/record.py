@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
-from datetime import datetime
 from functools import cache
 from typing import TypeVar
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import AwareDatetime, TypeAdapter, ValidationError
 
 from locking.errors import UnreadableRecord
 from locking.names import Mode
@@ -38,7 +37,7 @@ class LockRecord:
     resource: str
     owner: Owner
     purpose: str
-    since: datetime
+    since: AwareDatetime
     terms: Terms
 
 

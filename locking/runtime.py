@@ -58,6 +58,8 @@ class Runtime:
 
     :param jitter: the next number, at least 0 and below 1
     :param new_txn: a new id of 32 lower-case hexadecimal digits, never given before
+    :param courtesy: seconds, at most, for which a writer that finds readers lets in more of them before it insists;
+        no guard rests on it, so that a test may leave it out
     :param aside: runs work that nobody waits for; by default at once, so that a test can decide every step
     """
 
@@ -65,6 +67,7 @@ class Runtime:
     jitter: Callable[[], float] = random.random
     new_txn: Callable[[], str] = _new_txn
     aside: Callable[[Callable[[], None]], None] = _at_once
+    courtesy: float = 0.0
 
 
 _at_work = threading.Lock()
@@ -83,4 +86,7 @@ def _in_a_thread(work: Callable[[], None]) -> None:
         threading.Thread(target=run, name="lock sweep", daemon=True).start()
 
 
-SYSTEM = Runtime(aside=_in_a_thread)
+COURTESY = 2.0
+"""Seconds. Readers that come and go are soon done; to keep each of them out for each writer takes all longer."""
+
+SYSTEM = Runtime(aside=_in_a_thread, courtesy=COURTESY)

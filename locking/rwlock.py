@@ -15,7 +15,7 @@ from locking.rules import View, reader_may_enter, writer_may_enter
 from locking.runtime import SYSTEM, Runtime
 from locking.store import LockStore, StoreOutcomeUnknown, StoreUnavailable
 from locking.terms import Terms
-from locking.transaction import FIRST_PAUSE, Commit, ExclusiveWrite
+from locking.transaction import FIRST_PAUSE, Blocked, Commit, ExclusiveWrite
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,6 +28,10 @@ DEFAULT_WAIT = 30.0
 
 LONGEST_PAUSE = 2.0
 """Seconds between two tries, at most, unless an attempt itself took longer."""
+
+
+_COURTEOUS = 4
+"""A writer is courteous for this part of the time that it may wait, at most."""
 
 
 class _Lock:
@@ -64,21 +68,24 @@ class _Lock:
     def _repeat(self, write: ExclusiveWrite, wait: float, seen: Look | None) -> Commit:
         """Attempt until one succeeds or the time is over, each as a new transaction."""
         clock = self._runtime.clock
-        deadline = clock.monotonic() + wait
+        asked = clock.monotonic()
+        deadline = asked + wait
+        insists = asked + min(self._runtime.courtesy, wait / _COURTEOUS)
         records = Records(LockFolder(self._store, self._root, self._resource))
         backoff = FIRST_PAUSE
         while True:
             began = clock.monotonic()
             try:
-                return write.commit_to(
+                return write.attempt(
                     self._store,
                     terms=self._terms,
                     patience=max(0.0, deadline - began),
+                    insists=began >= insists,
                     runtime=self._runtime,
                     records=records,
                     seen=seen,
                 )
-            except (LockBusy, StoreUnavailable, StoreOutcomeUnknown) as error:
+            except (Blocked, LockBusy, StoreUnavailable, StoreOutcomeUnknown) as error:
                 now = clock.monotonic()
                 if now >= deadline:
                     raise _final(error, self._resource) from error
@@ -108,8 +115,9 @@ class _Lock:
 class RWLock(_Lock):
     """Lock for many readers or one writer of a resource.
 
-    It holds among all processes that use the same store. A writer keeps new readers out while it waits for those
-    inside, for at most a minute at a time (half the lease, if that is less); then it lets others in for a while. That
+    It holds among all processes that use the same store. A writer that finds readers lets more of them in for two
+    seconds (a quarter of the time that it may wait, if that is less). Then it keeps new readers out while it waits for
+    those inside, for at most a minute at a time (half the lease, if that is less), and lets others in for a while. That
     is all that is promised: nobody is guaranteed a turn.
 
     :param store: any :class:`locking.store.LockStore`
@@ -167,6 +175,8 @@ _RULES: dict[Mode, Callable[[View], Ruling]] = {"R": reader_may_enter, "W": writ
 
 
 def _final(error: Exception, resource: str) -> Exception:
+    if isinstance(error, Blocked):
+        return error.busy()
     if isinstance(error, StoreOutcomeUnknown):
         return LockStateUnknown(f"{resource} could not be locked, and a request may still take effect: {error}")
     return error

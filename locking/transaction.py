@@ -14,14 +14,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from locking.errors import LockBusy, LockOvertaken
-from locking.folder import LockFolder, Look
+from locking.folder import FolderClaim, LockFolder, Look
 from locking.info import LockInfo, Records, describe_claim, describe_foreign
 from locking.names import Mode, split_target
 from locking.reaper import Reaper, put_marker
 from locking.rules import Ruling, Verdict, View, writer_may_enter
 from locking.runtime import SYSTEM, Runtime
 from locking.store import LockStore, StoreDenied, StoreError, StoreUnavailable
-from locking.terms import Terms
+from locking.terms import CLOCK_STEP, Terms
 
 log = logging.getLogger(__name__)
 
@@ -61,6 +61,31 @@ class Commit:
     intent_stays: bool
 
 
+class Blocked(Exception):  # noqa: N818 - named as the error that it becomes
+    """Attempt that others are in the way of; their records were not all read.
+
+    :param look: the last one; ``ruling``: on it
+    """
+
+    def __init__(self, folder: LockFolder, records: Records, look: Look, ruling: Ruling) -> None:
+        super().__init__("Others are in the way.")
+        self._folder = folder
+        self._records = records
+        self._look = look
+        self._ruling = ruling
+
+    def busy(self) -> LockBusy:
+        """Return the error that names who is in the way: their records are read for it."""
+        blockers: list[LockInfo] = [
+            describe_claim(self._folder, self._look, claim, self._records.of(claim)) for claim in self._ruling.blockers
+        ]
+        blockers += [describe_foreign(self._folder.resource, self._look, info) for info in self._ruling.foreign]
+        said = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
+        if len(blockers) > NAMED_BLOCKERS:
+            said.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
+        return LockBusy(f"{'; '.join(said)}.", tuple(blockers))
+
+
 @dataclass(frozen=True, slots=True)
 class ExclusiveWrite:
     """Single write of ``<target>.<txn>``, made only while ``verify`` holds.
@@ -98,13 +123,34 @@ class ExclusiveWrite:
         :raises StoreError: the store failed; what may have been written is marked as dead as far as the
             store allowed, and expires in any case
         """
+        try:
+            return self.attempt(store, terms=terms, patience=patience, runtime=runtime, records=records, seen=seen)
+        except Blocked as blocked:
+            raise blocked.busy() from None
+
+    def attempt(
+        self,
+        store: LockStore,
+        *,
+        terms: Terms | None = None,
+        patience: float = 0.0,
+        runtime: Runtime = SYSTEM,
+        records: Records | None = None,
+        seen: Look | None = None,
+        insists: bool = True,
+    ) -> Commit:
+        """Make one attempt as :meth:`commit_to` does, and ask nobody's name.
+
+        :param insists: whether it keeps others out while those in the way leave, even if it finds them at once
+        :raises Blocked: others are in the way
+        """
         root, resource, mode = split_target(self.target)
         folder = LockFolder(store, root, resource)
-        attempt = _Attempt(self, folder, mode, terms or Terms(), runtime, records or Records(folder))
-        attempt.verify_first(patience, seen)
+        attempt = _Attempt(self, folder, mode, terms or Terms(), runtime, records or Records(folder), patience, insists)
+        attempt.verify_first(seen)
         try:
             attempt.put_intent()
-            attempt.verify_alone(patience)
+            attempt.verify_alone()
             attempt.put_target()
             attempt.fence()
             commit = attempt.finish()
@@ -129,6 +175,8 @@ class _Attempt:
         terms: Terms,
         runtime: Runtime,
         records: Records,
+        patience: float,
+        insists: bool,
     ) -> None:
         self._write = write
         self._folder = folder
@@ -139,6 +187,8 @@ class _Attempt:
         self._jitter = runtime.jitter
         self._txn = runtime.new_txn()
         self._records = records
+        self._patience = patience
+        self._insists = insists
         self._aside = runtime.aside
         self._seen: Look | None = None
         self._reaper = Reaper(folder, records, terms)
@@ -148,43 +198,59 @@ class _Attempt:
         self._written: list[str] = []
         self._may_come_late = False
 
-    def verify_first(self, patience: float, seen: Look | None) -> None:
+    def verify_first(self, seen: Look | None) -> None:
         """Look before anything is written.
 
         So a hopeless attempt disturbs nobody. Nothing rests on this look, so an earlier one may stand for it; but that
         refuses and ends nobody.
         """
-        if seen is not None and self._clock.monotonic() - seen.started <= FRESH:
-            view = View(seen, self._txn, announced=False)
-            if self._write.verify(view).verdict is Verdict.CLEAR:
+        is_fresh = seen is not None and self._clock.monotonic() - seen.started <= FRESH
+        early = seen if is_fresh else self._glance()
+        if early is not None:
+            view = View(early, self._txn, announced=False)
+            ruling = self._write.verify(view)
+            if ruling.verdict is Verdict.CLEAR:
                 self._body = self._write.content(view)
                 return
+            if early is not seen and not self._suspects(early, ruling):
+                raise self._blocked(view, ruling)
         view, ruling = self._look(announced=False)
-        drains = ruling.verdict is Verdict.LOOK_AGAIN and patience > 0
+        drains = ruling.verdict is Verdict.LOOK_AGAIN and self._patience > 0 and not self._lets_in(ruling)
         if ruling.verdict is not Verdict.CLEAR and not drains:
-            raise self._busy(view, ruling)
+            raise self._blocked(view, ruling)
         self._body = self._write.content(view)
+
+    def _glance(self) -> Look | None:
+        """Return a look of one listing, where a check takes two and others are let in first; else None."""
+        if self._insists or self._store.listing_is_ordered:
+            return None
+        return self._folder.glance(self._clock)
 
     def put_intent(self) -> None:
         self._intent_started = self._clock.monotonic()
         self._put(self._folder.intent(self._mode, self._txn))
 
-    def verify_alone(self, patience: float) -> None:
+    def verify_alone(self) -> None:
         """Look again now that everybody can see the intent.
 
         While others are leaving, keep looking.
         """
-        until = self._intent_started + min(patience, self._terms.drain)
+        until = self._intent_started + min(self._patience, self._terms.drain)
         pause = FIRST_PAUSE
         while True:
             view, ruling = self._look(announced=True)
             self._must_stand(view)
             if ruling.verdict is Verdict.CLEAR:
                 return
-            if ruling.verdict is Verdict.WITHDRAW or self._clock.monotonic() >= until:
-                raise self._busy(view, ruling)
+            gives_up = ruling.verdict is Verdict.WITHDRAW or self._lets_in(ruling)
+            if gives_up or self._clock.monotonic() >= until:
+                raise self._blocked(view, ruling)
             self._clock.sleep(self._jitter() * pause)
             pause = min(2 * pause, LOOK_AGAIN_PAUSE)
+
+    def _lets_in(self, ruling: Ruling) -> bool:
+        """Return whether readers are in the way, and the attempt does not insist on keeping others out for that."""
+        return not self._insists and any(claim.mode == "R" for claim in ruling.blockers)
 
     def put_target(self) -> None:
         self._target_started = self._clock.monotonic()
@@ -273,10 +339,18 @@ class _Attempt:
         Return the rest, and the ruling on it.
         """
         look = self._folder.look(self._clock)
-        suspects = self._write.verify(View(look, self._txn, announced)).blockers
+        suspects = self._suspects(look, self._write.verify(View(look, self._txn, announced)))
         look = self._seen = self._reaper.tidy(look, own=self._txn, suspects=suspects)
         view = View(look, self._txn, announced)
         return view, self._write.verify(view)
+
+    def _suspects(self, look: Look, ruling: Ruling) -> list[FolderClaim]:
+        """Return the claims in the way that may be over.
+
+        Who has just come can be so by the end of its process alone. Readers that come and go would be asked for their
+        records one after the other, while a writer keeps all others out: so these wait until they are older.
+        """
+        return [claim for claim in ruling.blockers if not self._patience or look.age(claim.newest) > CLOCK_STEP]
 
     def _must_stand(self, view: View) -> None:
         """Check that the intent still counts.
@@ -288,12 +362,5 @@ class _Attempt:
             self._may_come_late = True
             raise LockOvertaken(f"Somebody ended this attempt to take {self._folder.resource}; try again.")
 
-    def _busy(self, view: View, ruling: Ruling) -> LockBusy:
-        blockers: list[LockInfo] = [
-            describe_claim(self._folder, view.look, claim, self._records.of(claim)) for claim in ruling.blockers
-        ]
-        blockers += [describe_foreign(self._folder.resource, view.look, info) for info in ruling.foreign]
-        said = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
-        if len(blockers) > NAMED_BLOCKERS:
-            said.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
-        return LockBusy(f"{'; '.join(said)}.", tuple(blockers))
+    def _blocked(self, view: View, ruling: Ruling) -> Blocked:
+        return Blocked(self._folder, self._records, view.look, ruling)

@@ -8,12 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
-from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.document import iso
 from holdfast.archive.maintenance.retention import parse_rules
-from holdfast.archive.maintenance.truncation import plan_truncation, runs_of, truncate
+from holdfast.archive.maintenance.truncation import truncate
+from holdfast.operations.plans import planned_truncation
 from holdfast.operations.requests.truncation import TruncationRequest
-from holdfast.replication.work.replica_maintenance import state_to_plan
 from sparkjobs.driver.application import Job, end, run_request
 
 if TYPE_CHECKING:
@@ -28,10 +26,8 @@ _TOLD = 100
 def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
     """Truncate, or plan it in a dry run, and return a summary."""
     rules = parse_rules(wish.keep)
-    more: dict[str, Any] = {"source": wish.source, "min_chains": wish.min_chains}
     if wish.dry_run:
-        state = state_to_plan(Archive.open(job.store))
-        plan = plan_truncation(state, rules, job.store.list(IDENTITY_KEY).now, **more)
+        plan = planned_truncation(Archive.open(job.store), wish)
         lines = list(_told(plan))
         left_out = (
             [f"{len(lines) - _TOLD} lines more: 'holdfast truncate --dry-run' prints all"] if lines[_TOLD:] else []
@@ -39,17 +35,19 @@ def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
         job.say(*lines[:_TOLD], *left_out)
         return {"keep": str(rules), "dry_run": True, "commit": None, **plan.summary()}
     with job.lead_archive() as archive, job.last_step():
-        done = truncate(archive, rules, check=job.check, fence=job.locks.fence, **more)
+        done = truncate(
+            archive, rules, check=job.check, fence=job.locks.fence, source=wish.source, min_chains=wish.min_chains
+        )
     return {"keep": str(rules), "dry_run": False, **done}
 
 
 def _told(plan: TruncationPlan) -> Iterator[str]:
     """Yield lines on the restore points that stay and those that go, grouped by reason."""
     for source in plan.sources:
-        for some in runs_of(source.points):
-            span = f"{iso(some[0].point.at)} to {iso(some[-1].point.at)}" if some[1:] else iso(some[0].point.at)
-            fate = f"stays: {', '.join(some[0].why) or 'needed by others'}" if some[0].stays else "goes"
-            yield f"{source.source}, {span}: {len(some)} restore points, {fate}"
+        for each in source.runs():
+            span = f"{each['from']} to {each['to']}" if each["points"] > 1 else each["from"]
+            fate = f"stays: {', '.join(each['why']) or 'needed by others'}" if each["stays"] else "goes"
+            yield f"{source.source}, {span}: {each['points']} restore points, {fate}"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -57,7 +57,9 @@ def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     create: list[str | Path] = [uv, "venv", "--quiet", "--no-project", "--python", sys.executable, environment]
     subprocess.run(create, check=True)
     install: list[str | Path] = [
-        uv, "pip", "install", "--quiet", "--python", environment, "--build-constraints", REQUIREMENTS,
+        # The tests' folder may be in memory, which would take half a gigabyte of copies.
+        uv, "pip", "install", "--quiet", "--link-mode=symlink", "--python", environment,
+        "--build-constraints", REQUIREMENTS,
         "--constraints", REQUIREMENTS, f"holdfast[spark,embedded] @ {wheel.as_uri()}",
     ]  # fmt: skip
     # What `make setup` downloaded is enough; a cache that was emptied since then is filled again.

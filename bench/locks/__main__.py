@@ -58,8 +58,9 @@ NOTES = (
     "everybody out for ever. Its check takes one listing on every store, also where that is not safe. It says that "
     "one backs off, not how: it does so as ours does, by full jitter of up to 2 s. Its read lock's path is put right; "
     "as printed it would not exclude writers.",
-    "Readers and writers: in ours a writer that asks keeps new readers out, for at most a minute, so readers wait "
-    "more; in the paper's it is turned away until no reader is there, and readers that keep coming starve it. "
+    "Readers and writers: in ours a writer that finds readers lets more of them in for 2 s (a quarter of the time that "
+    "it may wait, if that is less); then it keeps new readers out, for at most a minute, so that readers wait more; "
+    "in the paper's it is turned away until no reader is there, and readers that keep coming starve it. "
     "Contenders with a few turns each end before that shows.",
     "max/median: an exponential back-off favours who comes back at once over who has waited long. So the wait in the "
     "middle is short, and the more so the faster the lock; compare the longest waits as well.",

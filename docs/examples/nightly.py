@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 from airflow.sdk import DAG, task
 
+from holdfast_airflow.assets import backups_of
 from holdfast_airflow.operators import BackupOperator, RestoreOperator, archive_lock
 
 with (
@@ -34,7 +35,7 @@ with (
     def load() -> None:
         """Load the day's orders."""
 
-    load() >> BackupOperator(task_id="back_up", archive="shop", source="warehouse")
+    load() >> BackupOperator(task_id="back_up", archive="shop", source="warehouse", outlets=[backups_of("shop")])
 
 with DAG(
     dag_id="weekly_drill",

@@ -16,8 +16,8 @@ from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit,
 from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.archive.format.versions import (
-    ACKNOWLEDGED_SINCE,
     BORN_SINCE,
+    DECISIONS_SINCE,
     FORMAT,
     FORMATS,
     PACKS_SINCE,
@@ -267,7 +267,7 @@ def _writer_of(change: Change) -> int:
     """Return the lowest writer version that a change requires."""
     if change.log is None:
         return 1
-    return ACKNOWLEDGED_SINCE if change.log.acknowledged else REPLICAS_SINCE
+    return DECISIONS_SINCE if change.log.acknowledged or change.log.members else REPLICAS_SINCE
 
 
 def _reader_of(change: Change) -> int:

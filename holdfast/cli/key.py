@@ -12,6 +12,7 @@ from rich.table import Column, Table
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
+from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
@@ -83,23 +84,32 @@ def rotate(
         str | None,
         typer.Option(metavar="KEY", help="The key that opens the archive from now on, such as file:/etc/new.key."),
     ] = None,
+    yes: Yes = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Encrypt all later writes with a new data key, and exchange the key that opens the archive.
 
-    Without --to the present key goes on opening it. Earlier files are not encrypted anew.
+    Without --to the present key goes on opening it. Earlier files are not encrypted anew. Asks for the archive's name
+    first.
     """
     output = Output(as_json=as_json)
     store = places.archive_store(url)
-    Archive.open(store)
+    name = Archive.open(store).identity.name
     if store.ring() is None or store.key is None:
         raise UsageError(f"{store.url} is not encrypted: 'holdfast copy' makes an encrypted copy of it")
     find_key(to or store.key)
+    confirm(name, _consequence(name, store.key, to), yes=yes, output=output)
     with locks.acquire(store, "key-rotation", owner=Owner(), purpose="key rotation", wait=wait) as held:
         held.check()
         ring = store.renew(to or store.key)
     output.result(_value(ring.document, store.key), lambda console: _show(console, ring.document, store.key))
+
+
+def _consequence(name: str, key: str, to: str | None) -> str:
+    if to is None or to == key:
+        return f"{name} gets a new data key, which {key} opens as before: earlier copies of its keyring do not have it"
+    return f"from now on {to} opens {name}, and {key} does not: whoever has only the old key has lost the archive"
 
 
 def _value(document: RingDocument, key: str | None) -> dict[str, Any]:

@@ -15,6 +15,9 @@ SIZE = rf"^{_NUMBER}([kMGT]?)i?B$"
 
 SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 
+SHORT_SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h|d|w)$"
+"""A span that is never one of months: m is for minutes. It is nowhere else, since rules to keep backups know months."""
+
 BUDGET = f"{SIZE}|{SPAN}"
 
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400, "w": 604800}
@@ -25,6 +28,7 @@ _LONGEST_S = 1000 * 366 * _SECONDS["d"]
 FORMS = {
     SIZE: "write bytes with a unit, such as 10 GiB or 500 MB",
     SPAN: "write a number and s, min, h, d or w, such as 24h or 30d",
+    SHORT_SPAN: "write a number and s, min, h, d or w, such as 15min or 24h",
     BUDGET: "write bytes with a unit, such as 100 GB, or a length of time, such as 2h",
     BANDWIDTH: "write bytes a second with a unit, such as 50 MB",
 }

@@ -6,26 +6,19 @@ file, the key and what to write instead; an unknown key is a mistake, never igno
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Annotated, Any, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StringConstraints,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.common.errors import UsageError
-from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE, SPAN
+from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
+from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
 from holdfast.config.cron import why_no_schedule
+from holdfast.config.section import Section, ShortSpan, Span, nearest
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)
@@ -77,31 +70,12 @@ KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
 Size = Annotated[str, StringConstraints(pattern=SIZE)]
 Consistency = Literal["eventual", "sequential"]
 """What a read shows of an archive with replicas: what one of them has, or all that has succeeded and nothing else."""
-Span = Annotated[str, StringConstraints(pattern=SPAN)]
-
-
-class _Section(BaseModel):
-    """A part of the file: immutable, strict, and it knows its own keys."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
-
-    @model_validator(mode="before")
-    @classmethod
-    def _refuse_unknown_keys(cls, data: Any) -> Any:
-        if not isinstance(data, Mapping):
-            return data
-        for key in data:
-            if key not in cls.model_fields:
-                hint = _nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
-                raise PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
-        return data
-
 
 Restart = Literal["no", "stuck", "now"]
 """A new stream of changes though the old one is whole: never, where backups are stuck, or at once."""
 
 
-class ObjectivesConfig(_Section):
+class ObjectivesConfig(Section):
     """Service objectives of a source: `holdfast status --check` and the DAG `objectives` fail where one is missed.
 
     :param rpo: recovery point objective: the newest restorable moment is no older.
@@ -110,13 +84,13 @@ class ObjectivesConfig(_Section):
     :param verified_within: every file was read, or written, no longer ago.
     """
 
-    rpo: Span | None = None
-    rto: Span | None = None
+    rpo: ShortSpan | None = None
+    rto: ShortSpan | None = None
     drill_within: Span | None = None
     verified_within: Span | None = None
 
 
-class SourceConfig(_Section):
+class SourceConfig(Section):
     """A database to back up.
 
     :param connection: id of the Airflow connection; the command needs `url` when Airflow is down.
@@ -164,7 +138,7 @@ Schedule = Annotated[str, AfterValidator(_schedule)]
 """A cron expression or a preset."""
 
 
-class ScheduleConfig(_Section):
+class ScheduleConfig(Section):
     """Schedules of the operations: a cron expression or a preset such as `@daily`.
 
     An operation without one is run by hand.
@@ -179,7 +153,7 @@ class ScheduleConfig(_Section):
     drill: Schedule | None = None
 
 
-class KeepConfig(_Section):
+class KeepConfig(Section):
     """Rules on the restore points to keep.
 
     They are those of `--keep`, added together.
@@ -198,7 +172,7 @@ class KeepConfig(_Section):
         return [f"{name}={value}" for name, value in self.model_dump(exclude_none=True).items()]
 
 
-class CompactionConfig(_Section):
+class CompactionConfig(Section):
     """Rules for joining blocks of changes into larger ones.
 
     :param min_blocks: so many neighbours at least.
@@ -216,7 +190,7 @@ ApprovedOperation = Literal["restore", "truncation"]
 """Operations that a person can be asked about before they run in Airflow."""
 
 
-class ApprovalConfig(_Section):
+class ApprovalConfig(Section):
     """Approval of work in Airflow that cannot be undone. A dry run needs none.
 
     :param operations: those that wait for a person: `restore`, `truncation`.
@@ -229,7 +203,7 @@ class ApprovalConfig(_Section):
     users: list[Annotated[str, StringConstraints(min_length=1)]] = Field(default_factory=list)
 
 
-class VerificationConfig(_Section):
+class VerificationConfig(Section):
     """Rules for reading stored files again.
 
     :param deep_within: each run reads as many of them as are needed to have read all in this time.
@@ -240,7 +214,7 @@ class VerificationConfig(_Section):
     budget: Annotated[str, StringConstraints(pattern=BUDGET)] | None = None
 
 
-class VacuumConfig(_Section):
+class VacuumConfig(Section):
     """Rules for deleting the files that nothing needs.
 
     :param grace: so long after they were removed.
@@ -249,7 +223,7 @@ class VacuumConfig(_Section):
     grace: Span = "24h"
 
 
-class AlertConfig(_Section):
+class AlertConfig(Section):
     """Notification when a task on the archive has failed for good.
 
     :param notifier: the class of an Airflow notifier, with its module.
@@ -260,7 +234,7 @@ class AlertConfig(_Section):
     arguments: dict[str, Any] = Field(default_factory=dict)
 
 
-class DrillConfig(_Section):
+class DrillConfig(Section):
     """Conditions on a database restored by a drill, and on the archive.
 
     :param source: whose database; needed where the archive has several.
@@ -277,7 +251,7 @@ class DrillConfig(_Section):
         return self.assertions if self.source in (None, source) else []
 
 
-class EncryptionConfig(_Section):
+class EncryptionConfig(Section):
     """Key of an encrypted archive.
 
     Where this is given, an archive that is not encrypted is refused.
@@ -288,7 +262,7 @@ class EncryptionConfig(_Section):
     key: KeyAddress
 
 
-class ArchiveConfig(_Section):
+class ArchiveConfig(Section):
     """One archive: its location and its contents.
 
     :param url: a folder, `file://…`, `s3://bucket/prefix`, `az://container/prefix` or `gs://bucket/prefix`; relative
@@ -300,6 +274,10 @@ class ArchiveConfig(_Section):
     :param quorum_timeout: how long they have for it, such as `1h`.
     :param consistency: of restores, queries and lists of points, unless they say another one.
     :param spark_connection: id of the Airflow connection to Spark.
+    :param owner: of its DAGs and their tasks, as Airflow shows and filters them.
+    :param pool: whose slots its tasks take; Airflow starts no task of a pool that does not exist.
+    :param queue: whose workers run its tasks, where the executor has queues.
+    :param timezone: that `schedule` is meant in, such as `Europe/Berlin`.
     """
 
     url: Url | None = None
@@ -310,6 +288,7 @@ class ArchiveConfig(_Section):
     consistency: Consistency = "eventual"
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
+    deadline: DeadlineConfig = Field(default_factory=DeadlineConfig)
     keep: KeepConfig = Field(default_factory=KeepConfig)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     verification: VerificationConfig = Field(default_factory=VerificationConfig)
@@ -319,6 +298,10 @@ class ArchiveConfig(_Section):
     approval: ApprovalConfig = Field(default_factory=ApprovalConfig)
     encryption: EncryptionConfig | None = None
     spark_connection: str = "spark_default"
+    owner: Label | None = None
+    pool: Label | None = None
+    queue: Label | None = None
+    timezone: TimeZone = "UTC"
 
     @model_validator(mode="after")
     def _is_somewhere(self) -> Self:
@@ -356,7 +339,7 @@ class ArchiveConfig(_Section):
         replicas = self.replicas or {}
         if replica is not None and replica not in replicas:
             known = ", ".join(replicas) or "none"
-            raise UsageError(f"no replica '{replica}' of this archive (it has: {known}){_nearest(replica, replicas)}")
+            raise UsageError(f"no replica '{replica}' of this archive (it has: {known}){nearest(replica, replicas)}")
         if replica is not None:
             return replicas[replica]
         return self.url or next(iter(replicas.values()))
@@ -374,11 +357,11 @@ class ArchiveConfig(_Section):
         if name is None:
             raise UsageError(f"say which source; this archive has: {known}")
         if name not in self.sources:
-            raise UsageError(f"no source '{name}' in this archive (it has: {known}){_nearest(name, self.sources)}")
+            raise UsageError(f"no source '{name}' in this archive (it has: {known}){nearest(name, self.sources)}")
         return name, self.sources[name]
 
 
-class Config(_Section):
+class Config(Section):
     """The whole file."""
 
     archives: dict[Name, ArchiveConfig] = Field(default_factory=dict)
@@ -391,7 +374,7 @@ class Config(_Section):
         if name not in self.archives:
             known = ", ".join(sorted(self.archives)) or "none"
             raise UsageError(
-                f"no archive '{name}' in {FILE_NAME} (it has: {known}){_nearest(name, self.archives) or '.'} "
+                f"no archive '{name}' in {FILE_NAME} (it has: {known}){nearest(name, self.archives) or '.'} "
                 "For an archive that is not in the file, write its URL."
             )
         return self.archives[name]
@@ -400,11 +383,7 @@ class Config(_Section):
 PATTERNS = {
     **FORMS,
     _DOTTED: "write a class with its module, such as airflow.providers.smtp.notifications.smtp.SmtpNotifier",
+    LABEL: "write one name, without a comma or a line break",
     f"^{NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",
     r"^[1-9][0-9]*[hdwmy]$": "write a number and h, d, w, m or y, such as 7d",
 }
-
-
-def _nearest(name: str, known: Mapping[str, Any]) -> str:
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else ""

@@ -95,6 +95,6 @@ class Consolidation:
     def _tables_of(self, parts: TableParts) -> Mapping[int, Table]:
         path = parts.catalog.path
         if path not in self._before:
-            found = Catalog.model_validate_json(read_file(self._store, parts.catalog))
+            found = Catalog.from_bytes(read_file(self._store, parts.catalog), path)
             self._before[path] = {table.oid: table for table in found.tables}
         return self._before[path]

@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.history.timeline import to_of
@@ -22,6 +22,7 @@ from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.extension_rows import of_moment
+from holdfast.sources.postgresql.catalog.record import damaged_record
 from holdfast.sources.postgresql.catalog.sequences import SequenceValue, at_end, between
 from holdfast.sources.postgresql.values.schema_evolution import conform
 from holdfast.sources.postgresql.values.type_mapping import schema_of
@@ -62,7 +63,7 @@ def catalog_reader(store: ObjectStore) -> ReadCatalog:
 
 
 def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
-    return Catalog.model_validate_json(read_file(store, file))
+    return Catalog.from_bytes(read_file(store, file), file.path)
 
 
 def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
@@ -109,7 +110,10 @@ def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iter
 
 def _read_sequences(store: ObjectStore, block: Block) -> tuple[SequenceValue, ...]:
     if block.sequences is not None:
-        return _SEQUENCES.validate_json(read_file(store, block.sequences))
+        try:
+            return _SEQUENCES.validate_json(read_file(store, block.sequences))
+        except ValidationError as error:
+            raise damaged_record(block.sequences.path, error) from error
     return _read_catalog(store, block.catalog).sequences
 
 

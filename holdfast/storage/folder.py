@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from holdfast.common.cleanup import tidied
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
 from locking.store import (
@@ -109,7 +109,11 @@ class FolderStore(ObjectStore):
     def get(self, key: str) -> bytes:
         path = self._path(key)
         try:
-            return path.read_bytes()
+            with open(path, "rb", buffering=0, opener=_open_at_once) as file:
+                status = os.fstat(file.fileno())
+                _must_be_file(key, status)
+                check_document(key, status.st_size)
+                return file.read()
         except OSError as error:
             _raise_read("read", key, error)
 
@@ -289,10 +293,18 @@ def _info_of(key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    if not _is_file(status):
-        # Left out, it could hide a lock or a commit from who lists.
-        raise StoreError(f"{key} is no regular file; remove it: a store's folder holds files and folders only.")
+    _must_be_file(key, status)  # left out, it could hide a lock or a commit from who lists
     return _info(key, status)
+
+
+def _must_be_file(key: str, status: os.stat_result) -> None:
+    if not _is_file(status):
+        raise StoreError(f"{key} is no regular file; remove it: a store's folder holds files and folders only.")
+
+
+def _open_at_once(path: str, flags: int) -> int:
+    """Open a file without waiting for somebody to write into it: a pipe may be in its place."""
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def _is_file(status: os.stat_result) -> bool:

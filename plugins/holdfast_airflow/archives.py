@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import sys
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Param, get_parsing_context
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast_airflow.alerts import notifiers
+from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.form_fields import FormField
 
 if TYPE_CHECKING:
@@ -110,10 +112,12 @@ def archive_dag(
 ) -> DAG:
     """Make the DAG `<operation>_<name>` of one archive: one run at a time, and those that were missed are not made up.
 
+    Its tasks have the owner, the pool and the queue that archives.yaml names.
+
     :param doc: what Airflow shows about it. `{name}`, `{place}` and `{schedule}` are filled in, and those of `terms`.
     :param tag: beside `holdfast` and the archive's name.
-    :param schedule_key: which of the archive's schedules it runs on. With it, tasks are tried twice more where there
-        is such a schedule, each time after `retry_delay`.
+    :param schedule_key: which of the archive's schedules it runs on, and which deadline its runs have. With it, tasks
+        are tried twice more where there is such a schedule, each time after `retry_delay`.
     :param settings: more for the DAG, such as `description` and `params`; they win.
     :raises UsageError: one of the archive's `alerts` cannot be made.
     """
@@ -126,23 +130,32 @@ def archive_dag(
             **(terms or {}),
         ),
         "schedule": schedule,
-        "start_date": datetime(2026, 1, 1, tzinfo=UTC),
+        # Airflow reads the schedule in the time zone of this.
+        "start_date": datetime(2026, 1, 1, tzinfo=ZoneInfo(archive.timezone)),
         "catchup": False,
         "max_active_runs": 1,
         "tags": ["holdfast", tag, name],
     }
-    defaults: dict[str, Any] = {}
-    if archive.alerts:
-        defaults["on_failure_callback"] = notifiers(archive)
+    defaults = _task_defaults(archive)
     if schedule_key:
         # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
         defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
+        common["deadline"] = deadline_of(name, archive, schedule_key)
     common["default_args"] = defaults | settings.pop("default_args", {})
     settings["params"] = {word: FormField.of(param) for word, param in settings.get("params", {}).items()}
     dag = DAG(dag_id=f"{operation}_{name}", **(common | settings))
     # Airflow shows the code of the file that makes the DAG, and takes it to be this one.
     dag.fileloc = sys._getframe(1).f_code.co_filename
     return dag
+
+
+def _task_defaults(archive: ArchiveConfig) -> dict[str, Any]:
+    """Return the arguments that all tasks of an archive have, where archives.yaml says so."""
+    said = {"owner": archive.owner, "pool": archive.pool, "queue": archive.queue}
+    defaults: dict[str, Any] = {word: value for word, value in said.items() if value is not None}
+    if archive.alerts:
+        defaults["on_failure_callback"] = notifiers(archive)
+    return defaults
 
 
 def source_param(archive: ArchiveConfig, description: str) -> Param:

@@ -6,9 +6,18 @@ from typing import Any
 
 from holdfast import __version__
 
-_OPERATORS = ["holdfast_airflow.operators"]
-_TRIGGERS = [f"holdfast_airflow.triggers.{name}" for name in ("keep", "lock", "quorum")]
+_MODULES = {
+    "operators": (
+        "acquire_lock archive_lock backup check_objectives compact drill job keep_lock mark migrate protected "
+        "reap_locks recover_replicas release_lock restore sync_replica trim_log truncate vacuum verify"
+    ),
+    "sensors": "replica_caught_up restorable verified",
+    "hooks": "archive postgres",
+    "triggers": "keep lock quorum",
+}
+"""Names of modules by the folder they are in: every process of Airflow asks, so that no folder is read for it."""
 
+_NAME = "Holdfast"
 
 _TEXT = {"type": ["string", "null"]}
 
@@ -67,19 +76,49 @@ _DATABASE = {
 }
 
 
+_CONFIG = {
+    "holdfast": {
+        "description": "The Holdfast page of the API server. Archives are described in archives.yaml, not here.",
+        "options": {
+            "page_time_limit": {
+                "description": "Seconds that the page waits for an archive's store.",
+                "version_added": "0.1.0",
+                "type": "float",
+                "example": "30.0",
+                "default": "15.0",
+            },
+            "page_looks": {
+                "description": "Stores that the page asks at a time, at most.",
+                "version_added": "0.1.0",
+                "type": "integer",
+                "example": "16",
+                "default": "8",
+            },
+        },
+    },
+}
+
+
 def get_provider_info() -> dict[str, Any]:
     """Return the provider's description, in the form of Airflow's provider_info.schema.json."""
     return {
         "package-name": "holdfast",
-        "name": "Holdfast",
+        "name": _NAME,
         "description": "Back up SQL databases into shared archives and restore them to any point in time.",
         "versions": [__version__],
-        "operators": [{"integration-name": "Holdfast", "python-modules": _OPERATORS}],
-        "sensors": [{"integration-name": "Holdfast", "python-modules": ["holdfast_airflow.sensors"]}],
-        "hooks": [{"integration-name": "Holdfast", "python-modules": ["holdfast_airflow.hooks"]}],
-        "triggers": [{"integration-name": "Holdfast", "python-modules": _TRIGGERS}],
+        "integrations": [{"integration-name": _NAME, "tags": ["service"]}],
+        **{
+            folder: [
+                {
+                    "integration-name": _NAME,
+                    "python-modules": [f"holdfast_airflow.{folder}.{name}" for name in names.split()],
+                }
+            ]
+            for folder, names in _MODULES.items()
+        },
         "connection-types": [_ARCHIVE, _DATABASE],
         "extra-links": [f"holdfast_airflow.links.{name}" for name in ("ArchiveLink", "JobLink")],
         "plugins": [{"name": "holdfast", "plugin-class": "holdfast_airflow.plugin.HoldfastPlugin"}],
         "task-decorators": [{"name": "locked", "class-name": "holdfast_airflow.decorators.locked.locked"}],
+        "config": _CONFIG,
     }

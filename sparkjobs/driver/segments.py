@@ -211,7 +211,7 @@ def _stored(job: Job, source: str, last: Block, block: str, objects: ObjectsRead
 
 def known_cut(job: Job, block: Block) -> Cut:
     """Return the objects that a block records: those at its end, or the last ones known before."""
-    catalog = Catalog.model_validate_json(read_file(job.store, block.catalog))
+    catalog = Catalog.from_bytes(read_file(job.store, block.catalog), block.catalog.path)
     stream = block.stream if block.is_cut else None
     seen = streams.Seen(stream.snapshot, stream.definitions) if stream else streams.Seen()
     return Cut(

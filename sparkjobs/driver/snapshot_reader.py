@@ -214,7 +214,7 @@ def _go_on(job: Job, state: State, snapshot: Snapshot) -> OpenBlock | None:
         job.say(f"starting again: block {left.block.id} was abandoned, and its files may be gone")
         return None
     try:
-        catalog = Catalog.model_validate_json(read_file(job.store, left.block.catalog))
+        catalog = Catalog.from_bytes(read_file(job.store, left.block.catalog), left.block.catalog.path)
         read_file(job.store, left.block.schema_dump)
     except DamagedError as error:
         job.say(f"starting again: {sentence(error)}")

@@ -109,7 +109,7 @@ def tables_to_restart(
             continue
         file = known[1].block.catalog
         if file.path not in before:
-            before[file.path] = Catalog.model_validate_json(read_file(store, file))
+            before[file.path] = Catalog.from_bytes(read_file(store, file), file.path)
         if not fits(before[file.path], now, table):
             found[table.oid] = reasons[table.label]
     return found

@@ -39,6 +39,7 @@ def test_the_plain_dags_are_as_many_as_ours() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_plain_files_make_the_dags_of_every_archive_with_and_without_forms(tmp_path: Path) -> None:
     dag = {
         "dag_id": "kind_a0",

@@ -185,7 +185,7 @@ def airflow(stage: Stage) -> AirflowStandalone:
 
 def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 120) -> str:
     """Wait until a run has ended and return its state; each look takes Airflow's CPU time."""
-    return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=1)
+    return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=0.5)
 
 
 def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "books", **form: Any) -> dict[str, Any]:
@@ -304,16 +304,18 @@ def test_a_migration_that_fails_can_be_gone_back_before(
             assert session.execute(f"select n from s{rows}.accounts where id = 1".encode()).fetchone() == (rows,)
 
 
-def test_who_is_named_in_the_configuration_is_told_of_a_failure(
+def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_deadline(
     airflow: AirflowStandalone, archive: ObjectStore
 ) -> None:
     name = "restore_drill_books"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, {"at": "1999-01-01T00:00:00Z"})
     assert ended(airflow, name, run_id) == "failed"
-    told = Path(archive.url).with_name("alerts").read_text()
-    assert told.startswith(f"{name}: ")
-    assert "1999" in told
+    alerts = Path(archive.url).with_name("alerts")
+    assert alerts.read_text().startswith(f"{name}: ")
+    assert "1999" in alerts.read_text()
+    late = f"{name}: run {run_id} of {name} is not done 0s after it was queued"
+    until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline")
 
 
 def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str, Any]:

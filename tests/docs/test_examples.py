@@ -45,9 +45,9 @@ def test_readme_shows_a_configuration_and_a_dag_that_can_be_read(tmp_path: Path)
 
 def test_example_dags_are_read_by_airflow(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOLDFAST_ARCHIVES", str(EXAMPLES / "archives.yaml"))
-    bag = DagBag(str(EXAMPLES / "nightly.py"))
+    bag = DagBag(str(EXAMPLES))
     assert bag.import_errors == {}
-    assert sorted(bag.dags) == ["nightly_load", "weekly_drill"]
+    assert sorted(bag.dags) == ["nightly_load", "report_after_backups", "weekly_drill"]
     for dag in bag.dags.values():
         assert DagSerialization.to_dict(dag)["dag"]["dag_id"] == dag.dag_id
 

@@ -5,8 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
+import pendulum
 import pytest
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk.definitions.deadline import DeadlineReference
+from airflow.serialization.serialized_objects import DagSerialization
+from airflow.timetables.base import TimeRestriction
 
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.archives import archive_dag, archives_at_one_place, configured_archives
@@ -72,3 +78,46 @@ def test_a_task_reads_its_own_archive_alone(configuration: Path, monkeypatch: py
         "holdfast_airflow.archives.get_parsing_context", lambda: SimpleNamespace(dag_id="vacuum_pet_shop")
     )
     assert set(configured_archives()) == {"shop", "pet_shop"}
+
+
+SETTINGS = {
+    "url": "s3://backups/shop",
+    "owner": "data platform",
+    "pool": "backups",
+    "queue": "spark",
+    "timezone": "Europe/Berlin",
+    "schedule": {"vacuum": "30 2 * * *"},
+    "deadline": {"vacuum": "2h"},
+}
+
+
+def test_every_task_of_an_archive_has_its_owner_pool_and_queue() -> None:
+    with archive_dag("vacuum", "shop", ArchiveConfig.model_validate(SETTINGS), doc="") as dag:
+        task = EmptyOperator(task_id="vacuum")
+    assert (task.owner, task.pool, task.queue, dag.owner) == ("data platform", "backups", "spark", "data platform")
+    with archive_dag("vacuum", "shop", DAILY, doc=""):
+        plain = EmptyOperator(task_id="vacuum")
+    assert (plain.owner, plain.pool, plain.queue) == ("airflow", "default_pool", "default")
+
+
+def test_schedules_are_meant_in_the_time_zone_of_the_archive() -> None:
+    dag = archive_dag("vacuum", "shop", ArchiveConfig.model_validate(SETTINGS), doc="", schedule_key="vacuum")
+    assert dag.timezone.name == "Europe/Berlin"
+    assert archive_dag("vacuum", "shop", DAILY, doc="", schedule_key="vacuum").timezone.name == "UTC"
+    stored = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+    for month, hour in ((1, 1), (7, 0)):  # half past two there, in winter and in summer
+        day = pendulum.datetime(2027, month, 9)
+        after = stored.timetable.next_dagrun_info_v2(
+            last_dagrun_info=None, restriction=TimeRestriction(day, None, catchup=True)
+        )
+        assert after is not None
+        assert (after.run_after.hour, after.run_after.minute) == (hour, 30)
+
+
+def test_runs_of_a_schedule_have_its_deadline_and_others_none() -> None:
+    archive = ArchiveConfig.model_validate(SETTINGS)
+    found: Any = archive_dag("vacuum", "shop", archive, doc="", schedule_key="vacuum").deadline
+    (deadline,) = found
+    assert (deadline.interval, deadline.reference) == (timedelta(hours=2), DeadlineReference.DAGRUN_QUEUED_AT)
+    assert archive_dag("compaction", "shop", archive, doc="", schedule_key="compaction").deadline is None
+    assert archive_dag("restore", "shop", archive, doc="").deadline is None

@@ -42,3 +42,7 @@ def test_a_process_that_ended_is_gone_also_before_anybody_waited_for_it() -> Non
     assert process_is_gone(owner)
     child.communicate()
     assert process_is_gone(owner)
+
+
+def test_of_a_number_that_no_process_can_have_nothing_is_known() -> None:
+    assert not process_is_gone(replace(Owner().here(), pid=1 << 63))

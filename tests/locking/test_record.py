@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime
 
 import pytest
@@ -76,3 +77,13 @@ def test_whatever_stands_in_a_lock_object_keeps_others_out(body: bytes) -> None:
     store.place("locks/r/WRIT." + "0" * 32, body)
     with pytest.raises(LockBusy):
         RWLock(store, "r").read(wait=0, renew=False)
+
+
+@pytest.mark.parametrize("since", ["2026-03-01T00:00:00", "2026-03-01", "", 9**99])
+def test_a_record_without_a_time_in_a_zone_is_unreadable(since: object) -> None:
+    record = LockRecord(
+        txn="0" * 32, mode="R", resource="r", owner=Owner(), purpose="", since=datetime.now(UTC), terms=Terms()
+    )
+    body = json.dumps({**json.loads(encode_record(record)), "since": since}).encode()
+    with pytest.raises(UnreadableRecord):
+        decode_record(body, resource="r", mode="R", txn="0" * 32)

@@ -1,4 +1,4 @@
-"""How many requests each step takes, and what an earlier look spares."""
+"""How many requests each step takes, what an earlier look spares, and what writers spare who let readers in first."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import random
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import pytest
 
 from locking import Lease, LockBusy, Owner, Runtime, RWLock, look_into
+from locking.runtime import COURTESY, SYSTEM
 from locking.store import Listing
+from locking.terms import CLOCK_STEP
 from locking.transaction import FRESH
 from tests.support.locks.lockstore import MemoryStore, Request
 
@@ -180,3 +183,115 @@ def take_turns(store: MemoryStore, clients: Sequence[Callable[[], None]], choose
     for thread in threads:
         thread.join()
     store.before = lambda request: None
+
+
+@pytest.fixture
+def courteous(runtime: Runtime) -> Runtime:
+    return replace(runtime, courtesy=COURTESY)
+
+
+def waits(store: MemoryStore, runtime: Runtime, wait: float) -> float:
+    """Return after how long a writer that waits for a reader first keeps others out; it never does where it is 0."""
+    began: list[float] = []
+
+    def note(request: Request) -> None:
+        if request.name == "INTENT" and request.word == "put" and not began:
+            began.append(store.time.now)
+
+    reader = RWLock(store, "r", runtime=runtime).read(wait=0, renew=False)
+    store.after = note
+    start = store.time.now
+    with pytest.raises(LockBusy, match="r is held for reading"):
+        RWLock(store, "r", runtime=runtime).write(wait=wait, renew=False)
+    store.after = lambda request: None
+    reader.release()
+    return began[0] - start if began else 0.0
+
+
+def test_processes_are_courteous() -> None:
+    assert SYSTEM.courtesy == COURTESY
+
+
+def test_a_writer_that_finds_a_reader_keeps_others_out_after_a_while(store: MemoryStore, courteous: Runtime) -> None:
+    assert COURTESY <= waits(store, courteous, 30.0) < 2 * COURTESY + 2
+
+
+def test_who_waits_for_a_short_time_is_courteous_for_a_part_of_it(store: MemoryStore, courteous: Runtime) -> None:
+    assert 0.25 <= waits(store, courteous, 1.0) <= 1.0
+
+
+def test_without_courtesy_it_keeps_them_out_at_once(store: MemoryStore, runtime: Runtime) -> None:
+    assert waits(store, runtime, 30.0) == 0.0
+    assert any(each.word == "put" and each.name == "INTENT" for each in store.requests)
+
+
+def test_a_courteous_writer_gives_way_to_a_reader_that_came_between_its_looks(
+    store: MemoryStore, courteous: Runtime
+) -> None:
+    readers: list[Request] = []
+
+    def come(request: Request) -> None:
+        if request.word == "put" and request.name == "INTENT" and not readers:
+            store.before = lambda request: None
+            store.place("locks/r/READ." + "f" * 32, b"{}")
+            readers.append(request)
+
+    def go(request: Request) -> None:
+        if request.word == "delete" and request.name == "INTENT":
+            store.objects.pop("locks/r/READ." + "f" * 32, None)
+
+    store.before, store.after = come, go
+    RWLock(store, "r", runtime=courteous).write(wait=30, renew=False).check()
+    assert readers
+    intents = [each for each in store.words() if each == "put INTENT"]
+    assert len(intents) == 2  # the first one was withdrawn
+
+
+def test_who_has_just_come_is_not_asked_who_they_are_by_one_who_may_wait(store: MemoryStore, runtime: Runtime) -> None:
+    for _ in range(28):
+        RWLock(store, "r", runtime=runtime).read(wait=0, renew=False)
+    store.forget()
+
+    def leave(request: Request) -> None:
+        if request.word == "put":
+            for key in [key for key in store.objects if key.startswith("locks/r/READ.")]:
+                del store.objects[key]
+
+    store.before = leave
+    RWLock(store, "r", runtime=runtime).write(wait=30, renew=False)
+    assert "get READ" not in store.words()
+
+
+@pytest.mark.parametrize("wait", [0.0, CLOCK_STEP / 2])
+def test_whoever_gives_up_names_all_who_are_in_the_way(store: MemoryStore, runtime: Runtime, wait: float) -> None:
+    for purpose in ("one", "two"):
+        RWLock(store, "r", runtime=runtime).read(wait=0, renew=False, purpose=purpose)
+    with pytest.raises(LockBusy) as raised:
+        RWLock(store, "r", runtime=runtime).write(wait=wait, renew=False)
+    assert {each.purpose for each in raised.value.blockers} == {"one", "two"}
+
+
+def look_first(ordered: bool, prepare: Callable[[MemoryStore], None]) -> list[str]:
+    """Return the requests of a courteous reader."""
+    store = MemoryStore(listing_is_ordered=ordered)
+    prepare(store)
+    store.forget()
+    runtime = replace(store.time.runtime(), courtesy=COURTESY)
+    runtime.new_txn()  # that of a lock which is there already
+    RWLock(store, "r", runtime=runtime).read(wait=30, renew=False).check()
+    return store.words()
+
+
+def test_the_first_look_takes_one_listing_where_a_check_takes_two() -> None:
+    requests = look_first(False, lambda store: None)
+    assert requests[:4] == ["list", "put INTENT", "list", "list"]
+    assert look_first(True, lambda store: None)[:3] == ["list", "put INTENT", "list"]
+
+
+def test_what_is_over_is_ended_at_once_by_a_whole_look() -> None:
+    def leave_a_lock(store: MemoryStore) -> None:
+        RWLock(store, "r", runtime=store.time.runtime()).write(wait=0, renew=False)
+        store.time.sleep(1000)
+
+    requests = look_first(False, leave_a_lock)
+    assert requests[:6] == ["list", "list", "list", "get WRIT", "put DEAD", "delete WRIT"]

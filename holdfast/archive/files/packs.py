@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from holdfast.archive.files.data_files import new_attempt
+from holdfast.archive.files.data_files import new_attempt, read_at_most
 from holdfast.archive.format.document import FileRecord, part_path
 
 if TYPE_CHECKING:
@@ -98,7 +98,12 @@ class AtHand:
         self.url = store.url
         self._store = store
         self._room = room
-        counted = Counter(file.key for file in files if file.offset is not None)
+        counted: Counter[str] = Counter()
+        self._ends: dict[str, int] = {}
+        for file in files:
+            if file.offset is not None:
+                counted[file.key] += 1
+                self._ends[file.key] = max(self._ends.get(file.key, 0), file.offset + file.size)
         self._locks = {key: Lock() for key, count in counted.items() if count > 1}
         self._bodies: dict[str, bytes] = {}
 
@@ -111,7 +116,7 @@ class AtHand:
                 if sum(map(len, list(self._bodies.values()))) >= self._room:
                     return self._store.open_read(key)
                 with self._store.open_read(key) as file:
-                    self._bodies[key] = bytes(file.read())
+                    self._bodies[key] = read_at_most(file, self._ends[key])
         return io.BytesIO(self._bodies[key])
 
 

@@ -32,6 +32,8 @@ def send_file(source: ObjectStore, target: ObjectStore, file: FileRecord) -> Non
             for piece in pieces(incoming):
                 found.update(piece)
                 size += len(piece)
+                if size > file.size:  # it may have grown beyond all room that the target has
+                    raise _damaged(source, file, f"it has more than the {file.size} bytes written")
                 outgoing.write(piece)
             if size != file.size or found.hexdigest() != file.sha256:
                 raise _damaged(source, file, f"it has {size} bytes with another checksum than the {file.size} written")

@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import Field
 
-from holdfast.archive.format.document import Document, FileRecord, Moment, TableRecord, iso
+from holdfast.archive.format.document import Document, FileRecord, Moment, Position, TableRecord, iso
 
 
 class SourceRecord(Document):
@@ -33,8 +33,8 @@ class Coverage(Document):
     without loss (false where the position was read beside the snapshot, not with it).
     """
 
-    from_position: str | None = None
-    to_position: str
+    from_position: Position | None = None
+    to_position: Position
     from_time: Moment
     to_time: Moment
     exact: bool = True
@@ -86,7 +86,7 @@ class Stream(Document):
     """
 
     slot: str
-    position: str
+    position: Position
     opened: bool = False
     publication: str
     publication_oid: int
@@ -122,7 +122,7 @@ class Mark(Document):
     """
 
     name: str
-    position: str
+    position: Position
     at: Moment
 
 
@@ -135,7 +135,7 @@ class DefinitionChange(Document):
         the privileges of any object.
     """
 
-    position: str
+    position: Position
     objects: tuple[tuple[int, int], ...]
 
 
@@ -202,8 +202,8 @@ class Block(Document):
     gap: str = ""
     transactions: Transactions | None = None
     marks: tuple[Mark, ...] = ()
-    ddl: tuple[str, ...] = ()
-    defined: tuple[str, ...] = ()
+    ddl: tuple[Position, ...] = ()
+    defined: tuple[Position, ...] = ()
     definition_changes: tuple[DefinitionChange, ...] = ()
     schema_version: str = ""
     schema_digest: str = ""

@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, PlainSerializer, ValidationError
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from holdfast.archive.format.seal import check_seal, damaged_seal, seal
 from holdfast.archive.format.versions import SEALED_SINCE
@@ -20,8 +20,27 @@ def iso(moment: datetime) -> str:
     return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
-Moment = Annotated[AwareDatetime, PlainSerializer(iso, when_used="json")]
+def _possible(moment: datetime) -> datetime:
+    """Return a time that can be reckoned with, in any zone and with any span; raises ValueError."""
+    if not _FIRST_YEAR <= moment.year <= _LAST_YEAR:
+        raise ValueError(f"no backup is of the year {moment.year}")
+    return moment
+
+
+_FIRST_YEAR, _LAST_YEAR = 1970, 9000
+
+Moment = Annotated[AwareDatetime, AfterValidator(_possible), PlainSerializer(iso, when_used="json")]
 """A point in time with its zone; written as ISO 8601 in UTC with microseconds."""
+
+Position = Annotated[str, Field(pattern="^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$")]
+"""A position in a source's log, as PostgreSQL writes it."""
+
+TableId = Annotated[str, Field(pattern="^[0-9]{1,20}$")]
+"""The oid of a table, as text."""
+
+_Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+
+_FilePath = Annotated[str, Field(pattern="^[^#]+(#[0-9]{1,18})?$")]
 
 
 class Document(BaseModel):
@@ -96,10 +115,10 @@ class FileRecord(Document):
         in hex; None where an earlier version wrote it.
     """
 
-    path: str
-    size: int
+    path: _FilePath
+    size: _Count
     sha256: str
-    rows: int = 0
+    rows: _Count = 0
     digest: str | None = None
     key_range: tuple[str, str] | None = None
     footer: str | None = None
@@ -131,7 +150,7 @@ class TableRecord(Document):
     :param first, last: log positions of the first and last commit with changes in it.
     """
 
-    id: str
+    id: TableId
     table_schema: str
     name: str
     rows: int
@@ -139,8 +158,8 @@ class TableRecord(Document):
     files: tuple[FileRecord, ...]
     columns: tuple[dict[str, Any], ...] = ()
     key: tuple[int, ...] = ()
-    first: str | None = None
-    last: str | None = None
+    first: Position | None = None
+    last: Position | None = None
 
     @property
     def label(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
-from holdfast.archive.format.document import Document, Moment, SealedDocument
+from holdfast.archive.format.document import Document, Moment, Position, SealedDocument
 
 
 class Identity(SealedDocument):
@@ -37,7 +37,7 @@ class Hold(Document):
 
     id: str
     source: str
-    position: str
+    position: Position
     at: Moment
     owner: str
     reason: str
@@ -60,6 +60,8 @@ class LogPlace(Document):
         the index and the entry are those that it had before.
     :param recovery: id of that recovery; "" where an earlier release began it: then index and entry tell nothing.
     :param before: ids of the stores that the log was in before, each with the index at which it went on in another one.
+    :param members: URLs of the archive's replicas by name, as the last entry says that has added or removed one; empty:
+        none has.
     :param acknowledged: index of the last entry that says of a backup that its quorum has succeeded; 0: none.
     :param set_aside: a rebuilding of the log has decided that what it has more than the others does not count.
     """
@@ -72,6 +74,7 @@ class LogPlace(Document):
     recovering: bool = False
     recovery: str = ""
     before: dict[str, int] = Field(default_factory=dict)
+    members: dict[str, str] = Field(default_factory=dict)
     acknowledged: int = 0
     set_aside: bool = False
 
@@ -85,7 +88,7 @@ class Adopted(Document):
     :param numbers: of all blocks that the other one has, by id: one commit brings them, in no order.
     """
 
-    ends: dict[str, str]
+    ends: dict[str, Position]
     streams: dict[str, str]
     numbers: dict[str, int] = Field(default_factory=dict)
 

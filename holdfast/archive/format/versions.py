@@ -19,14 +19,18 @@ SEALED_SINCE = 2
 WRITES = 4
 """The newest writers' version of this release.
 
-2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded.
+2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
+which replicas there are.
 """
 
 REPLICAS_SINCE = 3
 """The version of writers that know replicas."""
 
-ACKNOWLEDGED_SINCE = 4
-"""The version of writers that know entries by which a quorum is acknowledged: older ones would take them for empty."""
+DECISIONS_SINCE = 4
+"""The version of writers that know entries by which a quorum is acknowledged, or replicas are added and removed.
+
+Older ones would take them for empty.
+"""
 
 READS = 4
 """The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""

@@ -87,6 +87,20 @@ class SourcePlan:
             "restorable_after": _spans(self.after),
         }
 
+    def runs(self) -> list[dict[str, Any]]:
+        """Return the restore points by runs with the same outcome and the same reasons."""
+        groups = [tuple(some) for _, some in groupby(self.points, key=lambda each: (each.stays, each.why))]
+        return [
+            {
+                "from": iso(some[0].point.at),
+                "to": iso(some[-1].point.at),
+                "points": len(some),
+                "stays": some[0].stays,
+                "why": list(some[0].why),
+            }
+            for some in groups
+        ]
+
 
 @dataclass(frozen=True)
 class TruncationPlan:
@@ -112,9 +126,10 @@ class TruncationPlan:
         }
 
     def details(self) -> dict[str, Any]:
-        """Return the summary with every restore point, and why it stays."""
+        """Return the summary with the runs of each source, every restore point, and why it stays."""
         sources = [
-            {**source.summary(), "points": [each.to_dict() for each in source.points]} for source in self.sources
+            {**source.summary(), "runs": source.runs(), "points": [each.to_dict() for each in source.points]}
+            for source in self.sources
         ]
         return {**self.summary(), "sources": sources}
 
@@ -288,8 +303,3 @@ def _spans(found: Iterable[Interval]) -> list[dict[str, Any]]:
         {"from": iso(each.start), "to": iso(each.end), "commit": each.placed.number, "whole": each.whole}
         for each in found
     ]
-
-
-def runs_of(points: Iterable[PointPlan]) -> list[tuple[PointPlan, ...]]:
-    """Group consecutive points with the same outcome and reasons."""
-    return [tuple(some) for _, some in groupby(points, key=lambda each: (each.stays, each.why))]

@@ -6,18 +6,16 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.archive import IDENTITY_KEY
-from holdfast.archive.format.document import iso
 from holdfast.archive.maintenance.retention import parse_rules
-from holdfast.archive.maintenance.truncation import plan_truncation, runs_of
 from holdfast.archive.maintenance.truncation import truncate as truncate_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.words import human_size
+from holdfast.operations.plans import planned_truncation
 from holdfast.operations.requests.truncation import TruncationRequest
-from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan
+from holdfast.replication.work.replica_maintenance import opened_to_lead
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -25,20 +23,19 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from holdfast.archive.maintenance.truncation import PointPlan, TruncationPlan
+    from holdfast.archive.maintenance.truncation import TruncationPlan
 
 
 @takes(TruncationRequest)
 def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json = False) -> None:
     """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
     output = Output(as_json=as_json)
-    rules = parse_rules(request.keep or places.keep_rules(url))
+    request = request.filled(keep=tuple(places.keep_rules(url)))
+    rules = parse_rules(request.keep)
     store = places.archive_store(url)
     archive = Archive.open(store)
-    chosen: dict[str, Any] = {"source": request.source, "min_chains": request.min_chains}
     if request.dry_run:
-        now = store.list(IDENTITY_KEY).now
-        plan = plan_truncation(state_to_plan(archive), rules, now, **chosen)
+        plan = planned_truncation(archive, request)
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return
@@ -47,7 +44,14 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
         opened_to_lead(store, check=held.check, wait=max(0.0, until - time.monotonic())) as leading,
     ):
-        done = truncate_archive(leading, rules, check=held.check, fence=held.fence, **chosen)
+        done = truncate_archive(
+            leading,
+            rules,
+            check=held.check,
+            fence=held.fence,
+            source=request.source,
+            min_chains=request.min_chains,
+        )
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
 
 
@@ -55,20 +59,17 @@ def _show_plan(console: Console, plan: TruncationPlan, rules: str) -> None:
     console.print(f"keep {rules}", markup=False)
     for source in plan.sources:
         told = source.summary()
-        rows = [
-            (iso(some[0].point.at), iso(some[-1].point.at), str(len(some)), *_fate(some))
-            for some in runs_of(source.points)
-        ]
+        rows = [(run["from"], run["to"], str(run["points"]), *_fate(run)) for run in source.runs()]
         console.print(source.source, markup=False)
         show_rows(console, ("from", "to", "points", "", "why"), rows)
         _show_source(console, told, "would stay")
     console.print(_going(plan.summary(), "would go") if plan.removed else "nothing to remove", markup=False)
 
 
-def _fate(some: tuple[PointPlan, ...]) -> tuple[str, str]:
-    if not some[0].stays:
+def _fate(run: dict[str, Any]) -> tuple[str, str]:
+    if not run["stays"]:
         return "goes", ""
-    return "stays", ", ".join(some[0].why) or "its blocks are needed by others"
+    return "stays", ", ".join(run["why"]) or "its blocks are needed by others"
 
 
 def _show_done(console: Console, done: dict[str, Any]) -> None:

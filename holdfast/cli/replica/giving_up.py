@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.replica.options import OfArchive, ask
+from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.common.words import named
 from holdfast.replication.work import abandon
 
 if TYPE_CHECKING:
@@ -23,23 +25,32 @@ def give_up(
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be given up, and change nothing.")] = False,
     store: Store = None,
     archive: OfArchive = None,
+    yes: Yes = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Give up an entry with files that no replica has any more, and all that was built on it.
 
-    Refused while a replica that is not lost cannot be asked. The source's next backup names the gap.
+    Refused while a replica that is not lost cannot be asked. The source's next backup names the gap. Asks for the
+    archive's name first.
     """
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
+        planned = abandon.prepare(asked.coordination, log.archive, index, places=asked.place)
         if dry_run:
-            done = abandon.prepare(asked.coordination, log.archive, index, places=asked.place)
-            value = _value(log, done, None)
+            value = _value(log, planned, None)
         else:
+            confirm(log.name, _consequence(log, planned), yes=yes, output=output)
             done, entry = abandon.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
             value = _value(log, done, entry)
     output.result(value, lambda console: _show(console, value))
+
+
+def _consequence(log: LogState, planned: GivingUp) -> str:
+    entries = ", ".join(str(each.index) for each in planned.entries)
+    lost = named(sorted(planned.ends))
+    return f"{log.name} goes on without entries {entries} of its log: the backups of {lost} in them are lost"
 
 
 def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:

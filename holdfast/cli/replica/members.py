@@ -12,15 +12,14 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, Replica, ask
 from holdfast.cli.replica.status import log_words
 from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_value
+from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import Name
 from holdfast.replication.log.errors import OldStoreError
-from holdfast.replication.log.replicas import add as add_row
 from holdfast.replication.log.replicas import log_states, replicas
-from holdfast.replication.log.replicas import remove as remove_row
-from holdfast.replication.work import membership
+from holdfast.replication.work import members, membership
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -118,7 +117,7 @@ def _add(
         )
     log = known[there.identity.id] if there is not None and asked.word is None else asked.log()
     before = asked.coordination.run(lambda c: replicas(c, log.archive))
-    asked.coordination.run(lambda c: add_row(c, log.archive, name=name, url=place.url))
+    members.add(asked.coordination, log.archive, name, place.url, wait=wait, places=asked.place)
     if any(row.name == name and not row.is_lost for row in before):
         output.say(f"{place.url} is replica {name} already")
         return _added_value(log, name, place)
@@ -126,7 +125,7 @@ def _add(
         done = recover_replica(asked, log, name, output, wait=wait)
     except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
-            asked.coordination.run(lambda c: remove_row(c, log.archive, name))
+            members.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
         raise
     return {**_added_value(log, name, place), **recovered_value(done)}
 
@@ -154,16 +153,22 @@ def elect(
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
+    yes: Yes = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Elect the replica to go on with, where all are lost; without a name, show the entries that each has."""
+    """Elect the replica to go on with, where all are lost; without a name, show the entries that each has.
+
+    Asks for the replica's name once more.
+    """
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
         if name is None:
             _show_candidates(asked, log, output)
             return
+        asked.row(name)
+        confirm(name, _consequence(log, name), yes=yes, output=output)
         given_up = membership.elect(
             asked.coordination,
             log.archive,
@@ -176,6 +181,10 @@ def elect(
     value = {"archive": log.archive, "name": log.name, "elected": name, "given_up": given_up}
     words = f"{log.name} goes on with {name}; {given_up:,} entries were given up. Now: holdfast replica recover --lost"
     output.result(value, lambda console: console.print(words, markup=False))
+
+
+def _consequence(log: LogState, name: str) -> str:
+    return f"{log.name} goes on with what {name} has: the others are made anew from it, and lose what it has not"
 
 
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
@@ -203,13 +212,16 @@ def remove(
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
+    wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Forget a replica: nothing waits for it any more. What lies at its place is not changed."""
+    """Remove a replica: nothing waits for it any more. What lies at its place stays, but for a commit that says so."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
-        asked.coordination.run(lambda c: remove_row(c, log.archive, name, force=force))
-    value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url}
-    words = f"{name} is no replica of {log.name} any more; what lies at {row.url} was not changed"
+        unknown = members.remove(asked.coordination, log.archive, name, force=force, wait=wait, places=asked.place)
+    if unknown:
+        output.say(unknown)
+    value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url, "not_recorded": unknown or None}
+    words = f"{name} is no replica of {log.name} any more; what lies at {row.url} stays there"
     output.result(value, lambda console: console.print(words, markup=False))

@@ -40,6 +40,12 @@ def rebuild_store(
         list[str] | None,
         typer.Option(metavar="NAME", help="Leave this replica out: it is lost. For one that cannot be read."),
     ] = None,
+    lose_acknowledged: Annotated[
+        bool,
+        typer.Option(
+            "--lose-acknowledged", help="Give up what only others have, also backups that a quorum has acknowledged."
+        ),
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Even where the store agrees with all replicas.")] = False,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would become of each replica, and change nothing.")
@@ -61,6 +67,7 @@ def rebuild_store(
             wanted=None if asked.configured else asked.word,
             source=source,
             without=without or (),
+            lose_acknowledged=lose_acknowledged,
             places=asked.place,
         )
         if dry_run:

@@ -161,20 +161,20 @@ def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -
     return open_replica(places(row.url).impatient(), archive, row.name)[1]
 
 
-def check_line(coordination: CoordinationStore, archive: str, row: ReplicaRow, store: ObjectStore) -> None:
-    """Check that a lost replica has nothing that the coordination store does not know, before it is made anew.
+def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
+    """Check that a place has nothing that the coordination store does not know, before a replica is made anew there.
 
     A place that cannot be read tells nothing.
 
     :param archive: its id.
-    :param store: of the replica.
+    :param name: of the replica; `store`: of the place.
     :raises OldStoreError: it has executed an entry that the store does not have.
     """
     try:
-        _, place = open_replica(store, archive, row.name)
+        _, place = open_replica(store, archive, name)
     except (HoldfastError, StoreError):
         return
-    coordination.run(lambda c: check_others(c, archive, {row.url: place}, coordination.url))
+    coordination.run(lambda c: check_others(c, archive, {store.url: place}, coordination.url))
 
 
 def look_at(

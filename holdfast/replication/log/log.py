@@ -47,6 +47,9 @@ Ends = tuple[str, str]
 DROP = "drop"
 """The kind of entries that take back a backup whose quorum has failed."""
 
+MEMBERS = "members"
+"""The kind of entries that add or remove replicas."""
+
 ACKNOWLEDGED = "acknowledged"
 """The kind of entries by which the quorum of a backup has succeeded."""
 
@@ -61,6 +64,7 @@ class EntryChange(Document):
 
     :param ends: of sources that go back by it.
     :param acknowledges: index of an entry whose quorum has succeeded; 0: none.
+    :param members: URLs of all replicas from then on, by name; empty: they stay as they are.
     """
 
     kind: str
@@ -71,6 +75,7 @@ class EntryChange(Document):
     reason: str = ""
     ends: dict[str, Ends] = Field(default_factory=dict)
     acknowledges: int = 0
+    members: dict[str, str] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, change: Change) -> EntryChange:
@@ -166,6 +171,8 @@ class LogEntry:
         update: dict[str, object] = {"index": self.index, "entry": self.id}
         if self.change.acknowledges:
             update["acknowledged"] = self.index
+        if self.change.members:
+            update["members"] = self.change.members
         log = log.model_copy(update=update)
         return Change(kind=FAILED, log=log) if self.failed else self.change.change(state, log)
 
@@ -184,7 +191,8 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
     if there is not None:
         return int(there)
-    guard(connection, acting)
+    if guard(connection, acting).leaves_by:
+        raise RefusedError(f"replica {acting.name} is being removed: nothing is added through it any more")
     check_leader(connection, acting, draft.leader_epoch, removes=bool(draft.change.remove))
     _check_removed(connection, acting.archive, draft.change.remove)
     _check_abandoned(connection, acting.archive, draft.change.add)

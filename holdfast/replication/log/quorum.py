@@ -297,10 +297,14 @@ def pending(connection: Connection, archive: str, *, source: str | None = None) 
 
 
 def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]:
-    """Return the quorums of a source that are pending, or that too few replicas know to have succeeded."""
-    query = _select().where(_Q.archive == archive, _Q.source == source, _Q.state.in_((PENDING, COMMITTED)))
-    found = [_read(connection, archive, row) for row in connection.execute(query.order_by(_Q.index)).all()]
-    return [each for each in found if not each.is_settled]
+    """Return the quorums of a source that are pending, or that too few replicas know to have succeeded.
+
+    Of those that have succeeded the last one is looked at: who has executed that has executed the others.
+    """
+    succeeded = _select().where(_Q.archive == archive, _Q.source == source, _Q.state == COMMITTED)
+    last = connection.execute(succeeded.order_by(_Q.acknowledged_by.desc()).limit(1)).one_or_none()
+    known = [_read(connection, archive, last)] if last is not None else []
+    return [each for each in (*known, *pending(connection, archive, source=source)) if not each.is_settled]
 
 
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log.errors import EpochOverError
+from holdfast.replication.log.members import check_counts
 from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.log.store import clock
 
@@ -27,7 +28,7 @@ def begin(
 
     :param source: a replica; None: the one that has executed most.
     :raises RefusedError: the replica is not lost, or all are.
-    :raises BusyError: another recovery of it is under way.
+    :raises BusyError: another recovery of it is under way, or its addition does not count yet.
     """
     row = replica(connection, archive, name)
     now = clock(connection)
@@ -47,11 +48,13 @@ def begin(
     if source is not None and source not in {each.name for each in good}:
         raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
     chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
-    succeeded = log_state(connection, archive).quorum
+    if row.joined_by and not row.pointer:
+        check_counts(connection, archive, row.joined_by)
+    succeeded = max(log_state(connection, archive).quorum, row.joined_by)
     if chosen.pointer <= succeeded:
         raise RefusedError(
-            f"{chosen.name} has not executed entry {succeeded} yet, by which a quorum has succeeded: a replica made "
-            f"from it would lack that. 'holdfast replica sync {chosen.name}' first"
+            f"{chosen.name} has not executed entry {succeeded} yet, which a quorum has: a replica made from it "
+            f"would lack that. 'holdfast replica sync {chosen.name}' first"
         )
     acting = Acting(archive, name, row.epoch + 1)
     change_row(

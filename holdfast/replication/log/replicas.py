@@ -39,6 +39,8 @@ class ReplicaRow:
     :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
     :param ask_again_at: until then nobody waits for its answer.
     :param trimmed_bytes: what entries add that it lacks and that the log no longer has.
+    :param joined_by: index of the entry that has added it; 0: it founded the log, or an earlier release has added it.
+    :param leaves_by: index of the entry that removes it; 0: it stays.
     """
 
     name: str
@@ -53,6 +55,8 @@ class ReplicaRow:
     silent_since: float = 0.0
     ask_again_at: float = 0.0
     trimmed_bytes: int = 0
+    joined_by: int = 0
+    leaves_by: int = 0
 
     def is_active(self, now: float) -> bool:
         """Return whether the lease runs."""
@@ -207,6 +211,16 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
     Nothing at its URL is changed.
 
     :param force: even where it has what no other one has.
+    :raises RefusedError: as `check_removable` does.
+    """
+    check_removable(connection, archive, name, force=force)
+    forget(connection, archive, name)
+
+
+def check_removable(connection: Connection, archive: str, name: str, *, force: bool) -> None:
+    """Check that a replica has nothing that would be lost with it.
+
+    :param force: even where it has what no other one has.
     :raises RefusedError: it is the last one that is not lost, or ahead of all others; or what it has appended is not at
         any other place yet.
     """
@@ -224,10 +238,11 @@ def remove(connection: Connection, archive: str, name: str, *, force: bool = Fal
     used = [each.name for each in replicas(connection, archive) if each.recovers_from == name]
     if used and not force:
         raise RefusedError(f"{', '.join(used)} is being recovered from {name}: let that end, or say --force")
-    _forget(connection, archive, row)
 
 
-def _forget(connection: Connection, archive: str, row: ReplicaRow) -> None:
+def forget(connection: Connection, archive: str, name: str) -> None:
+    """Delete the row of a replica, with its votes and its leases on sources."""
+    row = replica(connection, archive, name)
     a, v, s = schema.archives.c, schema.votes.c, schema.sources.c
     of_replica = s.owner.startswith(f"{row.name}, ", autoescape=True)  # the names of replicas have no comma
     connection.execute(

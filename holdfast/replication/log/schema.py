@@ -57,6 +57,8 @@ replicas = Table(
     Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
     Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
     Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
+    Column("joined_by", BigInteger, nullable=False, server_default="0"),  # entry that has added it; 0: an older release
+    Column("leaves_by", BigInteger, nullable=False, server_default="0"),  # entry that removes it; 0: it stays
     _of_archive("replicas"),
 )
 

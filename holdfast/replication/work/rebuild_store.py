@@ -76,7 +76,7 @@ class Rebuilding:
     :param archive: its id; `name`: its name.
     :param known: None: the store knows nothing of it.
     :param is_needed: the store knows nothing of it, or contradicts a replica.
-    :param chosen, without: as `decide` takes them.
+    :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
     archive: str
@@ -87,6 +87,7 @@ class Rebuilding:
     is_needed: bool
     chosen: str | None
     without: tuple[str, ...]
+    lose_acknowledged: bool = False
 
     @property
     def head(self) -> int:
@@ -134,14 +135,16 @@ def prepare(
     wanted: str | None = None,
     source: str | None = None,
     without: Collection[str] = (),
+    lose_acknowledged: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilding:
     """Plan a rebuild from the replicas, without changing anything.
 
-    :param urls: of replicas, by name. Those that the store still knows come to it.
+    :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
     :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
     :param without: names of replicas that are left out: they are lost, whatever they have.
+    :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
     :raises UsageError: the replicas are of several archives, or none is named.
     :raises RefusedError: the log could go on from none of them.
     """
@@ -150,11 +153,22 @@ def prepare(
     known = coordination.run(lambda c: _known(c, archive))
     if known is not None:
         told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
+    told += ask(_named(told), places)
     told = sorted(of_archive(told, archive), key=lambda each: each.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
-    survey = decide(told, source=source, without=without, lost=lost)
-    return Rebuilding(archive, name, known, tuple(told), survey, needed, source, tuple(without))
+    survey = decide(told, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
+    return Rebuilding(
+        archive, name, known, tuple(told), survey, needed, source, tuple(without), lose_acknowledged=lose_acknowledged
+    )
+
+
+def _named(told: Sequence[Told]) -> dict[str, str]:
+    """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
+    readable = [each.place for each in told if isinstance(each, ReadableReplica)]
+    furthest = max(readable, key=lambda place: place.index, default=None)
+    asked = {each.name for each in told}
+    return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
@@ -244,7 +258,13 @@ def rebuild(
         unread = [each for each in planned.told if each.name not in held]
         told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
-        survey = decide(told, source=planned.chosen, without=planned.without, lost=lost)
+        survey = decide(
+            told,
+            source=planned.chosen,
+            without=planned.without,
+            lost=lost,
+            lose_acknowledged=planned.lose_acknowledged,
+        )
         work = replace(planned, told=tuple(told), survey=survey)
         work.survey.check()
 
@@ -254,9 +274,9 @@ def rebuild(
 
         closed, store = str(uuid.uuid4()), str(uuid.uuid4())
         coordination.run(lambda c: _close(c, work, closed))
-        before = _stores_before(work)
+        log = {"store": store, "before": _stores_before(work), "members": _members(work)}
         for each in _in_order(told):
-            _move(work, each, {"store": store, "before": before}, check, held[each.name].fence)
+            _move(work, each, log, check, held[each.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
     return Rebuilt(store, work)
@@ -299,6 +319,11 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
     for each in (*(told for told in same if isinstance(told, ReadableReplica)), work.survey.source):
         before |= {**each.place.before, each.place.store: work.head}
     return before
+
+
+def _members(work: Rebuilding) -> dict[str, str]:
+    """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
+    return {fate.told.name: fate.told.url for fate in work.survey.fates} if work.survey.source.place.members else {}
 
 
 def _move(

@@ -100,7 +100,7 @@ def recover(
     row = coordination.run(lambda c: replica(c, archive, name))
     target, until = places(row.url), time.monotonic() + wait
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
-        check_line(coordination, archive, row, target)
+        check_line(coordination, archive, name, target)
         acting, chosen = in_turn(
             lambda: coordination.run(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease)),
             wait=max(0.0, until - time.monotonic()),

@@ -45,11 +45,12 @@ def opened_to_lead(store: ObjectStore, *, check: Callable[[], None], wait: float
         yield replica
 
 
-def state_to_plan(archive: Archive) -> State:
+def state_to_plan(archive: Archive, coordination: str | None = None) -> State:
     """Return the state that compactions and truncations are planned by.
 
     It is for dry runs, which change nothing.
 
+    :param coordination: address of the store with the log of its replicas; None for what the environment says.
     :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
     :raises UsageError: it is a replica, and nothing says where its log is.
     """
@@ -58,8 +59,8 @@ def state_to_plan(archive: Archive) -> State:
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.replica import settled
 
-    with opened(None) as coordination:
-        return settled(archive, coordination)
+    with opened(coordination) as found:
+        return settled(archive, found)
 
 
 @contextmanager

@@ -146,6 +146,7 @@ def decide(
     source: str | None = None,
     without: Collection[str] = (),
     lost: Mapping[str, str] = _NONE_LOST,
+    lose_acknowledged: bool = False,
 ) -> Survey:
     """Choose the replica that the log goes on from, and each one's fate.
 
@@ -153,6 +154,7 @@ def decide(
     :param without: names of replicas that are left out, whatever they have.
     :param lost: why the store says that replicas are lost, by name. Commits do not tell that files are damaged: so they
         stay lost, and the log goes on from one of them only where `source` names it.
+    :param lose_acknowledged: also backups whose quorum had succeeded are given up where lines differ.
     :raises UsageError: there is no replica of such a name.
     :raises RefusedError: the log could go on from none of them.
     """
@@ -169,9 +171,8 @@ def decide(
         chosen,
         key=lambda each: (each.name not in lost, each.place.index, len(each.archive.state.blocks), each.name),
     )
-    fates = (
-        _still_lost(_fate(each, best, source is not None, without), best, source is not None, lost) for each in told
-    )
+    chosen_by = _Choice(best, source is not None, frozenset(without), lose_acknowledged)
+    fates = (_still_lost(chosen_by.fate(each), best, source is not None, lost) for each in told)
     return Survey(best, tuple(fates))
 
 
@@ -191,20 +192,55 @@ def _still_lost(fate: ReplicaFate, best: ReadableReplica, is_chosen: bool, lost:
     return fate if is_chosen else replace(fate, objection=sure)
 
 
-def _fate(told: Told, best: ReadableReplica, is_chosen: bool, without: Collection[str]) -> ReplicaFate:
-    if told is best:
-        return ReplicaFate(told)
-    if told.name in without:
-        return ReplicaFate(told, lost=told.problem if isinstance(told, UnreadableReplica) else "it was left out")
-    if isinstance(told, UnreadableReplica):
-        may_have = f"{told.name} ({told.url}) cannot be read: {told.problem}. It may have what no other replica has"
-        return ReplicaFate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
-    if told.place.recovering:
-        return ReplicaFate(told, lost="it was not recovered to its end")
-    if more := _more(told, best):
-        contradicts = f"{told.name} {more}: say by --from which of both the log goes on from"
-        return ReplicaFate(told, lost=f"it {more}", objection="" if is_chosen else contradicts)
-    return ReplicaFate(told, lost=_lack(told, best))
+@dataclass(frozen=True)
+class _Choice:
+    """Replica that the log goes on from, and what was said of the others.
+
+    :param is_said: it was named, and is not only the furthest one.
+    """
+
+    best: ReadableReplica
+    is_said: bool
+    without: frozenset[str]
+    lose_acknowledged: bool
+
+    def fate(self, told: Told) -> ReplicaFate:
+        if told is self.best:
+            return ReplicaFate(told)
+        if isinstance(told, UnreadableReplica):
+            if told.name in self.without:
+                return ReplicaFate(told, told.problem)
+            may_have = f"{told.name} ({told.url}) cannot be read: {told.problem}. It may have what no other replica has"
+            return ReplicaFate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
+        if told.place.recovering:
+            return ReplicaFate(told, lost="it was not recovered to its end")
+        more = _more(told, self.best)
+        if told.name in self.without:
+            return ReplicaFate(told, "it was left out", self._acknowledged(told) if more else "")
+        if more:
+            return ReplicaFate(told, f"it {more}", self._contradicts(told, more))
+        return ReplicaFate(told, lost=_lack(told, self.best))
+
+    def _contradicts(self, told: ReadableReplica, more: str) -> str:
+        if not self.is_said:
+            acknowledged = "".join(
+                f"; {one.name} has acknowledged the quorum of a backup by entry {one.place.acknowledged}"
+                for one in (told, self.best)
+                if one.place.acknowledged
+            )
+            return f"{told.name} {more}: say by --from which of both the log goes on from{acknowledged}"
+        return self._acknowledged(told)
+
+    def _acknowledged(self, told: ReadableReplica) -> str:
+        """Return in words which acknowledged backup would be given up with a replica; "" where none would, or may."""
+        index = told.place.acknowledged
+        theirs = _entry_at(self.best.archive, index) if index <= self.best.place.index else ""
+        if self.lose_acknowledged or not index or theirs == _entry_at(told.archive, index) != "":
+            return ""
+        return (
+            f"{told.name} has executed entry {index}, by which the quorum of a backup was acknowledged, and "
+            f"{self.best.name} has not: --lose-acknowledged gives that backup up"
+        )
 
 
 def _more(told: ReadableReplica, best: ReadableReplica) -> str:

@@ -15,7 +15,7 @@ from azure.storage.blob import BlobBlock
 from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore
+from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.connections import Connections, clock_of
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
@@ -107,7 +107,9 @@ class AzureStore(ObjectStore):
 
         def read() -> bytes:
             with azure_errors("read", key, writes=False):
-                return blob.download_blob().readall()
+                content = blob.download_blob()
+                check_document(key, content.size)
+                return content.readall()
 
         return self._connections.patiently(read)
 

@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
+from holdfast.common.errors import DamagedError
 from locking.store import (
     Listing,
     ObjectExists,
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
 PROBE_ROUNDS = 3
 
 _DELETED_AT_ONCE = 8
+
+LARGEST_DOCUMENT = 1 << 30
+"""Bytes of an object that is read whole into memory, at most: a commit of some millions of files has so many."""
 
 
 class ObjectStore(ABC):
@@ -243,6 +247,24 @@ class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the
 
     Nothing was written.
     """
+
+
+class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the situation, like the store errors
+    """Object that is larger than any document of an archive."""
+
+
+def check_document(key: str, size: int) -> None:
+    """Refuse to read an object into memory that cannot be a document.
+
+    Whoever can write into the store chooses how large an object is.
+
+    :raises ObjectTooLarge: it is larger than all that is read whole.
+    """
+    if size > LARGEST_DOCUMENT:
+        raise ObjectTooLarge(
+            f"{key} is damaged or not ours: it has {size:,} bytes. Restore this object from a copy of the archive, or "
+            "remove it if nobody needs it."
+        )
 
 
 class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors

@@ -13,7 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from holdfast.common.errors import UsageError
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore
+from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
@@ -148,6 +148,7 @@ class S3Store(ObjectStore):
     def get(self, key: str) -> bytes:
         with s3_errors("read", key, writes=False):
             answer = self._reader.get_object(Bucket=self._bucket, Key=self._key(key))
+            check_document(key, answer["ContentLength"])
             return answer["Body"].read()
 
     def put(self, key: str, body: bytes) -> None:

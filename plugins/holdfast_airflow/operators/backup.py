@@ -101,6 +101,7 @@ class BackupOperator(DatabaseJobOperator):
             patience=0,
         )
         done = {**summary, "quorum": told["quorum"]}
+        self.note_moved(address, store, done)
         self.tell_assets(context, store, source, done)
         return done
 

@@ -10,6 +10,7 @@ from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.outlets import fill_events
+from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,17 +42,21 @@ class CheckObjectives(BaseOperator):
         :raises JobRefused: one is missed.
         """
         from holdfast.archive import Archive
-        from holdfast.objectives import judge
+        from holdfast.objectives import judge, restorable_ages
         from holdfast.storage import open_store
 
         with in_airflow_terms():
             archive = find_archive_or_connection(self.archive)
             store = open_store(archive.place(), archive.key)
-            judged = judge(Archive.open(store), archive.sources)
+            opened = Archive.open(store)
+            judged = judge(opened, archive.sources)
+            told = [each.describe() for each in judged]
+            tell_objectives(self.archive, told)
+            for source, age in restorable_ages(opened).items():
+                tell_restorable(self.archive, source, age.total_seconds())
         for each in judged:
             self.log.info("%s", each)
         if missed := [str(each) for each in judged if not each.is_met]:
             raise JobRefused("; ".join(missed), 1)
-        told = [each.describe() for each in judged]
         fill_events(self.outlets, context, summary={"objectives": told}, archive=archive, store=store)
         return told

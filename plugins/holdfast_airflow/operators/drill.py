@@ -60,6 +60,11 @@ class DrillOperator(SourceJobOperator):
         self.assertions = assertions
         self.newest_within = newest_within
 
+    @property
+    def measured_as(self) -> str:
+        """Return the name of the operation in metrics: a drill is no restore that anybody asked for."""
+        return "drill"
+
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
         """Return a restore request without a recovery target; the drill chooses it under its locks."""
         return RestoreRequest(source=source)

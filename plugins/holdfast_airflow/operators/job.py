@@ -6,12 +6,9 @@ First the locks are acquired, then the job runs, then its result is checked in t
 from __future__ import annotations
 
 import inspect
-import os
 import shutil
-import subprocess
 import threading
 from abc import abstractmethod
-from collections import deque
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
@@ -24,7 +21,6 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.operations.job_process import (
     WAIT_VARIABLE,
-    WORKERS,
     check_java,
     find_application,
     inline_command,
@@ -41,6 +37,7 @@ from holdfast_airflow.connections import check_spark_connection, find_archive_or
 from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.ends import end_of, open_archive, read_last_record, told_end
+from holdfast_airflow.jobs.inline_process import run_inline
 from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
 from holdfast_airflow.jobs.prepared_job import PreparedJob
 from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
@@ -49,6 +46,8 @@ from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.requests import add_arguments, request_of
+from holdfast_airflow.telemetry.lineage import Moved, lineage_of
+from holdfast_airflow.telemetry.metrics import job_measured
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
 from locking.store import StoreError
@@ -56,6 +55,7 @@ from locking.store import StoreError
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from airflow.providers.openlineage.extractors import OperatorLineage
     from airflow.sdk import Context
 
     from holdfast.archive.locks import HeldLocks
@@ -64,10 +64,9 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
+    from holdfast_airflow.telemetry.metrics import Measured
 
 _RELEASE_S = 2.0
-
-_LAST_LINES = 10
 
 
 class ArchiveJobOperator(SparkSubmitOperator):
@@ -144,6 +143,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self._killed = False
         self._secret_environment: dict[str, str] = {}
         self._spark_log: Any = None
+        self._moved: Moved | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:  # type: ignore[override]
         """Run the job and return its summary."""
@@ -178,6 +178,11 @@ class ArchiveJobOperator(SparkSubmitOperator):
         """
         made: Request = request_of(self, self.request_type)
         return made.with_values(source=source) if source and "source" in self.request_type.model_fields else made
+
+    @property
+    def measured_as(self) -> str:
+        """Return the name of the operation in metrics."""
+        return self.operation
 
     @property
     def job_run(self) -> str:
@@ -216,18 +221,24 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.log.info("this %s runs %s", self.operation, words)
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
+        with job_measured(self.archive, self.measured_as) as measured, in_airflow_terms():
+            return self._under_locks(context, deadline, measured)
+
+    def _under_locks(self, context: Context, deadline: datetime, measured: Measured) -> dict[str, Any]:
         self._deadline = deadline
-        with in_airflow_terms():
-            job = self._prepare(context)
-            store = open_archive(job)
-            self.check(job)
-            if self.needs_spark(store, job):
-                self._check_spark()
-            self._locks = self._take_locks(store, job, context, deadline)
-            with self._ended():
-                summary = self._run(store, job, context)
-                self.tell_assets(context, store, job.source, summary)
-                return summary
+        job = self._prepare(context)
+        measured.source = job.source or measured.source
+        store = open_archive(job)
+        self.check(job)
+        if self.needs_spark(store, job):
+            self._check_spark()
+        self._locks = self._take_locks(store, job, context, deadline)
+        with self._ended():
+            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
+            measured.summary = summary = self._run(store, job, context)
+            self.note_moved(job.database, store, summary)
+            self.tell_assets(context, store, job.source, summary)
+            return summary
 
     def _prepare(self, context: Context) -> PreparedJob:
         """Resolve and check all settings, before any lock is acquired."""
@@ -331,6 +342,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
             store=store,
         )
 
+    def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any]) -> None:
+        """Remember what a job has moved between a database and the archive, for its lineage."""
+        self._moved = Moved(self.role, database, store.url, summary) if database else None
+
     def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
         """Run the job once, and return its error, or "".
 
@@ -347,30 +362,11 @@ class ArchiveJobOperator(SparkSubmitOperator):
 
     def _run_inline(self, job: PreparedJob, environment: Mapping[str, str]) -> str:
         command = inline_command(self.operation, job.arguments)
-        process = subprocess.Popen(
-            command,
-            env={**os.environ, **WORKERS, **environment},
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            start_new_session=True,
-        )
-        last: deque[str] = deque(maxlen=_LAST_LINES)
-        with process:
-            try:
-                for line in process.stdout or ():
-                    last.append(line.rstrip())
-                    self.log.info("%s", last[-1])
-            except BaseException:  # such as Airflow's time-out: what leaves this block waits for the process
-                end_job(job.run)
-                raise
-        end_job(job.run)
+        code, last = run_inline(command, environment, run=job.run, say=lambda line: self.log.info("%s", line))
         if self._killed:
             raise JobFailed("the task was killed, and its job with it")
-        check_hand_over(self.operation, process.returncode)
-        return told_end(process.returncode, last)
+        check_hand_over(self.operation, code)
+        return told_end(code, last)
 
     def _run_spark(self, job: PreparedJob, context: Context, environment: Mapping[str, str]) -> str:
         self._set_up_spark(job, environment)
@@ -440,3 +436,7 @@ class DatabaseJobOperator(SourceJobOperator):
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database, as `database` does."""
         return self.database(archive)
+
+    def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
+        """Return the lineage of the job; Airflow's OpenLineage provider asks for it, where it is installed."""
+        return lineage_of(self._moved) if self._moved else None

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import time
 from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
+from holdfast.common.cleanup import tidied
+from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
@@ -13,6 +16,7 @@ from holdfast_airflow.arguments import span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
+from holdfast_airflow.telemetry.metrics import job_measured, tell_replicas
 from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.replication.work.replica import Synced
     from holdfast.storage import ObjectStore
+    from holdfast_airflow.coordination import Replicated
+    from holdfast_airflow.telemetry.metrics import Measured
 
 
 class SyncReplica(ArchiveJobOperator):
@@ -78,7 +84,13 @@ class SyncReplica(ArchiveJobOperator):
         from holdfast.replication.log.replicas import replica
         from holdfast.replication.work.upkeep import sync_replica
 
-        with in_airflow_terms(), replicated(self.archive) as found:
+        with (
+            job_measured(self.archive, self.measured_as) as measured,
+            in_airflow_terms(),
+            replicated(self.archive) as found,
+            tidied(partial(self._tell_lag, found)),
+        ):
+            measured.began = time.monotonic()
             row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
             done = sync_replica(
                 found.coordination,
@@ -87,8 +99,9 @@ class SyncReplica(ArchiveJobOperator):
                 wait=span(self.lock_wait).total_seconds(),
                 gap_after=self.gap_after,
                 places=found.places,
-                execute=partial(self._in_spark, context, deadline) if is_yes(self.spark) else None,
+                execute=partial(self._in_spark, context, deadline, measured) if is_yes(self.spark) else None,
             )
+            measured.summary = done.describe()
         for index in done.given_up:
             self.log.error(
                 "entry %s of the update log is given up: no replica had its files: 'holdfast points' names the gap",
@@ -103,7 +116,18 @@ class SyncReplica(ArchiveJobOperator):
         )
         return done.describe()
 
-    def _in_spark(self, context: Context, deadline: datetime, place: ObjectStore) -> Synced:
+    def _tell_lag(self, found: Replicated) -> None:
+        """Tell how far all replicas are behind: that of one whose own task fails or hangs, too."""
+        from holdfast.replication.log.status import status
+
+        try:
+            (told,) = found.coordination.run(lambda c: status(c, found.log.archive))
+        except HoldfastError as error:
+            self.log.warning("how far replicas are behind is not measured: %s", sentence(error))
+        else:
+            tell_replicas(self.archive, told.describe()["replicas"])
+
+    def _in_spark(self, context: Context, deadline: datetime, measured: Measured, place: ObjectStore) -> Synced:
         from holdfast.replication.work.upkeep import told_by_job
 
-        return told_by_job(self._attempt(context, deadline))
+        return told_by_job(self._under_locks(context, deadline, measured))

@@ -23,6 +23,7 @@ from holdfast.drill.history import drills_of
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.status import record_of
 from holdfast.storage import open_store
+from holdfast_airflow.page.plans import plan
 from locking import Owner, inspect
 
 if TYPE_CHECKING:
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.archive.locks.owner_status import OwnerState
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast_airflow.page.plans import PlannedOperation
 
 _GROWTH = 60
 """Days, or equal spans of a longer time, that growth is told of."""
@@ -103,6 +105,10 @@ class OpenedArchive:
             "commit": found.commit,
             "schema": found.approximate,
         }
+
+    def plan(self, operation: PlannedOperation) -> dict[str, Any]:
+        """Return what an operation would do now, by the settings of archives.yaml."""
+        return plan(operation, self.refreshed(), self.config)
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
         """Break one lock; the record in the archive names the user."""

@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from airflow.models.pool import Pool
+from sqlalchemy import select
+
 from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
 from holdfast_airflow.page.records import newest_records, recorded_archives
 from holdfast_airflow.page.verdicts import judge_source, without_record
@@ -32,6 +35,7 @@ class _Looked:
     dags: Dags
     active: Sequence[Task]
     failures: Sequence[Task]
+    pools: Collection[str]
 
 
 def known_archives(session: Session, configuration: KnownArchives) -> set[str]:
@@ -64,7 +68,9 @@ def detail(session: Session, configuration: KnownArchives, archive: str, now: da
 def _look(session: Session, archives: Collection[str]) -> _Looked:
     assets = {name: asset for name, asset in recorded_archives(session).items() if name in archives}
     dags = dags_of(session, archives)
-    return _Looked(newest_records(session, assets), dags, active_tasks(session, dags), open_failures(session, dags))
+    pools = {name for name in session.scalars(select(Pool.pool)) if name}
+    records = newest_records(session, assets)
+    return _Looked(records, dags, active_tasks(session, dags), open_failures(session, dags), pools)
 
 
 def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime) -> dict[str, Any]:
@@ -72,7 +78,7 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
     record = seen.records.get(name)
     failures = [task for task in seen.failures if task.archive == name]
     verdicts = _verdicts(config, record, failures, now)
-    mistake = configuration.mistakes.get(name, "")
+    mistake = configuration.mistakes.get(name) or _without_pool(config, seen.pools)
     paused = sorted(dag for dag in seen.dags.paused if seen.dags.archives[dag] == name)
     states = ["not ready"] if mistake or paused else []
     states += [verdict.state for verdict in verdicts] or ["unknown"]
@@ -95,6 +101,13 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
         "failed": len(failures),
         "paused": paused,
     }
+
+
+def _without_pool(config: ArchiveConfig | None, pools: Collection[str]) -> str:
+    """Return what is wrong where an archive's pool does not exist: only Airflow's database knows."""
+    if config is None or config.pool is None or config.pool in pools:
+        return ""
+    return f"Airflow has no pool '{config.pool}', so no task of this archive starts: make it under Admin > Pools"
 
 
 def _verdicts(

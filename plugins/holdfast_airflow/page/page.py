@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Annotated
 
+from airflow.configuration import conf
 from fastapi import Depends, HTTPException, Path, Request, status
 
 from holdfast.config.archives_model import NAME
-from holdfast_airflow.page.bounded import Looks
+from holdfast_airflow.page.bounded import LIMIT_S, MOST, Looks
 from holdfast_airflow.page.configuration import Configurations
 from holdfast_airflow.page.opened import OpenedArchive
 
@@ -24,7 +25,8 @@ class Page:
 
     def __init__(self) -> None:
         self.configurations = Configurations()
-        self.looks = Looks()
+        limit_s = conf.getfloat("holdfast", "page_time_limit", fallback=LIMIT_S)
+        self.looks = Looks(limit_s, conf.getint("holdfast", "page_looks", fallback=MOST))
         self._opened: dict[str, OpenedArchive] = {}
 
     def opened(self, name: str) -> OpenedArchive:

@@ -16,6 +16,7 @@ from holdfast.common.errors import UsageError
 from holdfast_airflow.page import rights
 from holdfast_airflow.page.overview import detail, known_archives, overview
 from holdfast_airflow.page.page import PageDep, SourceName  # noqa: TC001 - FastAPI reads them at run time
+from holdfast_airflow.page.plans import PlannedOperation  # noqa: TC001 - FastAPI reads it at run time
 from holdfast_airflow.page.rights import Readable  # noqa: TC001 - FastAPI reads it at run time
 from holdfast_airflow.page.scheduler import DatabaseScheduler
 
@@ -62,6 +63,12 @@ async def look_at_progress(
 ) -> dict[str, Any]:
     """Return how far jobs are, by their runs; null for one that has recorded nothing."""
     return await page.looks.within(partial(page.opened(archive).progress, run))
+
+
+@reading.get("/{archive}/plans/{operation}")
+async def look_at_plan(archive: Readable, operation: PlannedOperation, page: PageDep) -> dict[str, Any]:
+    """Say what a compaction, or a truncation, would do now; nothing is changed."""
+    return await page.looks.within(partial(page.opened(archive).plan, operation))
 
 
 @reading.get("/{archive}/sources/{source}/line")

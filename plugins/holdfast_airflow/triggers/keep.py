@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast.common.errors import HoldfastError
+from holdfast_airflow.triggers.pauses import next_pause
 from locking.errors import LockError, LockLost, LockStateUnknown
 from locking.store import StoreDenied, StoreError
 
@@ -33,7 +34,7 @@ class KeepLockTrigger(BaseTrigger):
     :param url: where the lock is.
     :param handle: the lock, in JSON; holds no secret.
     :param max_hold_s: seconds, by the store's clock, after which it is not renewed any more.
-    :param poll_s: seconds between two looks.
+    :param poll_s: seconds between two looks, at most.
     """
 
     def __init__(self, *, url: str, handle: str, max_hold_s: float, poll_s: float = POLL_S) -> None:
@@ -53,10 +54,11 @@ class KeepLockTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the lock, renew it and pause in turns; yield one event."""
+        began = time.monotonic()
         try:
             lease = await asyncio.to_thread(self._attach)
             while not (ended := await asyncio.to_thread(self._turn, lease)):
-                await asyncio.sleep(self.poll_s)
+                await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s))
         except (LockError, StoreDenied, HoldfastError) as error:
             ended = {"state": "failed", "message": str(error)}
         yield TriggerEvent(ended)  # type: ignore[no-untyped-call]
@@ -83,5 +85,5 @@ class KeepLockTrigger(BaseTrigger):
         except StoreDenied:
             raise
         except (LockStateUnknown, StoreError) as error:
-            self.log.warning("the lock could not be renewed, trying again in %.0f s: %s", self.poll_s, error)
+            self.log.warning("the lock could not be renewed, trying again in at most %.0f s: %s", self.poll_s, error)
         return {}

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast.common.errors import HoldfastError
+from holdfast_airflow.triggers.pauses import next_pause
 from locking.errors import LockError
 from locking.store import StoreDenied, StoreError
 
@@ -39,8 +40,8 @@ class LockFreeTrigger(BaseTrigger):
 
     :param url: where the archive is.
     :param deadline: ISO 8601 with offset; the event then says who is still in the way.
-    :param poll_s: seconds between two looks on average; each pause is 0.5 to 1.5 times that, so that
-        tasks waiting for one lock do not all come at once.
+    :param poll_s: seconds between two looks, at most, on average; each pause is 0.5 to 1.5 times what it would be, so
+        that tasks waiting for one lock do not all come at once.
     """
 
     def __init__(self, *, url: str, deadline: str, poll_s: float = DEFAULT_POLL_S) -> None:
@@ -64,7 +65,7 @@ class LockFreeTrigger(BaseTrigger):
 
         A line is logged when the holder changes, else now and then.
         """
-        before, logged = "", -_SAME_HOLDER_S
+        before, logged, began = "", -_SAME_HOLDER_S, time.monotonic()
         while True:
             holders = ""
             try:
@@ -83,7 +84,7 @@ class LockFreeTrigger(BaseTrigger):
             if holders != before or time.monotonic() - logged >= _SAME_HOLDER_S:
                 self.log.info("waiting: %s", message)
                 before, logged = holders, time.monotonic()
-            await asyncio.sleep(self.poll_s * _random.uniform(0.5, 1.5))
+            await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s) * _random.uniform(0.5, 1.5))
 
     def _look(self) -> tuple[str, str]:
         """Return the holders that are in the way, and a sentence about them; "" for none."""

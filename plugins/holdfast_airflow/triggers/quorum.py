@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, UsageError
+from holdfast_airflow.triggers.pauses import next_pause
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -28,7 +30,7 @@ class QuorumTrigger(BaseTrigger):
     :param key: address of the key that opens the archive; None where it needs none.
     :param block: id of the block.
     :param until: ISO 8601 with offset: then it gives up, if the store does not answer.
-    :param poll_s: seconds between two looks.
+    :param poll_s: seconds between two looks, at most.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class QuorumTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Check the quorum and pause in turns; yield one event."""
+        began = time.monotonic()
         while True:
             try:
                 pending = await asyncio.to_thread(self._look)
@@ -72,7 +75,7 @@ class QuorumTrigger(BaseTrigger):
                 yield _event("expired", f"{pending}. 'holdfast points' shows whether the backup counts")
                 return
             self.log.info("still waiting: %s", pending)
-            await asyncio.sleep(self.poll_s)
+            await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s))
 
     def _look(self) -> str:
         """Return a sentence on a pending quorum; an empty string where it is decided."""

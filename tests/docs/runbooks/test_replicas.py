@@ -177,8 +177,8 @@ def test_an_entry_whose_files_are_gone_is_given_up(shop: Shop, page: Page) -> No
     shop.describe()
     assert shop.run("replica", "sync", "--all").code == 4
     page.names |= {"shop_db": "shop", "URL": str(far)}
-    page.does("holdfast replica give-up 1 --dry-run", shown=False)
-    page.does("holdfast replica give-up 1", shown=False)
+    page.does("holdfast replica give-up 2 --dry-run", shown=False)
+    page.does("holdfast replica give-up 2", shown=False)
     page.leaves_out("holdfast replica remove near", since="that is done already")
     page.does("holdfast replica sync --all")
     page.does("holdfast replica sync --all")

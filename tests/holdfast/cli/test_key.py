@@ -68,19 +68,28 @@ def test_keys_are_exchanged(
     holdfast: RunCommand, archive: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert holdfast("key", "new", str(tmp_path / "next")).code == 0
-    done = holdfast("key", "rotate", archive, "--to", f"file:{tmp_path / 'next'}")
+    done = holdfast("key", "rotate", archive, "--to", f"file:{tmp_path / 'next'}", "--yes")
     assert (done.code, done.out.count("reading")) == (0, 2)
     assert holdfast("status", archive).code == 2
     monkeypatch.setenv(ENVIRONMENT, f"file:{tmp_path / 'next'}")
     assert holdfast("status", archive).code == 0
 
 
+def test_who_cannot_be_asked_has_to_say_yes(holdfast: RunCommand, archive: str, tmp_path: Path) -> None:
+    assert holdfast("key", "new", str(tmp_path / "next")).code == 0
+    to = f"file:{tmp_path / 'next'}"
+    done = holdfast("key", "rotate", archive, "--to", to, "--json")
+    assert (done.code, "nothing was done. Add --yes" in done.value["error"]) == (2, True)
+    assert f"from now on {to} opens archive" in done.err
+    assert len(holdfast("key", "show", archive, "--json").value["document"]["keys"]) == 1
+
+
 def test_a_rotation_that_was_ended_early_is_told(holdfast: RunCommand, archive: str) -> None:
     old = (Path(archive) / "keys" / "00000001.json").read_bytes()
-    assert holdfast("key", "rotate", archive).code == 0
+    assert holdfast("key", "rotate", archive, "--yes").code == 0
     (Path(archive) / "keys" / "00000001.json").write_bytes(old)
     assert "keys/00000001.json is still there, and its key opens the archive" in holdfast("key", "show", archive).err
-    assert holdfast("key", "rotate", archive).code == 0
+    assert holdfast("key", "rotate", archive, "--yes").code == 0
     assert "is still there" not in holdfast("key", "show", archive).err
 
 

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_bandwidth, parse_size
-from holdfast.config.archives_model import ArchiveConfig
+from holdfast.config.airflow_settings import DeadlineConfig
+from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig, ScheduleConfig
 from holdfast.config.archives_yaml import find_archive, load_config
 
 FULL = """
@@ -147,3 +148,34 @@ def test_who_is_told_of_failures_is_read(tmp_path: Path) -> None:
     file.write_text("archives: {shop: {url: /a, alerts: [{notifier: pager}]}}")
     with pytest.raises(UsageError, match=r"write a class with its module, such as airflow\.providers\.smtp"):
         load_config(file)
+
+
+def test_an_archive_says_whose_its_tasks_are_where_they_run_and_by_when(file: Path) -> None:
+    file.write_text(
+        "archives: {shop: {url: x, owner: data platform, pool: backups, queue: spark, timezone: Europe/Berlin, "
+        "deadline: {full: 6h, changes: 10 min}}, plain: {url: y}}"
+    )
+    config = load_config(file)
+    shop, plain = config.archive("shop"), config.archive("plain")
+    assert (shop.owner, shop.pool, shop.queue, shop.timezone) == ("data platform", "backups", "spark", "Europe/Berlin")
+    assert shop.deadline.model_dump(exclude_none=True) == {"full": "6h", "changes": "10 min"}
+    assert (plain.owner, plain.pool, plain.queue, plain.timezone) == (None, None, None, "UTC")
+    assert plain.deadline.model_dump(exclude_none=True) == {}
+
+
+def test_deadlines_are_those_of_the_operations_with_a_schedule() -> None:
+    assert set(DeadlineConfig.model_fields) == set(ScheduleConfig.model_fields)
+
+
+def test_a_machine_that_knows_no_time_zone_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.config.airflow_settings.available_timezones", set)
+    assert ArchiveConfig(url="x", timezone="Mars/Olympus").timezone == "Mars/Olympus"
+
+
+def test_minutes_of_objectives_may_be_written_short() -> None:
+    given = {"rpo": "15m", "rto": "1.5 m", "drill_within": "7d"}
+    known = ObjectivesConfig.model_validate(given)
+    assert (known.rpo, known.rto) == ("15min", "1.5 min")
+    assert ObjectivesConfig.model_validate({"rpo": "30min", "rto": "2h"}).rpo == "30min"
+    with pytest.raises(ValidationError):
+        ObjectivesConfig.model_validate({"drill_within": "6m"})  # are these months?

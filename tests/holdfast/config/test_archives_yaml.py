@@ -98,6 +98,36 @@ def test_a_replica_that_is_left_alone_still_follows_the_log_of_its_store(file: P
             "archives.shop: 'schedule.truncation' needs rules in 'keep', such as daily: 14",
         ),
         (
+            "archives: {shop: {url: x, deadline: 2h}}",
+            "archives.shop.deadline: write a block of 'key: value' lines here, not '2h'",
+        ),
+        (
+            "archives: {shop: {url: x, deadline: {changes: soon}}}",
+            "archives.shop.deadline.changes: 'soon' does not fit: write a number and s, min, h, d or w, such as 24h or "
+            "30d",
+        ),
+        (
+            "archives: {shop: {url: x, timezone: Europe/Berlim}}",
+            "archives.shop.timezone: there is no such time zone; did you mean 'Europe/Berlin'? (it says "
+            "'Europe/Berlim')",
+        ),
+        (
+            "archives: {shop: {url: x, timezone: ''}}",
+            "archives.shop.timezone: there is no such time zone: write one such as Europe/Berlin (it says '')",
+        ),
+        (
+            "archives: {shop: {url: x, owner: 'ann, bob'}}",
+            "archives.shop.owner: 'ann, bob' does not fit: write one name, without a comma or a line break",
+        ),
+        (
+            "archives: {shop: {url: x, pool: ''}}",
+            "archives.shop.pool: '' does not fit: write one name, without a comma or a line break",
+        ),
+        (
+            "archives: {shop: {url: x, queue: 7}}",
+            "archives.shop.queue: input should be a valid string (it says 7)",
+        ),
+        (
             "archives: {shop: {url: x, compaction: {smal: 1 MB}}}",
             "archives.shop.compaction: unknown key 'smal'; did you mean 'small'?",
         ),

@@ -5,16 +5,20 @@ In each case a copy of the store is put back that does not know what replicas ha
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from holdfast.common.errors import BusyError, OutcomeUnknownError
+from holdfast.common.errors import BusyError, OutcomeUnknownError, RefusedError
 from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
+from holdfast.replication.work import members
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
-from tests.support.replicas.rebuilt import copied, go_on, rebuild, urls
+from tests.support.replicas.rebuilt import away, copied, go_on, joined, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 UNKNOWN = "which the coordination store does not know"
@@ -138,12 +142,6 @@ def acknowledged(three: Replicas, name: str, block: str) -> None:
     waiting.check_success(waiting.decided())
 
 
-def away(three: Replicas, *names: str, back: bool = False) -> None:
-    for name in names:
-        here, there = three.folder / name, three.folder / f"{name}-away"
-        (there if back else here).rename(here if back else there)
-
-
 def overdue(three: Replicas) -> None:
     three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
 
@@ -228,3 +226,66 @@ def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:
     assert three.state("near").log == three.place_of("near")
     three.sync("off")
     assert [three.place_of(name).acknowledged for name in ("near", "far", "off")] == [2, 2, 2]
+
+
+def test_a_replica_that_was_added_since_is_known_by_those_before_it(
+    tmp_path: Path, coordination: CoordinationStore
+) -> None:
+    given = Replicas.begun(tmp_path, coordination)
+    put_back = copied(given)
+    joined(given, "far")
+    given.back_up("far")
+    put_back()
+    for away_too in (False, True):
+        if away_too:
+            away(given, "far")
+        for work in (given.back_up, given.sync):
+            with pytest.raises(OldStoreError, match=rf"near has executed entry 1 .*, {UNKNOWN}"):
+                work("near")
+    away(given, "far", back=True)
+    rebuild(coordination, urls(given, "near"))  # which finds the other one by what commits say
+    go_on(given)
+    assert given.backups[-3] in given.state("near").blocks
+
+
+def test_a_replica_that_was_removed_since_is_known_by_all(three: Replicas) -> None:
+    put_back = copied(three)
+    assert members.remove(three.coordination, three.archive, "off") == ""
+    assert three.place_of("off").members == {name: three.place(name).url for name in ("far", "near")}
+    put_back()
+    for name in ("off", "near"):
+        with pytest.raises(OldStoreError, match=UNKNOWN):
+            three.back_up(name)
+
+
+def test_an_acknowledged_backup_is_given_up_only_where_that_is_said(three: Replicas) -> None:
+    put_back = copied(three)
+    away(three, "near")
+    acknowledged(three, "far", with_quorum(three, "far"))
+    put_back()
+    away(three, "near", back=True)
+    away(three, "far", "off")
+    for _ in range(3):
+        three.back_up("near")
+    away(three, "far", "off", back=True)
+    places = urls(three, "near", "far", "off")
+    with pytest.raises(RefusedError, match="far has acknowledged the quorum of a backup by entry 2; off has executed"):
+        rebuild(three.coordination, places)
+    said = "far has executed entry 2, by which the quorum of a backup was acknowledged, and near has not"
+    with pytest.raises(RefusedError, match=f"{said}: --lose-acknowledged gives that backup up"):
+        rebuild(three.coordination, places, source="near")
+    with pytest.raises(RefusedError, match=said):
+        rebuild(three.coordination, places, source="near", without=("far", "off"))
+    rebuild(three.coordination, places, source="far")
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("near").blocks
+
+
+def test_it_is_given_up_where_that_is_said(three: Replicas) -> None:
+    put_back = copied(three)
+    acknowledged(three, "far", with_quorum(three, "far"))
+    put_back()
+    places = urls(three, "near", "far", "off")
+    rebuild(three.coordination, places, source="off", lose_acknowledged=True)
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("far").aside

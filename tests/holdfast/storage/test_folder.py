@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.common.errors import exit_code_of
 from holdfast.storage import (
     ConditionNotSupported,
     FolderStore,
@@ -23,6 +24,7 @@ from holdfast.storage import (
     StoreOutcomeUnknown,
     StoreUnavailable,
 )
+from holdfast.storage.contract.base import ObjectTooLarge
 
 
 @pytest.fixture
@@ -76,6 +78,25 @@ def test_anything_but_files_and_folders_is_not_passed_over(store: FolderStore, t
     os.mkfifo(tmp_path / "archive" / "a" / "pipe")
     with pytest.raises(StoreError, match="a/pipe"):
         store.list("a/")
+
+
+def test_a_pipe_is_not_waited_at(store: FolderStore, tmp_path: Path) -> None:
+    store.put("a/b", b"")
+    os.mkfifo(tmp_path / "archive" / "pipe")
+    with pytest.raises(StoreError, match="pipe is no regular file; remove it"):
+        store.get("pipe")
+    with pytest.raises(ObjectNotFound):
+        store.open_read("pipe")
+
+
+def test_an_object_that_is_larger_than_any_document_is_not_read_into_memory(store: FolderStore, tmp_path: Path) -> None:
+    store.put("large", b"")
+    with (tmp_path / "archive" / "large").open("r+b") as file:
+        file.truncate(1 << 40)
+    with pytest.raises(ObjectTooLarge, match=r"large is damaged or not ours: it has 1,099,511,627,776 bytes") as raised:
+        store.get("large")
+    assert exit_code_of(raised.value) == 4
+    assert isinstance(raised.value, StoreError)
 
 
 def test_temporary_files_are_neither_listed_nor_reachable(store: FolderStore, tmp_path: Path) -> None:
@@ -219,12 +240,13 @@ def test_a_name_that_may_not_survive_a_power_failure_is_an_unknown_outcome(
 def test_a_read_that_fails_may_be_tried_again(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
     store.put("a", b"")
 
-    def fail(path: Path) -> bytes:
+    def fail(path: str, flags: int) -> int:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(Path, "read_bytes", fail)
-    with pytest.raises(StoreUnavailable):
-        store.get("a")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", fail)
+        with pytest.raises(StoreUnavailable):
+            store.get("a")
 
 
 def test_a_link_that_was_made_although_its_answer_was_lost_counts(

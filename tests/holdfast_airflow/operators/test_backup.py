@@ -364,8 +364,12 @@ def test_backup_waits_for_its_quorum_without_a_worker(three: Replicas, tmp_path:
     assert timedelta(hours=2) < left < timedelta(hours=2, minutes=6)
     (tmp_path / "third-away").rename(tmp_path / "third")
     three.sync("third")
-    done = operator.execute_decided({}, {"state": "decided"}, summary)
+    after = backup(outlets=[])  # another process goes on
+    done = after.execute_decided({}, {"state": "decided"}, summary)
     assert done["quorum"]["replicas"] == ["near", "third"]
+    lineage = after.get_openlineage_facets_on_complete(None)
+    assert lineage is not None
+    assert [each.name for each in lineage.outputs] == [str(tmp_path / "near")]
 
 
 def test_backup_fails_where_too_few_replicas_have_it_in_time(three: Replicas, tmp_path: Path) -> None:

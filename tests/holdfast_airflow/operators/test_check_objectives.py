@@ -13,6 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import CheckObjectives
+from tests.support.airflow.metrics import SentMetrics, sent_to
 
 
 def test_a_missed_objective_fails_the_task_without_another_try(
@@ -21,10 +22,21 @@ def test_a_missed_objective_fails_the_task_without_another_try(
     configuration.write_text(
         "archives: {shop: {url: archive, sources: {shop_db: {connection: c, objectives: {rpo: 1h}}}}}"
     )
-    judge = CheckObjectives(task_id="judge", archive="shop")
-    with pytest.raises(JobRefused, match="shop_db: rpo 1h is missed: there is no backup of it"):
+    judge, sent = CheckObjectives(task_id="judge", archive="shop"), SentMetrics()
+    about = {"archive": "shop", "source": "shop_db"}
+    with (
+        sent_to(lambda: sent),
+        pytest.raises(JobRefused, match="shop_db: rpo 1h is missed: there is no backup of it"),
+    ):
         judge.execute(context)  # type: ignore[arg-type]
+    assert sent.of("holdfast.objective.missed") == [({**about, "objective": "rpo"}, 1)]
+    assert sent.of("holdfast.source.restorable_age") == []
+    sent.values.clear()
     change = Change(kind="backup", add=(make_block(position="0/100", at=datetime.now(UTC) - timedelta(minutes=5)),))
     Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
-    (found,) = judge.execute(context)  # type: ignore[arg-type]
+    with sent_to(lambda: sent):
+        (found,) = judge.execute(context)  # type: ignore[arg-type]
     assert (found["name"], found["is_met"]) == ("rpo", True)
+    assert sent.of("holdfast.objective.missed") == [({**about, "objective": "rpo"}, 0)]
+    ((tags, age),) = sent.of("holdfast.source.restorable_age")
+    assert (tags, 300 <= age < 600) == (about, True)

@@ -15,6 +15,7 @@ from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import SyncReplica
 from locking import RWLock
 from locking import inspect as inspect_locks
+from tests.support.airflow.metrics import SentMetrics, sent_to
 from tests.support.airflow.operators import FakeSpark, execute
 from tests.support.replicas.replicated import Replicas
 
@@ -27,6 +28,22 @@ def test_a_replica_is_brought_to_the_head_of_the_log(shop: Replicas) -> None:
     assert (done["replica"], done["index"], done["entries"], done["files"]) == ("far", 1, 1, 2)
     assert shop.is_whole("far")
     assert execute(SyncReplica(task_id="sync", archive="shop", replica="far"))["entries"] == 0
+
+
+def test_a_sync_tells_how_far_all_replicas_are_behind_also_where_it_fails(shop: Replicas) -> None:
+    shop.back_up("near")
+    sent = SentMetrics()
+    with sent_to(lambda: sent):
+        shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "it was away"))
+        with pytest.raises(JobRefused, match="lost"):
+            execute(SyncReplica(task_id="sync", archive="shop", replica="far"))
+        behind = {tags["replica"]: value for tags, value in sent.of("holdfast.replica.entries_behind")}
+        assert behind == {"near": 0, "far": 1}
+        sent.values.clear()
+        execute(SyncReplica(task_id="sync", archive="shop", replica="near"))
+    about = {"archive": "shop", "operation": "sync", "source": "all"}
+    assert sent.of("holdfast.jobs") == [({**about, "exit": "ok"}, 1)]
+    assert sent.of("holdfast.job.bytes") == [(about, 0)]
 
 
 def test_a_sync_gives_up_what_nobody_has_had_for_long(shop: Replicas) -> None:

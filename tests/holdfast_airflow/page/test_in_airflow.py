@@ -19,6 +19,7 @@ from playwright.sync_api import Browser, BrowserContext, FrameLocator, Page, exp
 
 from bench.support.browser import browser
 from demo.airflow import AirflowStandalone
+from holdfast.archive import Archive
 from holdfast.archive.locks.break_lock import read_breaks
 from holdfast.operations.marks import set_mark
 from holdfast.sources.postgresql.connection.address import Address
@@ -44,6 +45,8 @@ archives:
   shop:
     url: {folder}/shop
     approval: {{operations: [restore], within: 1h, users: [olga]}}
+    keep: {{last: 1}}
+    compaction: {{min_blocks: 2, min_age: 0s}}
     sources:
       shop:
         url: {url}
@@ -51,6 +54,9 @@ archives:
   gone:
     url: {folder}/gone
     sources: {{crm: {{url: {url}}}}}
+  idle:
+    url: {folder}/gone
+    pool: backups
   mistaken:
     url: {folder}/mistaken
     sources: {{crm: {{url: {url}, objective: {{rpo: 1d}}}}}}
@@ -59,7 +65,7 @@ archives:
 
 @dataclass(frozen=True)
 class Stage:
-    """A running Airflow with one archive that is there, one that is not, and one with a mistake."""
+    """A running Airflow with an archive that is there, one that is not, one without its pool and one with a mistake."""
 
     airflow: AirflowStandalone
     store: ObjectStore
@@ -109,6 +115,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) ->
                 "AIRFLOW_CONN_TARGET": json.dumps(connection),
                 "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(f"{user}:{role}" for user, role in USERS.items()),
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+                "AIRFLOW__OPENLINEAGE__TRANSPORT": json.dumps(
+                    {"type": "file", "log_file_path": str(folder / "lineage"), "append": True}
+                ),
             },
         )
         with airflow:
@@ -147,7 +156,7 @@ def session(chromium: Browser) -> Iterator[BrowserContext]:
 
 def routes(client: httpx.Client) -> list[tuple[str, str]]:
     """Return method and address of each route, as the application itself describes them, and those of assets."""
-    values = {"archive": "shop", "source": "shop", "txn": "0" * 32, "hold": "0" * 12}
+    values = {"archive": "shop", "source": "shop", "txn": "0" * 32, "hold": "0" * 12, "operation": "compaction"}
     told = client.get("/holdfast/openapi.json").json()["paths"]
     found = [(method.upper(), path.format(**values)) for path, methods in told.items() for method in methods]
     return [*found, ("GET", "/"), ("GET", "/openapi.json"), ("GET", "/assets/page.js"), ("GET", "/assets/page.css")]
@@ -156,7 +165,7 @@ def routes(client: httpx.Client) -> list[tuple[str, str]]:
 def test_every_route_is_refused_to_nobody_and_every_change_to_a_viewer(stage: Stage) -> None:
     admin, viewer, nobody = stage.client("demo"), stage.client("victor"), stage.client(None)
     every = routes(admin)
-    assert len(every) == 13
+    assert len(every) == 14
     for method, path in every:
         refused = nobody.request(method, f"/holdfast{path}", json={}, headers={"X-Holdfast-Request": "page"})
         assert refused.status_code == (303 if path == "/" else 401), path
@@ -190,7 +199,7 @@ def test_changes_need_the_pages_own_header_and_breaking_the_right_on_connections
 def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) -> None:
     api = stage.airflow.api
     run = api.trigger("backup_shop", {"kind": "changes"})
-    assert api.wait_for_run("backup_shop", run, timeout=120, poll=1) == "success"
+    assert api.wait_for_run("backup_shop", run, timeout=120, poll=0.5) == "success"
     links = stage.client("victor").get(f"/api/v2/dags/backup_shop/dagRuns/{run}/taskInstances/backup_shop/links").json()
     job = links["extra_links"]["Job"]
     assert links["extra_links"]["Archive"] == "/holdfast/?archive=shop"
@@ -198,11 +207,13 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
         "/holdfast/api/archives/shop/progress", params={"run": job.partition("run=")[2]}
     )
     assert [each["state"] for each in recorded.json().values()] == ["succeeded"]
+    check_lineage(stage)
     gone = api.trigger("backup_gone", {})
-    assert api.wait_for_run("backup_gone", gone, timeout=120, poll=1) == "failed"
+    assert api.wait_for_run("backup_gone", gone, timeout=120, poll=0.5) == "failed"
     told = stage.client("victor").get("/holdfast/api/archives").json()
     by_name = {each["archive"]: each for each in told["archives"]}
-    assert list(by_name) == ["gone", "mistaken", "shop"]
+    assert list(by_name) == ["gone", "idle", "mistaken", "shop"]
+    assert by_name["idle"]["mistake"].startswith("Airflow has no pool 'backups', so no task of this archive starts")
     shop = by_name["shop"]["sources"][0]
     assert by_name["shop"]["record_age_s"] < 120
     assert [(each["name"], each["is_met"]) for each in shop["objectives"]] == [("rpo", True), ("drill_within", False)]
@@ -217,6 +228,17 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
     refused = stage.client("victor").get("/holdfast/api/archives/gone/now")
     assert refused.status_code == 422
     assert "is not an archive" in refused.json()["error"]
+
+
+def check_lineage(stage: Stage) -> None:
+    """Check that Airflow's OpenLineage provider has told what the backup read and wrote."""
+    events = [json.loads(line) for line in (stage.airflow.home.parent / "lineage").read_text().splitlines()]
+    told = [each for each in events if each["eventType"] == "COMPLETE" and each["outputs"]]
+    (done,) = [each for each in told if each["job"]["name"] == "backup_shop.backup_shop"]
+    assert [each["name"] for each in done["inputs"]] == [stage.source.database]
+    (output,) = done["outputs"]
+    assert (output["namespace"], output["name"]) == ("file", stage.store.url.removeprefix("file://"))
+    assert output["facets"]["version"]["datasetVersion"].isdigit()
 
 
 def open_archive(page: Page, url: str) -> FrameLocator:
@@ -264,7 +286,8 @@ def test_a_lock_is_explained_and_broken_with_a_trace_in_two_places(
     frame = open_archive(page, stage.airflow.url)
     row = frame.locator("#locks tbody tr").filter(has_text=HOSTILE)
     expect(row).to_have_count(1)
-    row.get_by_role("button", name="Break").click()
+    # As soon as both are read: what its store says of a lock, and what this user may do. The next look is in 20 s.
+    row.get_by_role("button", name="Break").click(timeout=10_000)
     frame.locator("dialog input[name=reason]").fill(HOSTILE)
     frame.get_by_role("button", name="Break this lock").click()
     expect(frame.get_by_text("Locks that were broken")).to_be_visible()
@@ -321,12 +344,12 @@ def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(stag
     assert [each["state"] for each in seen if each["task_id"] == "approve"] == ["awaiting_input"]
     assert stage.client("uma").patch(path, json={"chosen_options": ["Approve"]}).status_code == 403
     assert olga.patch(path, json={"chosen_options": ["Reject"]}).status_code == 200
-    assert api.wait_for_run("restore_shop", run, timeout=120, poll=1) == "success"
+    assert api.wait_for_run("restore_shop", run, timeout=120, poll=0.5) == "success"
     assert {each.task_id: each.state for each in api.tasks("restore_shop", run)}["restore"] == "skipped"
 
     run = api.trigger("restore_shop", wanted)
     assert olga.patch(until_asked(stage, olga, run), json={"chosen_options": ["Approve"]}).status_code == 200
-    state = api.wait_for_run("restore_shop", run, timeout=120, poll=1)
+    state = api.wait_for_run("restore_shop", run, timeout=120, poll=0.5)
     assert state == "success", api.tasks("restore_shop", run)
     assert api.xcom("restore_shop", run, "restore")["rows"] == 100
 
@@ -341,6 +364,31 @@ def test_a_moment_that_cannot_be_restored_is_refused_with_the_nearest(stage: Sta
     assert viewer.get(f"{path}/line", params={"start": "2026-01-01T00:00:00"}).status_code == 422
     assert viewer.get("/holdfast/api/archives/shop/sources/none/line").status_code == 422
     assert viewer.get("/holdfast/api/archives/..%2Fshop").status_code in (404, 422)
+
+
+def test_what_maintenance_would_do_is_planned_once_it_is_opened_and_changes_nothing(
+    stage: Stage, session: BrowserContext, watched: Watched
+) -> None:
+    before = Archive.open(stage.store).state.sequence
+    page = watched.watch(session.new_page())
+    log_in(page, stage.airflow.url, stage.passwords, "victor")
+    frame = open_archive(page, stage.airflow.url)
+    expect(frame.get_by_text("What a compaction would do now")).to_be_visible()
+    assert planned(watched) == []
+    frame.get_by_text("What a compaction would do now").click()
+    expect(frame.locator("#plans")).to_contain_text("Every restore point stays.")
+    frame.get_by_text("What a truncation would do now").click()
+    expect(frame.locator("#plans td.kept").first).to_have_text("would stay")
+    frame.locator("#plans").scroll_into_view_if_needed()
+    page.screenshot(path=pictures() / "plans.png")
+    assert planned(watched) == ["compaction", "truncation"]
+    assert Archive.open(stage.store).state.sequence == before
+    assert watched.problems == []
+
+
+def planned(watched: Watched) -> list[str]:
+    """Return the operations whose plans a page has asked for."""
+    return [url.rpartition("/")[2] for status, url in watched.answers if "/plans/" in url and status == 200]
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -65,7 +65,7 @@ def between(monkeypatch: pytest.MonkeyPatch, *work: Any) -> list[float]:
 def test_it_fires_when_a_sync_completes_the_quorum(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     pauses = between(monkeypatch, lambda: None, lambda: two.sync("far"))
     assert fire(waits(two)) == {"state": "decided", "message": ""}
-    assert pauses == [10.0, 10.0]
+    assert pauses == [1.0, 1.0]
 
 
 def test_it_has_a_quorum_fail_whose_deadline_is_over(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -152,7 +152,7 @@ def test_after_a_rotation_backups_go_on_and_the_old_key_opens_nothing(shop: Shop
     copied = str(copy_of(shop, tmp_path))
     assert run_here("key", "new", str(tmp_path / "new")).code == 0
     new = f"file:{tmp_path / 'new'}"
-    done = run_here("key", "rotate", copied, "--to", new, more={"HOLDFAST_KEY": shop.key})
+    done = run_here("key", "rotate", copied, "--to", new, "--yes", more={"HOLDFAST_KEY": shop.key})
     assert done.code == 0, done.err
     assert run_here("status", copied, more={"HOLDFAST_KEY": shop.key}).code == UsageError.exit_code
     backup = ("backup", copied, "--source", shop.address.url, "--kind", "full", "--json")

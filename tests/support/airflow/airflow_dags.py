@@ -8,6 +8,7 @@ ARCHIVES = """
     encryption: {{key: "file:{key}"}}
     compaction: {{min_blocks: 2, min_age: 0s}}
     vacuum: {{grace: 0s}}
+    deadline: {{drill: 0s}}
     drill: {{assertions: ["select count(*) = 100 from orders"]}}
     alerts:
       - notifier: tests.support.airflow.alerts.FileNotifier

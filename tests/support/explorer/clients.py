@@ -118,6 +118,7 @@ class Client:
     :param scope: whose the locks are that it takes
     :param wait: seconds it tries to take a lock
     :param host: only on one's own host one sees whether a process is gone; "" is a host of its own
+    :param courtesy: seconds for which it lets in readers first; then its first look is of one listing
     :param before: what it has done, undisturbed, before the exploration begins
     :param clock_stands: its machine's clock stands still, as that of a virtual machine that is paused may
     """
@@ -128,6 +129,7 @@ class Client:
     wait: float = 0.0
     host: str = ""
     before: tuple[str, ...] = ()
+    courtesy: float = 0.0
     clock_stands: bool = False
 
     def clock(self, answers: Answers) -> AskingClock:
@@ -320,7 +322,7 @@ def run(
     """Run one call with these answers: its next question, or what the client keeps when it has ended."""
     answers = Answers(recorded, ask)
     store = AskingStore(answers, listing_is_ordered=ordered)
-    runtime = Runtime(clock=client.clock(answers), jitter=lambda: 0.5)
+    runtime = Runtime(clock=client.clock(answers), jitter=lambda: 0.5, courtesy=client.courtesy)
     asking = _running.set((client, answers))
     try:
         return CALLS[call](Context(client, memory, store, runtime))

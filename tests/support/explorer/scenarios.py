@@ -22,8 +22,8 @@ OVER = int(TERMS.expiry) + 1
 """Seconds after which anybody may end a lock or an intent."""
 
 
-def client(number: int, *calls: str, host: str = "", wait: float = 0.0) -> Client:
-    return Client(calls, number, host=host, wait=wait)
+def client(number: int, *calls: str, host: str = "", wait: float = 0.0, courtesy: float = 0.0) -> Client:
+    return Client(calls, number, host=host, wait=wait, courtesy=courtesy)
 
 
 def _archive() -> Objects:
@@ -243,6 +243,8 @@ MARKERS = Scenario(
     attached="W",
 )
 
+COURTEOUS = client(2, "write", wait=2.0, courtesy=1.0)
+
 PATIENT = [
     Scenario(
         name="two writers that try once, patiently",
@@ -272,6 +274,12 @@ PATIENT = [
     Scenario(
         name="a writer that waits for a reader to leave",
         clients=(client(1, *READER), client(2, "write", wait=2.0)),
+        progress=True,
+    ),
+    Scenario(
+        name="a writer that lets in a reader first, listings in no order",
+        clients=(client(1, *READER), COURTEOUS),
+        ordered=False,
         progress=True,
     ),
 ]

@@ -12,7 +12,7 @@ from holdfast.replication.log import log
 from holdfast.replication.log.replicas import remove
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
 
-STREAM = Stream(slot="s", publication="s", publication_oid=1, position="", opened=True)
+STREAM = Stream(slot="s", publication="s", publication_oid=1, position="0/1", opened=True)
 
 
 def append(given: Replicas, name: str, make: Callable[[Block], Block], source: str = "shop_db") -> Block:

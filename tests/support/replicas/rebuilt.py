@@ -13,7 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.model import LogPlace
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work import rebuild_store
+from holdfast.replication.work import members, rebuild_store
 from holdfast.replication.work.rebuild_store import Rebuilt, prepare
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
@@ -101,3 +101,16 @@ def commit(given: Replicas, name: str, change: Change, **place: Any) -> None:
     log = given.place_of(name).model_copy(update=place)
     archive = Archive.open(given.place(name))
     archive.add(lambda state: replace(change, log=log), check=nothing, fence=None)
+
+
+def away(three: Replicas, *names: str, back: bool = False) -> None:
+    """Have the places of replicas be away, or there again."""
+    for name in names:
+        here, there = three.folder / name, three.folder / f"{name}-away"
+        (there if back else here).rename(here if back else there)
+
+
+def joined(given: Replicas, name: str) -> None:
+    """Add a replica as the command does."""
+    members.add(given.coordination, given.archive, name, given.place(name).url)
+    given.recover(name)

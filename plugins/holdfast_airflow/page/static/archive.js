@@ -5,14 +5,16 @@ import { Chosen, field } from "./chosen.js";
 import { airflowLink, el, svg, table } from "./dom.js";
 import { Line } from "./line.js";
 import { badge } from "./list.js";
+import { plans } from "./plans.js";
 import { every } from "./refresh.js";
 import { ago, count, moment, size, span } from "./words.js";
 
 /** Show an archive, and above it the record of one job's run if asked for; returns a function that ends its reading. */
 export function showArchive(main, name, run) {
   const parts = {};
-  for (const part of ["head", "run", "verdicts", "lines", "work", "locks", "sizes", "drills", "holds", "failures"]) parts[part] = el("section", { id: part });
+  for (const part of ["head", "run", "verdicts", "lines", "work", "locks", "sizes", "plans", "drills", "holds", "failures"]) parts[part] = el("section", { id: part });
   main.replaceChildren(...Object.values(parts));
+  parts.plans.append(plans(name));
   parts.head.append(el("h2", null, name), el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
   const view = { name, parts, lines: new Map(), told: null, now: null, progress: {} };
   const ends = [
@@ -28,7 +30,9 @@ export function showArchive(main, name, run) {
 }
 
 async function readTold(view) {
+  const isFirst = !view.told;
   view.told = await get([view.name]);
+  if (isFirst && view.now) drawNow(view); // what may be done was not known when it was drawn
   const { parts, told } = view;
   const now = Date.parse(told.now);
   parts.head.replaceChildren(
@@ -140,6 +144,10 @@ function taskRow(task, progress, now) {
 async function readNow(view) {
   if (view.told && !view.told.configured) return;
   view.now = await get([view.name, "now"]);
+  drawNow(view);
+}
+
+function drawNow(view) {
   const { parts, now } = view;
   const rights = view.told?.rights ?? {};
   drawLocks(view, rights);

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timedelta
+from functools import cache
 
 import pytest
 from hypothesis import given
@@ -10,6 +11,7 @@ from holdfast.archive import State
 from holdfast.archive.format.block import Mark
 from holdfast.archive.history import restorable_line
 from holdfast.archive.history.restorable_line import RestorableLine
+from tests.support.generator.trials import same_few, tiered
 
 
 def test_backups_and_the_gaps_between_them_are_drawn_one_by_one_where_there_is_room(state: State) -> None:
@@ -46,6 +48,7 @@ def test_outside_of_all_backups_there_is_nothing(state: State, noon: datetime) -
     assert line.view(noon + timedelta(days=1), noon + timedelta(days=2))["parts"] == []
 
 
+@same_few(tiered(33, 100))
 @given(st.integers(1, 50), st.integers(0, 10_000), st.integers(1, 20_000))
 def test_the_parts_never_exceed_what_was_asked_for_by_far_and_are_in_order(parts: int, before: int, after: int) -> None:
     noon = datetime.fromisoformat("2026-03-01T12:00:00Z")
@@ -79,6 +82,7 @@ class _Interval:
         self.whole = True
 
 
+@cache
 def _many(noon: datetime) -> RestorableLine:
     line = RestorableLine(State(), "shop_db")
     found = [

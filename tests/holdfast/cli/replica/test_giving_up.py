@@ -23,10 +23,10 @@ def stuck(three: Replicas, holdfast: RunCommand) -> Replicas:
 
 
 def test_who_may_have_the_files_is_to_be_removed_first(holdfast: RunCommand, stuck: Replicas) -> None:
-    done = holdfast("replica", "give-up", "1")
+    done = holdfast("replica", "give-up", "1", "--yes")
     assert (done.code, "'holdfast replica remove near --force'" in done.err) == (5, True)
     assert holdfast("replica", "remove", "near", "--force").code == 0
-    assert holdfast("replica", "give-up", "1").code == 0
+    assert holdfast("replica", "give-up", "1", "--yes").code == 0
 
 
 def test_an_entry_is_given_up_and_the_others_go_on(holdfast: RunCommand, stuck: Replicas) -> None:
@@ -36,7 +36,7 @@ def test_an_entry_is_given_up_and_the_others_go_on(holdfast: RunCommand, stuck: 
     would = holdfast("replica", "give-up", "1", "--dry-run")
     assert would.out.endswith("of shop would be given up: entries 1 (backup)\n")
     assert holdfast("replica", "sync", "--all").code == 4
-    done = holdfast("replica", "give-up", "1", "--json")
+    done = holdfast("replica", "give-up", "1", "--yes", "--json")
     block = stuck.backups[-1]
     value = done.value
     assert [path.rpartition("/")[0] for path in value.pop("missing")] == [
@@ -44,29 +44,37 @@ def test_an_entry_is_given_up_and_the_others_go_on(holdfast: RunCommand, stuck: 
     ]  # fmt: skip
     assert value == {
         "archive": stuck.archive, "name": "shop", "given_up": [{"entry": 1, "kind": "backup", "blocks": [block]}],
-        "sources": ["shop_db"], "entry": 2, "dry_run": False,
+        "sources": ["shop_db"], "entry": 3, "dry_run": False,
     }  # fmt: skip
     assert holdfast("replica", "sync", "--all").code == 0
     assert stuck.state("far").blocks.keys() == stuck.state("off").blocks.keys() == {stuck.backups[0]}
-    assert stuck.back_up("far") == 3
+    assert stuck.back_up("far") == 4
+
+
+def test_who_cannot_be_asked_has_to_say_yes(holdfast: RunCommand, stuck: Replicas) -> None:
+    assert holdfast("replica", "remove", "near", "--force").code == 0
+    done = holdfast("replica", "give-up", "1")
+    assert (done.code, "nothing was done. Add --yes" in done.err) == (2, True)
+    assert "shop goes on without entries 1 of its log: the backups of shop_db in them are lost" in done.err
+    assert holdfast("replica", "sync", "--all").code == 4
 
 
 def test_it_is_told_in_words(holdfast: RunCommand, stuck: Replicas) -> None:
     assert holdfast("replica", "remove", "near", "--force").code == 0
-    done = holdfast("replica", "give-up", "1")
+    done = holdfast("replica", "give-up", "1", "--yes")
     assert done.out.startswith("at no place: data/shop_db/")
     assert done.out.endswith(
         "of shop are given up: entries 1 (backup)\n"
-        "entry 2 says so. Now: holdfast replica sync --all, then back up shop_db\n"
+        "entry 3 says so. Now: holdfast replica sync --all, then back up shop_db\n"
     )
-    again = holdfast("replica", "give-up", "1")
+    again = holdfast("replica", "give-up", "1", "--yes")
     assert (again.code, "the log has no entry 1 that adds a block" in again.err) == (2, True)
 
 
 def test_who_works_on_a_replica_is_in_the_way_of_giving_up(holdfast: RunCommand, stuck: Replicas) -> None:
     assert holdfast("replica", "remove", "near", "--force").code == 0
     with RWLock(stuck.place("far"), "replica").write(purpose="a sync"):
-        done = holdfast("replica", "give-up", "1")
+        done = holdfast("replica", "give-up", "1", "--yes")
     assert (done.code, "a sync" in done.err) == (3, True)
 
 
@@ -84,8 +92,8 @@ def test_a_sync_gives_it_up_in_time_and_status_tells_how_long_it_is_known(
     assert (never.code, "by itself" in never.err) == (4, False)
     done = holdfast("replica", "sync", "--all", "--gap-after", "0s")
     assert done.out == (
-        "far: given up, since nobody had their files: entries 1; at entry 2; 2 executed, 0 files (0 B) fetched\n"
-        "off: at entry 2; 2 executed, 0 files (0 B) fetched\n"
+        "far: given up, since nobody had their files: entries 1; at entry 3; 3 executed, 0 files (0 B) fetched\n"
+        "off: at entry 3; 3 executed, 0 files (0 B) fetched\n"
     )
     (archive,) = holdfast("replica", "status", "--json").value["archives"]
     assert archive["missing"] == []

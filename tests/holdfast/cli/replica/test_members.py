@@ -27,7 +27,7 @@ def test_an_archive_becomes_the_first_replica_and_an_empty_place_the_second(
     second = holdfast("replica", "add", "far", str(tmp_path / "far"), "--json")
     assert second.code == 0, second.err
     assert {key: second.value[key] for key in ("first", "from", "files", "kept", "index", "aside")} == {
-        "first": False, "from": "near", "files": 2, "kept": 0, "index": 0, "aside": [],
+        "first": False, "from": "near", "files": 2, "kept": 0, "index": 1, "aside": [],
     }  # fmt: skip
     assert "making far anew" in second.err
     far = Archive.open(open_store(str(tmp_path / "far")))
@@ -124,11 +124,13 @@ def test_who_is_elected_goes_on_and_the_others_are_recovered_from_it(holdfast: R
     assert [(each["name"], each["index"], each["problem"]) for each in shown["candidates"]] == [
         ("far", 0, None), ("near", 1, None),
     ]  # fmt: skip
-    done = holdfast("replica", "elect", "near", "--json")
+    unasked = holdfast("replica", "elect", "near")
+    assert (unasked.code, "nothing was done. Add --yes" in unasked.err) == (2, True)
+    done = holdfast("replica", "elect", "near", "--yes", "--json")
     assert done.value == {"archive": two.archive, "name": "shop", "elected": "near", "given_up": 0}
     assert holdfast("replica", "recover", "--lost").code == 0
     assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
-    done = holdfast("replica", "elect", "far")
+    done = holdfast("replica", "elect", "far", "--yes")
     assert (done.code, "not all replicas are lost" in done.err) == (5, True)
 
 
@@ -142,16 +144,16 @@ def test_entries_that_nobody_has_are_given_up_only_where_that_is_said(holdfast: 
     shown = holdfast("replica", "elect")
     assert "shop: entries up to 2, of which the log has none any more" in shown.out
     assert "is not an archive" in shown.out
-    done = holdfast("replica", "elect", "far")
+    done = holdfast("replica", "elect", "far", "--yes")
     assert (done.code, "2 entries would be given up" in done.err) == (5, True)
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(quorum_index=1)))
-    done = holdfast("replica", "elect", "far", "--lose-entries")
+    done = holdfast("replica", "elect", "far", "--lose-entries", "--yes")
     assert (
         done.code,
         "Entry 1, which acknowledges the quorum of a backup, is one of them" in " ".join(done.err.split()),
     ) == (5, True)
     words = ("--lose-entries", "--lose-acknowledged")
-    assert holdfast("replica", "elect", "far", *words, "--json").value["given_up"] == 2
+    assert holdfast("replica", "elect", "far", *words, "--yes", "--json").value["given_up"] == 2
     assert replica_rows(holdfast)["far"]["lost"] is False
     assert two.back_up("far") == 3
 
@@ -163,7 +165,9 @@ def test_what_no_other_replica_has_is_forgotten_only_by_force(holdfast: RunComma
     done = holdfast("replica", "remove", "far", "--json")
     assert done.value == {
         "archive": two.archive, "name": "shop", "removed": "far", "url": str(two.folder / "far"),
+        "not_recorded": None,
     }  # fmt: skip
+    assert two.place_of("far").members == {"near": str(two.folder / "near")}
     assert sorted(replica_rows(holdfast)) == ["near"]
     assert Archive.open(two.place("far")).state.blocks
     assert holdfast("replica", "remove", "near").code == 5

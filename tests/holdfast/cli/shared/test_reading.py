@@ -81,7 +81,7 @@ def test_a_replica_that_is_not_far_enough_is_busy(holdfast: RunCommand, shop: Re
         name, *rest = command
         done = holdfast(name, shop.place("off").url, *rest, "--consistency", "sequential", "--json")
         assert done.code == 3
-        assert "sequential read needs 2; far (" in done.value["error"]
+        assert "sequential read needs 4; far (" in done.value["error"]
 
 
 def test_of_an_archive_in_the_file_the_first_replica_that_qualifies_is_read(

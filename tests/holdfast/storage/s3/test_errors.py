@@ -19,6 +19,7 @@ from holdfast.storage import (
     StoreUnavailable,
     open_store,
 )
+from holdfast.storage.contract import base
 from holdfast.storage.s3 import access
 from holdfast.storage.s3 import store as s3_module
 from holdfast.storage.s3.store import S3Store
@@ -204,3 +205,15 @@ def test_a_silent_server_is_waited_for_no_longer_than_told(server: FakeS3, store
     with pytest.raises(StoreOutcomeUnknown):
         store.put("a", b"")
     assert time.monotonic() - began < 5
+
+
+def test_an_object_that_is_larger_than_any_document_is_not_read_into_memory(
+    server: FakeS3, store: S3Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del server
+    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 10)
+    store.put("small", b"x" * 10)
+    store.put("large", b"x" * 11)
+    assert store.get("small") == b"x" * 10
+    with pytest.raises(base.ObjectTooLarge, match="large is damaged or not ours: it has 11 bytes"):
+        store.get("large")

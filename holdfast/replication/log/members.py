@@ -1,0 +1,101 @@
+"""Membership of replicas: entries of the log say which replicas an archive has.
+
+A copy of the coordination store from before such an entry is contradicted by each replica that has executed it. So an
+addition or a removal counts once two of the replicas before it have, or all where there are fewer: then every set of
+replicas that must be readable has one of them. One transaction each.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+
+from holdfast.common.errors import BusyError
+from holdfast.replication.log import schema
+from holdfast.replication.log.log import MEMBERS, EntryChange, append_decision
+from holdfast.replication.log.quorum import SMALLEST
+from holdfast.replication.log.replicas import add, check_removable, log_state, replica, replicas
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+    from holdfast.replication.log.replicas import ReplicaRow
+
+_R = schema.replicas.c
+
+
+def join(connection: Connection, archive: str, *, name: str, url: str) -> int:
+    """Add a replica that has nothing yet, by an entry; return its index.
+
+    It is lost until it is recovered from another one. Adding it again changes nothing.
+
+    :raises UsageError: the name, or the place, is another one's.
+    """
+    there = [row for row in replicas(connection, archive) if row.name == name]
+    add(connection, archive, name=name, url=url)
+    if there:
+        return there[0].joined_by
+    return _append(connection, archive, name, "joined_by", {row.name: row.url for row in replicas(connection, archive)})
+
+
+def leave(connection: Connection, archive: str, name: str, *, force: bool) -> int:
+    """Append the entry that removes a replica; return its index.
+
+    The replica stays in the store until the removal counts. Removing it again changes nothing. For the last one
+    there is no entry, and 0 is returned: no other could execute it.
+
+    :param force: even where it has what no other one has.
+    :raises RefusedError: as `replicas.check_removable` does.
+    """
+    row = replica(connection, archive, name)
+    if row.leaves_by:
+        return row.leaves_by
+    check_removable(connection, archive, name, force=force)
+    if len(replicas(connection, archive)) == 1:
+        return 0
+    stay = {each.name: each.url for each in replicas(connection, archive) if each.name != name and not each.leaves_by}
+    return _append(connection, archive, name, "leaves_by", stay)
+
+
+def _append(connection: Connection, archive: str, name: str, column: str, members: dict[str, str]) -> int:
+    index = append_decision(connection, archive, EntryChange(kind=MEMBERS, members=members), by="")
+    of_row = schema.replicas.update().where(_R.archive == archive, _R.name == name)
+    connection.execute(of_row.values({column: index}))
+    return index
+
+
+def waited_for(connection: Connection, archive: str, index: int, *, but_for: str = "") -> tuple[int, list[ReplicaRow]]:
+    """Return how many replicas still have to execute an entry, so that it counts, and of which.
+
+    These are those that there were before it.
+
+    :param but_for: the name of a replica that leaves by it and cannot execute it any more.
+    """
+    old = [row for row in replicas(connection, archive) if row.joined_by < index and row.name != but_for]
+    done = [row for row in old if row.pointer > index and not row.is_lost]
+    return max(0, min(SMALLEST, len(old)) - len(done)), [row for row in old if row not in done]
+
+
+def check_counts(connection: Connection, archive: str, index: int, *, but_for: str = "") -> None:
+    """Check that an entry by which replicas are added or removed counts.
+
+    :param but_for: as `waited_for` takes it.
+    :raises BusyError: names the replicas that have to be synced, or recovered, first.
+    """
+    count, waiting = waited_for(connection, archive, index, but_for=but_for)
+    if not count:
+        return
+    said = ", ".join(f"{row.name} (lost: {row.lost_reason})" if row.is_lost else row.name for row in waiting)
+    raise BusyError(
+        f"entry {index}, which says which replicas {log_state(connection, archive).name} has, counts once {count} of "
+        f"{said} {'has' if count == 1 else 'have'} executed it, so that no older copy of the coordination store can be "
+        "mistaken for this one: 'holdfast replica sync', or 'holdfast replica remove' of one that is gone; then run "
+        "this again"
+    )
+
+
+def joined_by(connection: Connection, archive: str, name: str) -> int:
+    """Return the index of the entry that has added a replica; 0 where none has."""
+    query = sa.select(_R.joined_by).where(_R.archive == archive, _R.name == name)
+    return int(connection.execute(query).scalar_one_or_none() or 0)

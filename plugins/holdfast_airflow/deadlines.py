@@ -1,0 +1,73 @@
+"""Deadlines of an archive's runs: Airflow finds the ones that are missed, and the archive's `alerts` tell of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import DAG
+from airflow.sdk.definitions.callback import AsyncCallback
+from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
+
+from holdfast.common.units import parse_span
+from holdfast.config.archives_yaml import find_archive
+from holdfast_airflow.alerts import notifiers
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.config.archives_model import ArchiveConfig
+
+log = logging.getLogger(__name__)
+
+
+def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAlert | None:
+    """Return the deadline of an operation's runs, counted from when a run is queued; None where there is none.
+
+    What is stored with the DAG names the archive alone: notifiers may have arguments that not every reader of Airflow's
+    database should see.
+
+    :param operation: a key of `deadline` in archives.yaml.
+    """
+    within: str | None = getattr(archive.deadline, operation)
+    if within is None:
+        return None
+    return DeadlineAlert(
+        reference=DeadlineReference.DAGRUN_QUEUED_AT,
+        interval=parse_span(within),
+        callback=AsyncCallback(tell_missed, {"archive": name, "within": within}),
+        name=f"done within {within}",
+    )
+
+
+async def tell_missed(*, archive: str, within: str, context: Mapping[str, Any]) -> None:
+    """Tell the archive's notifiers of a missed deadline; Airflow's triggerer calls this.
+
+    :param context: as Airflow gives it: `dag_run`, as its REST API describes one, and `deadline`.
+    :raises ExceptionGroup: of notifiers that failed; the others were told.
+    """
+    # In a thread: most notifiers know `notify` only, which blocks.
+    await asyncio.to_thread(_tell, archive, within, context["dag_run"])
+
+
+def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
+    run = SimpleNamespace(**dag_run, run_id=dag_run["dag_run_id"])  # as Airflow's API calls it, and as notifiers do
+    missed = f"run {run.run_id} of {run.dag_id} is not done {within} after it was queued"
+    log.warning("%s", missed)
+    failed = []
+    for notifier in notifiers(find_archive(archive)):
+        try:
+            notifier(_context(run, missed))
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
+            failed.append(error)
+    if failed:
+        raise ExceptionGroup("notifiers failed", failed)
+
+
+def _context(run: SimpleNamespace, missed: str) -> dict[str, Any]:
+    """Return what templates of notifiers ask for; a deadline has no task, so its words stand in for one."""
+    task = SimpleNamespace(dag_id=run.dag_id, run_id=run.run_id, task_id="deadline", state="missed", map_index=-1)
+    words = {"ti": task, "task_instance": task, "task": task, "exception": missed}
+    return {"dag": DAG(run.dag_id, schedule=None), "dag_run": run, "run_id": run.run_id, **words}

@@ -1,0 +1,48 @@
+"""The child process of a task in which a job runs without Spark."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections import deque
+from typing import TYPE_CHECKING
+
+from holdfast.operations.job_process import WORKERS
+from holdfast_airflow.jobs.processes import end_job
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping, Sequence
+
+_LAST_LINES = 10
+
+
+def run_inline(
+    command: Sequence[str], environment: Mapping[str, str], *, run: str, say: Callable[[str], None]
+) -> tuple[int, Sequence[str]]:
+    """Run the process of a job to its end, and return its exit code and its last lines; none of its own is left.
+
+    :param environment: what it has beside that of the task.
+    :param run: name of the job's run, by which its processes are found.
+    :param say: called with each line that it prints.
+    """
+    process = subprocess.Popen(
+        command,
+        env={**os.environ, **WORKERS, **environment},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        errors="replace",
+        start_new_session=True,
+    )
+    last: deque[str] = deque(maxlen=_LAST_LINES)
+    with process:
+        try:
+            for line in process.stdout or ():
+                last.append(line.rstrip())
+                say(last[-1])
+        except BaseException:  # such as Airflow's time-out: what leaves this block waits for the process
+            end_job(run)
+            raise
+    end_job(run)
+    return process.returncode, last

@@ -1,0 +1,127 @@
+"""Metrics of tasks, sent as Airflow sends its own: to StatsD, Datadog or OpenTelemetry, as it is configured."""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import TaskDeferred
+
+from holdfast_airflow.exceptions import JobFailed
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping
+
+log = logging.getLogger(__name__)
+
+EXITS = {1: "failed", 2: "usage", 3: "busy", 4: "damaged", 5: "refused", 6: "unknown"}
+"""The command's exit codes in words, as the tag `exit` has them."""
+
+ALL = "all"
+"""In the place of a source: names with a tag missing would be of another depth."""
+
+
+@dataclass
+class Measured:
+    """Measures of one job, as far as they are known.
+
+    :param source: the source in the archive, or `all`.
+    :param summary: what the job has done.
+    :param began: `time.monotonic()` when its locks were acquired.
+    """
+
+    source: str = ALL
+    summary: Mapping[str, Any] = field(default_factory=dict)
+    began: float | None = None
+
+    def begin(self, lock_wait_s: float, archive: str, operation: str) -> None:
+        """Tell how long the job has waited for its locks, which it has now."""
+        self.began = time.monotonic()
+        _timing("job.lock_wait", lock_wait_s, archive=archive, operation=operation, source=self.source)
+
+
+@contextmanager
+def job_measured(archive: str, operation: str) -> Iterator[Measured]:
+    """Tell how a job has ended, how long it took and how much it did; a job that waits has not ended."""
+    measured = Measured()
+    exit_word = "failed"
+    try:
+        yield measured
+        exit_word = "ok"
+    except TaskDeferred:
+        exit_word = ""
+        raise
+    except JobFailed as error:
+        exit_word = EXITS.get(error.exit_code, exit_word)
+        raise
+    finally:
+        if exit_word:
+            _tell_job(measured, exit_word, archive=archive, operation=operation, source=measured.source)
+
+
+def _tell_job(measured: Measured, exit_word: str, **about: str) -> None:
+    _count("jobs", 1, **about, exit=exit_word)
+    if measured.began is not None:
+        _timing("job.duration", time.monotonic() - measured.began, **about)
+    for key in ("rows", "bytes"):
+        if isinstance(many := measured.summary.get(key), int):
+            _count(f"job.{key}", many, **about)
+
+
+def tell_replicas(archive: str, replicas: Iterable[Mapping[str, Any]]) -> None:
+    """Tell how far replicas are behind their log, as `replica status --json` has it."""
+    for each in replicas:
+        for key in ("entries_behind", "bytes_behind", "seconds_behind"):
+            _gauge(f"replica.{key}", each[key], archive=archive, replica=each["name"])
+
+
+def tell_objectives(archive: str, objectives: Iterable[Mapping[str, Any]]) -> None:
+    """Tell of each objective whether it is missed: 1, or 0."""
+    for each in objectives:
+        missed = 0 if each["is_met"] else 1
+        _gauge("objective.missed", missed, archive=archive, source=each["source"], objective=each["name"])
+
+
+def tell_restorable(archive: str, source: str, age_s: float) -> None:
+    """Tell how old the newest restorable moment of a source is."""
+    _gauge("source.restorable_age", age_s, archive=archive, source=source)
+
+
+def _count(name: str, many: int, **tags: str) -> None:
+    from airflow.sdk.observability import stats
+
+    _send(stats.incr, name, many, tags)
+
+
+def _gauge(name: str, value: float, **tags: str) -> None:
+    from airflow.sdk.observability import stats
+
+    _send(stats.gauge, name, value, tags)
+
+
+def _timing(name: str, seconds: float, **tags: str) -> None:
+    from airflow.sdk.observability import stats
+
+    _send(stats.timing, name, seconds * 1000, tags)
+
+
+def _send(send: Callable[..., None], name: str, value: float, tags: Mapping[str, str]) -> None:
+    """Send a metric with its tags, and once more with them in its name where Airflow does so with its own."""
+    from airflow.sdk.configuration import conf
+
+    known = {key: _plain(tag) for key, tag in tags.items()}
+    try:
+        send(f"holdfast.{name}", value, tags=known)
+        if conf.getboolean("metrics", "legacy_names_on"):
+            send(".".join(["holdfast", name, *(tag.replace(".", "__") for tag in known.values())]), value)
+    except Exception as error:  # noqa: BLE001 - whatever keeps a metric from being sent, the task's work matters more
+        log.warning("the metric holdfast.%s is not sent: %s", name, error)
+
+
+def _plain(tag: str) -> str:
+    """Return a tag without what names and tags may not have, as a URL does; the query of a URL is left out."""
+    return re.sub(r"[^A-Za-z0-9_.-]+", "_", tag.partition("?")[0])

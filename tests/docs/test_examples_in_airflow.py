@@ -1,0 +1,110 @@
+"""The example DAGs do in a running Airflow what they say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from demo.airflow import AirflowStandalone
+from holdfast.archive import Archive
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.storage import ObjectStore, open_store
+from locking import inspect
+from tests.support.jobs.command import until
+from tests.support.servers.postgres import create_database, passing_database
+
+pytestmark = pytest.mark.service
+
+ROOT = Path(__file__).parents[2]
+
+
+@dataclass(frozen=True)
+class Stage:
+    """An Airflow with the examples, the archive that they name, and the empty database of the drill."""
+
+    airflow: AirflowStandalone
+    store: ObjectStore
+    drill: Address
+
+
+@pytest.fixture(scope="module")
+def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) -> Iterator[Stage]:
+    folder = tmp_path_factory.mktemp("examples")
+    store = open_store(str(folder / "shop"))
+    Archive.create(store, name="shop")
+    with passing_database(postgres) as warehouse:
+        with connect(warehouse) as session:
+            session.execute("create table public.orders as select i as id from generate_series(1, 50) i")
+        (folder / "archives.yaml").write_text(
+            f"archives: {{shop: {{url: {store.url}, sources: {{warehouse: {{url: '{warehouse.url}'}}}}}}}}"
+        )
+        (folder / "dags").mkdir()
+        for name in ("nightly.py", "report.py"):
+            text = (ROOT / "docs" / "examples" / name).read_text()
+            # The same, without the run that a schedule of the past begins with.
+            (folder / "dags" / name).write_text(re.sub(r'schedule="[^"]+"', "schedule=None", text))
+        drill = create_database(postgres)
+        airflow = AirflowStandalone(
+            home=folder / "airflow",
+            dags=folder / "dags",
+            plugins=ROOT / "plugins",
+            env={
+                "HOLDFAST_ARCHIVES": str(folder / "archives.yaml"),
+                "HOLDFAST_EXECUTOR": "inline",
+                "PGPASSWORD": postgres.password,
+                "AIRFLOW_CONN_DRILL_POSTGRES": json.dumps(_connection(drill)),
+                "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
+            },
+        )
+        with airflow:
+            for name in ("nightly_load", "weekly_drill", "report_after_backups"):
+                airflow.api.wait_for_dag(name)
+            yield Stage(airflow, store, drill)
+
+
+def _connection(address: Address) -> dict[str, Any]:
+    url = httpx.URL(address.url)
+    host, port = url.params.get("host", url.host), int(url.params.get("port", url.port or 5432))
+    return {
+        "conn_type": "holdfast_postgres",
+        "host": host,
+        "port": port,
+        "login": url.username,
+        "password": address.password,
+        "schema": address.database,
+    }
+
+
+def runs_of(airflow: AirflowStandalone, dag: str) -> list[str]:
+    """Return the ids of a DAG's runs."""
+    with httpx.Client(base_url=airflow.url, timeout=30, trust_env=False) as client:
+        login = {"username": airflow.username, "password": airflow.password}
+        token = client.post("/auth/token", json=login).json()["access_token"]
+        told = client.get(f"/api/v2/dags/{dag}/dagRuns", headers={"Authorization": f"Bearer {token}"}).json()
+    return [each["dag_run_id"] for each in told["dag_runs"]]
+
+
+def succeeds(airflow: AirflowStandalone, dag: str, run: str) -> None:
+    state = airflow.api.wait_for_run(dag, run, timeout=180, poll=1)
+    assert state == "success", {task.task_id: task.state for task in airflow.api.tasks(dag, run)}
+
+
+def test_a_load_is_backed_up_reported_on_and_restored(stage: Stage) -> None:
+    airflow = stage.airflow
+    succeeds(airflow, "nightly_load", airflow.api.trigger("nightly_load"))
+    assert len(Archive.open(stage.store).state.blocks) == 1
+    (run,) = until(lambda: runs_of(airflow, "report_after_backups"), "the report after the backup")
+    succeeds(airflow, "report_after_backups", run)
+    succeeds(airflow, "weekly_drill", airflow.api.trigger("weekly_drill"))
+    with connect(stage.drill) as session:
+        assert session.execute("select count(*) from public.orders").fetchone() == (50,)
+    assert [info for info in inspect(stage.store) if info.state == "held"] == []

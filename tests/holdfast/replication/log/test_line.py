@@ -1,0 +1,62 @@
+"""A replica is told from the log's line: behind it, on it, beyond it, or on another one."""
+
+from __future__ import annotations
+
+import pytest
+import sqlalchemy as sa
+
+from holdfast.archive.format.model import LogPlace
+from holdfast.replication.log import line, schema
+from holdfast.replication.log.replicas import LogState, log_state, register
+from holdfast.replication.log.store import CoordinationStore
+
+BEYOND, OTHER = "has executed entry 3", "follows the log of store elsewhere, which the coordination store does not know"
+
+
+@pytest.fixture
+def store(coordination: CoordinationStore) -> CoordinationStore:
+    """A log of two entries, which it goes on from an older store's first."""
+
+    def fill(c: sa.Connection) -> None:
+        register(c, LogState("a", "shop", "new", head=1, start=2), name="near", url="/near", ends={}, streams={})
+        line.write(c, "a", {1: "e1"}, {"old": 1})
+        c.execute(schema.archives.update().values(head=2))
+        line.note(c, "a", 2, "e2")
+
+    coordination.run(fill)
+    return coordination
+
+
+def place(index: int, entry: str = "", log: str = "new", **more: object) -> LogPlace:
+    return LogPlace.model_validate({"store": log, "replica": "far", "index": index, "entry": entry, **more})
+
+
+@pytest.mark.parametrize(
+    ("here", "said"),
+    [
+        (place(0), ""),
+        (place(1, "e1"), ""),
+        (place(2, "e2"), ""),
+        (place(2), ""),
+        (place(3, "e3"), BEYOND),
+        (place(3), BEYOND),
+        (place(1, "other"), "has executed entry 1 (other), which the coordination store does not know"),
+        (place(1, "e1", "old"), ""),
+        (place(2, "x2", "old"), "has executed entry 2 (x2)"),
+        (place(1, "x1", "old"), "has executed entry 1 (x1)"),
+        (place(0, "", "elsewhere"), OTHER),
+        (place(3, "e3", set_aside=True), ""),
+        (place(3, "e3", recovering=True, recovery="r"), BEYOND),
+        (place(0, "r", recovering=True), ""),  # by an earlier release
+    ],
+)
+def test_what_contradicts_the_log_is_said(store: CoordinationStore, here: LogPlace, said: str) -> None:
+    told = store.run(lambda c: line.contradiction(c, log_state(c, "a"), here))
+    assert told.startswith(said)
+    assert bool(told) == bool(said)
+
+
+def test_ids_and_stores_are_kept(store: CoordinationStore) -> None:
+    assert store.run(lambda c: line.entry_ids(c, "a")) == {1: "e1", 2: "e2"}
+    assert store.run(lambda c: line.stores_before(c, "a")) == {"old": 1}
+    assert store.run(lambda c: line.entry_id(c, "a", 9)) is None

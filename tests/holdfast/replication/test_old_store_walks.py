@@ -1,0 +1,26 @@
+"""Copies of the coordination store are put back in the middle of everything, and nothing is lost in silence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast.replication.log.store import CoordinationStore
+from tests.support.replicas.put_back import Walk
+from tests.support.replicas.replicated import Replicas
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 200))]
+)
+@pytest.mark.parametrize("others", [("far",), ("far", "off")], ids=["two", "three"])
+def test_whatever_is_done_with_copies_nothing_is_lost_in_silence(
+    tmp_path: Path, coordination: CoordinationStore, others: tuple[str, ...], seed: int
+) -> None:
+    given = Replicas.copied(tmp_path, coordination, *others)
+    walk = Walk(given, ("near", *others), seed)
+    walk.go(60)
+    walk.end()
