@@ -344,7 +344,7 @@ def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, pair:
     done = waits_without_a_worker(airflow, pair.folder / "far")
     assert (done["rows"], done["quorum"]["replicas"], done["quorum"]["entry"]) == (50, ["far", "near"], 1)
     # The backup has begun a sync, too.
-    assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 1
+    assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 2
     assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
     assert pair.is_whole("far")
 

@@ -58,7 +58,11 @@ class LogPlace(Document):
         on every replica, whatever commits each of them makes beside. 0: nobody knows.
     :param recovering: it is being made anew from another replica, and must not be read until that is done. Until then
         the index and the entry are those that it had before.
-    :param recovery: id of that recovery; "" where an earlier release began it: then index and entry tell nothing.
+    :param recovery: id of that recovery, also in the commit that ends it; "" where an earlier release began it: then
+        index and entry tell nothing.
+    :param passed: the entry had failed, and nothing of it is here.
+    :param reached, reached_entry: the last entry that it had executed before it was made anew from a replica that was
+        further back; 0: it has come to that again.
     :param before: ids of the stores that the log was in before, each with the index at which it went on in another one.
     :param members: URLs of the archive's replicas by name, as the last entry says that has added or removed one; empty:
         none has.
@@ -73,6 +77,9 @@ class LogPlace(Document):
     entry: str = ""
     recovering: bool = False
     recovery: str = ""
+    passed: bool = False
+    reached: int = 0
+    reached_entry: str = ""
     before: dict[str, int] = Field(default_factory=dict)
     members: dict[str, str] = Field(default_factory=dict)
     acknowledged: int = 0

@@ -292,7 +292,7 @@ def _validate_place(state: State, change: Change) -> None:
     :raises UsageError: it is a replica, and this is to be done through the update log.
     """
     was, now = state.log, change.log
-    if was is None or (change.adopted is not None and not (now and now.entry)):
+    if was is None or (change.adopted is not None and _takes_over(was, now)):
         return
     if now is None or now.recovering or not now.entry:
         if change.add or change.remove or change.holds or change.released:
@@ -306,6 +306,14 @@ def _validate_place(state: State, change: Change) -> None:
             f"replica {was.replica} stands at entry {was.index} of log {was.store}"
             f"{' and is being recovered' if was.recovering else ''}: entry {now.index} of {now.store} does not follow"
         )
+
+
+def _takes_over(was: LogPlace, now: LogPlace | None) -> bool:
+    """Return whether a change makes a replica what another one is, and executes no entry.
+
+    It names no entry, or ends the recovery that has begun.
+    """
+    return now is None or not now.entry or (was.recovering and now.recovery == was.recovery != "")
 
 
 def _validate_removals(state: State, change: Change) -> None:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 
 _L = schema.line.c
 _B = schema.stores_before.c
+_Q = schema.quorums.c
 
 
 def note(connection: Connection, archive: str, index: int, entry: str) -> None:
@@ -64,16 +65,26 @@ def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str
     """Return in words how a replica contradicts the log; "" where it does not.
 
     A replica contradicts the log when it follows the log of a store that this one does not descend from, or has
-    executed an entry that the line does not have. One that a rebuilding has set aside contradicts nothing any more.
+    executed an entry that the line does not have, or that has failed for it alone. Of one that a rebuilding has set
+    aside, the entries do not count any more.
 
     :param place: where the replica says that it stands.
     """
-    if place.set_aside or (place.recovering and not place.recovery):
-        return ""
     last = log.head if place.store == log.store else stores_before(connection, log.archive).get(place.store)
     if last is None:
         return f"follows the log of store {place.store}, which the coordination store does not know"
-    known = entry_id(connection, log.archive, place.index)
-    if place.index > last or (place.entry and known not in (None, place.entry)):
-        return f"has executed entry {place.index} ({place.entry}), which the coordination store does not know"
+    if place.set_aside or (place.recovering and not place.recovery):
+        return ""
+    for index, entry in ((place.index, place.entry), (place.reached, place.reached_entry)):
+        known = entry_id(connection, log.archive, index)
+        if index > last or (entry and known not in (None, entry)):
+            return f"has executed entry {index} ({entry}), which the coordination store does not know"
+    if place.passed and place.index >= log.start and _counts(connection, log.archive, place.index):
+        return f"has passed entry {place.index} ({place.entry}), whose failure the coordination store does not know"
     return ""
+
+
+def _counts(connection: Connection, archive: str, index: int) -> bool:
+    """Return whether an entry has not failed."""
+    query = sa.select(_Q.state).where(_Q.archive == archive, _Q.index == index)
+    return connection.execute(query).scalar_one_or_none() != "failed"

@@ -168,7 +168,9 @@ class LogEntry:
 
         :param log: where the replica stands before it.
         """
-        update: dict[str, object] = {"index": self.index, "entry": self.id}
+        update: dict[str, object] = {"index": self.index, "entry": self.id, "passed": self.failed, "recovery": ""}
+        if self.index >= log.reached:
+            update |= {"reached": 0, "reached_entry": ""}
         if self.change.acknowledges:
             update["acknowledged"] = self.index
         if self.change.members:

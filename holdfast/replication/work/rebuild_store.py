@@ -345,7 +345,7 @@ def _move(
         if state.log != told.place:  # locks give order only: this process may have been suspended for long
             raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
         # It joins the others at this index; one that is being recovered is still not to be read.
-        place = {**log, "entry": "", "set_aside": told.name in lost}
+        place = {**log, "entry": "", "passed": False, "reached": 0, "reached_entry": "", "set_aside": told.name in lost}
         return Change(kind="rebuilt", log=told.place.model_copy(update=place))
 
     told.archive.add(plan, check=check, fence=fence)

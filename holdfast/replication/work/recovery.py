@@ -41,6 +41,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.document import FileRecord
+    from holdfast.archive.format.model import LogPlace
     from holdfast.archive.format.state import State
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
@@ -223,8 +224,8 @@ class _Recovery:
         place = origin.state.log
         if place is None:
             raise UsageError(f"{origin.store.url} is no replica")
-        self._place = place.model_copy(update={"replica": acting.name, "entry": ""})
-        self._closed = self._place.model_copy(update={"index": 0, **_recovering()})
+        self._place = place.model_copy(update={"replica": acting.name})
+        self._closed = self._place.model_copy(update={"index": 0, "entry": "", "passed": False, **_recovering()})
 
     @property
     def index(self) -> int:
@@ -264,6 +265,8 @@ class _Recovery:
         if there is not None:
             # What it has executed stays known until it is made anew: an old store is told by that.
             self._closed = there.model_copy(update=_recovering())
+            self._place = self._place.model_copy(update=_reached(there, self._place))
+        self._place = self._place.model_copy(update={"recovery": self._closed.recovery})
         seen = archive.state.tip
         # A process that was suspended here for long finds that another recovery has begun, or one of its commits.
         check()
@@ -366,6 +369,18 @@ class _Recovery:
                         found.clear()
                     found |= extra & set(commit.remove)
         return found
+
+
+def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
+    """Return what a replica's place is to say of entries that it has executed and that its source has not.
+
+    :param before: where it stood; `after`: where it will.
+    """
+    known = [(before.index, before.entry), (before.reached, before.reached_entry)]
+    index, entry = max(known, key=lambda each: each[0])
+    if before.set_aside or (before.recovering and not before.recovery) or index <= after.index:
+        return {}
+    return {"reached": index, "reached_entry": entry}
 
 
 def _recovering() -> dict[str, Any]:

@@ -289,3 +289,77 @@ def test_it_is_given_up_where_that_is_said(three: Replicas) -> None:
     rebuild(three.coordination, places, source="off", lose_acknowledged=True)
     go_on(three, "near", "far", "off")
     assert three.backups[1] in three.state("far").aside
+
+
+def test_one_that_has_passed_a_failed_entry_does_not_vouch_for_its_success(three: Replicas) -> None:
+    with_quorum(three, "far")
+    put_back = copied(three)
+    overdue(three)
+    three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far", unread=()))
+    near = three.open("near")
+    near.sync(check=nothing, fence=None, upto=1)  # killed before it came to what takes the backup back
+    assert (three.place_of("near").index, three.place_of("near").passed) == (1, True)
+    put_back()
+    for name in ("off", "near"):
+        with pytest.raises(
+            OldStoreError, match=r"near has passed entry 1 \(.*\), whose failure the coordination store"
+        ):
+            three.sync(name)
+
+
+def test_what_a_replica_had_before_it_was_made_anew_from_one_behind_stays_known(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    two.lose("near")
+    two.recover("near")
+    place = two.place_of("near")
+    assert (place.index, place.reached) == (0, 1)
+    assert two.backups[1] in two.state("near").aside
+    put_back()
+    for name in ("near", "far"):
+        with pytest.raises(OldStoreError, match=rf"near has executed entry 1 \(.*\), {UNKNOWN}"):
+            two.back_up(name)
+
+
+def test_it_is_forgotten_once_the_replica_has_it_again(two: Replicas) -> None:
+    two.back_up("near")
+    two.lose("near")
+    two.recover("near")
+    assert two.sync("near").index == two.sync("far").index == 1
+    assert (two.place_of("near").reached, two.place_of("near").reached_entry) == (0, "")
+    assert two.backups[1] in two.state("near").blocks
+
+
+def test_a_recovered_replica_names_the_entry_that_it_has_come_to(three: Replicas) -> None:
+    put_back = copied(three)
+    acknowledged(three, "near", with_quorum(three, "near"))
+    three.lose("off")
+    three.recover("off")
+    assert (three.place_of("off").index, three.place_of("off").entry) == (2, three.place_of("near").entry)
+    put_back()
+    away(three, "near", "far")
+    with pytest.raises(OldStoreError, match=rf"off has executed entry 2 \(.*\), {UNKNOWN}"):
+        three.sync("off")
+    away(three, "far", back=True)
+    with pytest.raises(OldStoreError, match=UNKNOWN):
+        three.sync("far")
+
+
+def test_what_is_set_aside_is_no_witness_for_a_store_from_before_that(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    away(two, "near")
+    two.back_up("far")
+    put_first_back = copied(two)
+    away(two, "near", back=True)
+    rebuild(two.coordination, urls(two), source="near")
+    assert two.place_of("far").set_aside
+    put_first_back()
+    away(two, "near")
+    with pytest.raises(OldStoreError, match=r"follows the log of store|it is another store"):
+        two.sync("far")
+    away(two, "near", back=True)
+    two.change("far", is_lost=True, lost_reason="it is as it was")
+    with pytest.raises(OldStoreError, match="follows the log of store"):
+        trim(two.coordination, two.archive)

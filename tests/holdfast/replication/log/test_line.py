@@ -46,6 +46,12 @@ def place(index: int, entry: str = "", log: str = "new", **more: object) -> LogP
         (place(1, "x1", "old"), "has executed entry 1 (x1)"),
         (place(0, "", "elsewhere"), OTHER),
         (place(3, "e3", set_aside=True), ""),
+        (place(3, "e3", "elsewhere", set_aside=True), OTHER),
+        (place(1, "e1", reached=2, reached_entry="e2"), ""),
+        (place(1, "e1", reached=2, reached_entry="x2"), "has executed entry 2 (x2)"),
+        (place(1, "e1", reached=3), "has executed entry 3 ()"),
+        (place(1, "e1", passed=True), ""),  # trimmed: nobody knows any more
+        (place(2, "e2", passed=True), "has passed entry 2 (e2), whose failure the coordination store does not know"),
         (place(3, "e3", recovering=True, recovery="r"), BEYOND),
         (place(0, "r", recovering=True), ""),  # by an earlier release
     ],
