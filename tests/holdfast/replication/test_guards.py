@@ -67,7 +67,7 @@ def a_recovery_whose_lease_is_over_does_not_end(two: Replicas) -> None:
 
 def guards() -> list[Guard]:
     """Return all of them."""
-    entry = "place.index > last or (place.entry and known not in (None, place.entry))"
+    entry = "index > last or (entry and known not in (None, entry))"
     return [
         Guard(
             "a vacuum waits for pointers",
@@ -116,12 +116,12 @@ def guards() -> list[Guard]:
         ),
         Guard(
             "an entry that was executed is the one that the store has",
-            Edit(line, "contradiction", entry, "place.index > last"),
+            Edit(line, "contradiction", entry, "index > last"),
             another_entry_stops_a_sync,
         ),
         Guard(
             "the log does not end before what was executed",
-            Edit(line, "contradiction", entry, "place.entry and known not in (None, place.entry)"),
+            Edit(line, "contradiction", entry, "entry and known not in (None, entry)"),
             a_log_that_ends_before_what_was_executed_stops_a_sync,
         ),
         Guard(
