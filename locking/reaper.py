@@ -104,9 +104,12 @@ class Reaper:
                 yield claim
 
     def _forgettable(self, look: Look) -> Iterator[ObjectInfo]:
-        """Yield the markers that may be old enough to go."""
+        """Yield the markers that may be old enough to go.
+
+        That of a transaction which this reaper has ended again was put anew, and is not as old as the look says.
+        """
         for txn, info in look.dead.items():
-            if txn not in look.claims and look.age(info) > MARKER_LIFE:
+            if txn not in look.claims and txn not in self.ended and look.age(info) > MARKER_LIFE:
                 yield info
 
     def _judge(self, look: Look, claim: FolderClaim) -> tuple[Fate, str, Terms]:

@@ -224,3 +224,22 @@ def test_whether_a_process_lives_is_known_only_on_its_own_machine(gone: Owner) -
     assert liveness(replace(Owner().here(), process_start=0)) == "unknown"
     assert liveness(ELSEWHERE) == "unknown"
     assert liveness(replace(gone, boot_id="another")) == "unknown"
+
+
+def test_a_marker_that_is_old_stays_where_something_of_its_transaction_came_late(
+    store: MemoryStore, runtime: Runtime
+) -> None:
+    lock = RWLock(store, "r", runtime=runtime)
+    held = lock.write(wait=0, renew=False)
+    body, _ = store.objects[f"locks/r/WRIT.{held.txn}"]
+    store.time.sleep(2000)
+    lock.write(wait=0, renew=False).release()
+    store.time.sleep(2000)
+    store.place(f"locks/r/WRIT.{held.txn}", body)  # a renewal that was suspended for that long
+    assert [each.reason for each in reap(store, runtime=runtime)] == ["its transaction had been ended"]
+    marker = f"locks/r/DEAD.{held.txn}"
+    assert store.objects[marker][1] == store.time.date()
+    store.place(f"locks/r/WRIT.{held.txn}", body)  # and one more
+    lock.write(wait=0, renew=False).check()
+    with pytest.raises(LockLost):
+        held.check()
