@@ -29,9 +29,9 @@ def test_provider_info_fits_airflows_schema() -> None:
 
 
 @pytest.mark.parametrize("kind", ["operators", "sensors", "hooks", "triggers"])
-def test_every_module_with_classes_is_named(kind: str) -> None:
+def test_every_module_is_named(kind: str) -> None:
     (told,) = INFO[kind]
-    files = {path.stem for path in (FOLDER / kind).glob("*.py") if "\nclass " in path.read_text()}
+    files = {path.stem for path in (FOLDER / kind).glob("*.py")} - {"__init__", "pauses"}  # that one has no trigger
     assert told["python-modules"] == sorted(f"holdfast_airflow.{kind}.{name}" for name in files)
     assert told["integration-name"] == INFO["integrations"][0]["integration-name"]
 
