@@ -59,7 +59,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Overhead(Timed):
-    """What the bench found out."""
+    """Times of an operator of ours and of the bare one."""
 
     comparisons = COMPARISONS
     notes = NOTES

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
 MORE = 1.3
-"""What work may take beside a stopped server, as a multiple of what it takes beside one that answers."""
+"""Time allowed beside a stopped server, as a multiple of that beside one that answers."""
 
 SYNC, BACKUP, READ = "a sync of nothing", "a backup's commit", "opening a sequential read"
 WORKS = (SYNC, BACKUP, READ)
@@ -64,7 +64,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Found(Timed):
-    """What was found."""
+    """Times beside a replica that answers and one that does not."""
 
     comparisons = COMPARISONS
     notes = NOTES

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from holdfast.replication.log import schema
+from holdfast.replication.log.quorum import FAILED
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -87,4 +88,4 @@ def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str
 def _counts(connection: Connection, archive: str, index: int) -> bool:
     """Return whether an entry has not failed."""
     query = sa.select(_Q.state).where(_Q.archive == archive, _Q.index == index)
-    return connection.execute(query).scalar_one_or_none() != "failed"
+    return connection.execute(query).scalar_one_or_none() != FAILED

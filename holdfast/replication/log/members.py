@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import sqlalchemy as sa
-
 from holdfast.common.errors import BusyError
 from holdfast.replication.log import schema
 from holdfast.replication.log.log import MEMBERS, EntryChange, append_decision
@@ -93,9 +91,3 @@ def check_counts(connection: Connection, archive: str, index: int, *, but_for: s
         "mistaken for this one: 'holdfast replica sync', or 'holdfast replica remove' of one that is gone; then run "
         "this again"
     )
-
-
-def joined_by(connection: Connection, archive: str, name: str) -> int:
-    """Return the index of the entry that has added a replica; 0 where none has."""
-    query = sa.select(_R.joined_by).where(_R.archive == archive, _R.name == name)
-    return int(connection.execute(query).scalar_one_or_none() or 0)

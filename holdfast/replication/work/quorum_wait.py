@@ -221,7 +221,7 @@ class QuorumWait:
     _silent_until: float = field(default_factory=lambda: time.monotonic() + SILENT_S)
     """When a store that does not answer is given up, by this process's clock."""
     _is_long_over: bool = False
-    """Whether the deadline was over for so long when that was last looked at."""
+    """True once the deadline has been over for so long, as the last look found."""
 
     def decided(self, *, patience: float = math.inf, sleep: Callable[[float], None] = time.sleep) -> Quorum:
         """Wait until the quorum is settled, and return it.

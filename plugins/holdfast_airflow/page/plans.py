@@ -1,4 +1,4 @@
-"""What a compaction and a truncation would do now, as the page shows it."""
+"""Plans of a compaction and of a truncation, as the page shows them."""
 
 from __future__ import annotations
 
