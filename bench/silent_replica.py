@@ -25,7 +25,7 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import LIMIT_S
 from holdfast.replication.log.replicas import replica
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work import members
+from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.membership import found as first_replica
 from holdfast.replication.work.recovery import recover
@@ -97,7 +97,7 @@ def _begun(store: CoordinationStore, folder: Path) -> str:
     archive = Archive.create(near, name="bench").identity.id
     first_replica(store, near, "near")
     for name, url in (("far", str(folder / "far")), ("off", "s3://replicas/off")):
-        members.add(store, archive, name, url)
+        membership.add(store, archive, name, url)
         recover(store, archive, name)
     return archive
 

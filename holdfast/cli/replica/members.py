@@ -19,7 +19,7 @@ from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import Name
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import log_states, replicas
-from holdfast.replication.work import members, membership
+from holdfast.replication.work import membership
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -117,7 +117,7 @@ def _add(
         )
     log = known[there.identity.id] if there is not None and asked.word is None else asked.log()
     before = asked.coordination.run(lambda c: replicas(c, log.archive))
-    members.add(asked.coordination, log.archive, name, place.url, wait=wait, places=asked.place)
+    membership.add(asked.coordination, log.archive, name, place.url, wait=wait, places=asked.place)
     if any(row.name == name and not row.is_lost for row in before):
         output.say(f"{place.url} is replica {name} already")
         return _added_value(log, name, place)
@@ -125,7 +125,7 @@ def _add(
         done = recover_replica(asked, log, name, output, wait=wait)
     except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
-            members.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
+            membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
         raise
     return {**_added_value(log, name, place), **recovered_value(done)}
 
@@ -219,7 +219,7 @@ def remove(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
-        unknown = members.remove(asked.coordination, log.archive, name, force=force, wait=wait, places=asked.place)
+        unknown = membership.remove(asked.coordination, log.archive, name, force=force, wait=wait, places=asked.place)
     if unknown:
         output.say(unknown)
     value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url, "not_recorded": unknown or None}

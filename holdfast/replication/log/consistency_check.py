@@ -8,6 +8,7 @@ no longer than all of them together may take.
 
 from __future__ import annotations
 
+import logging
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, TypeVar
@@ -31,6 +32,8 @@ if TYPE_CHECKING:
     from holdfast.replication.log.replicas import LogState, ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+logger = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
@@ -142,6 +145,32 @@ def ask_others(
             found[row.url] = answer
     unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
     return Answers(found, unasked, frozenset(row.name for row in others if row.url not in found))
+
+
+def run_agreed(
+    coordination: CoordinationStore,
+    archive: str,
+    work: Callable[[Connection, Answers], T],
+    places: Callable[[str], ObjectStore],
+) -> T:
+    """Run a transaction where no replica that can be read contradicts the coordination store.
+
+    All replicas are asked before it begins; those that could not be are named in the log.
+
+    :param archive: its id.
+    :param work: is called with the connection and what the replicas have answered.
+    :param places: opens a replica by its URL.
+    :raises OldStoreError: one does.
+    """
+    told = ask_others(coordination, archive, "", places)
+    for each in told.not_asked:
+        logger.warning("%s.", each.words)
+
+    def checked(connection: Connection) -> T:
+        check_others(connection, archive, told.places, coordination.url)
+        return work(connection, told)
+
+    return coordination.run(checked)
 
 
 def _ask(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log.errors import EpochOverError
-from holdfast.replication.log.members import check_counts
+from holdfast.replication.log.membership import check_counts
 from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.log.store import clock
 

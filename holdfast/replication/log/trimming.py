@@ -9,7 +9,6 @@ what goes wrong without each.
 
 from __future__ import annotations
 
-import logging
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -19,7 +18,7 @@ import sqlalchemy as sa
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log import quorum, schema
-from holdfast.replication.log.consistency_check import ask_others, check_others
+from holdfast.replication.log.consistency_check import run_agreed
 from holdfast.replication.log.replicas import log_state, names, replicas
 from holdfast.replication.log.store import clock
 from holdfast.storage import open_store
@@ -29,12 +28,11 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from holdfast.replication.log.consistency_check import Answers
     from holdfast.replication.log.replicas import LogState, ReplicaRow
     from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
-
-logger = logging.getLogger(__name__)
 
 MIN_KEEP = 100
 MAX_KEEP = 10_000
@@ -84,15 +82,12 @@ def trim(
     """
     if not 0 <= min_keep <= max_keep:
         raise UsageError(f"--min-keep {min_keep} must not be negative, nor above --max-keep {max_keep}")
-    told = ask_others(store, archive, "", places)
-    for each in told.not_asked:
-        logger.warning("%s.", each.words)
 
-    def move(connection: Connection) -> Trimmed:
-        check_others(connection, archive, told.places, store.url)
-        return move_start(connection, archive, min_keep, max_keep, dry_run=dry_run)
+    def move(connection: Connection, told: Answers) -> Trimmed:
+        moved = move_start(connection, archive, min_keep, max_keep, dry_run=dry_run)
+        return replace(moved, not_asked=told.not_asked)
 
-    found = replace(store.run(move), not_asked=told.not_asked)
+    found = run_agreed(store, archive, move, places)
     if not dry_run:
         # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
         oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)

@@ -1,4 +1,8 @@
-"""First replica of an update log, and election after all are lost."""
+"""Membership of replicas: the first one of an update log, more of them, fewer, and election after all are lost.
+
+Additions and removals are entries of the log, and count once enough of the replicas before have executed them: whoever
+adds or removes one syncs these.
+"""
 
 from __future__ import annotations
 
@@ -12,20 +16,24 @@ from holdfast.archive import locks
 from holdfast.archive.archive import Archive
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import Change
-from holdfast.common.errors import RefusedError, UsageError, sentence
+from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
-from holdfast.replication.log.consistency_check import ask_others, check_others
-from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
+from holdfast.replication.log.consistency_check import check_line, run_agreed
+from holdfast.replication.log.membership import check_counts, join, leave, waited_for
+from holdfast.replication.log.replicas import LogState, forget, log_state, log_states, register, replica, replicas
 from holdfast.replication.work.survey import LIMIT_S
+from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
-from locking import Owner
+from locking import LockError, Owner
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from sqlalchemy import Connection
 
+    from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
@@ -71,6 +79,108 @@ def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wai
 
         coordination.run(enter)
     return log
+
+
+def add(
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    url: str,
+    *,
+    wait: float = 0.0,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> None:
+    """Add a replica that has nothing yet; recovery makes it what the others are.
+
+    Run again it goes on.
+
+    :param archive: its id.
+    :param wait: seconds for locks that others hold on the replicas that are synced.
+    :param places: opens a replica by its URL.
+    :raises UsageError: the name, or the place, is another one's.
+    :raises OldStoreError: a replica contradicts the coordination store, or what lies at the URL does.
+    :raises BusyError: too few replicas could execute the entry; names them.
+    """
+    check_line(coordination, archive, name, places(url))
+    index = run_agreed(coordination, archive, lambda c, told: join(c, archive, name=name, url=url), places)
+    if index:
+        _spread(coordination, archive, index, wait=wait, places=places)
+
+
+def remove(
+    coordination: CoordinationStore,
+    archive: str,
+    name: str,
+    *,
+    force: bool = False,
+    wait: float = 0.0,
+    places: Callable[[str], ObjectStore] = open_store,
+) -> str:
+    """Remove a replica, and return in words what cannot be known any more; "" where it has executed its removal.
+
+    Nothing at its URL is changed but for that. Run again it goes on.
+
+    :param archive: its id.
+    :param force: even where it has what no other one has, and where too few replicas can execute the entry.
+    :param wait, places: as of `add`.
+    :raises RefusedError: it has, or may have, what no other one has.
+    :raises OldStoreError: a replica contradicts the coordination store.
+    :raises BusyError: too few replicas could execute the entry; names them.
+    """
+    row = coordination.run(lambda c: replica(c, archive, name))
+    index = run_agreed(coordination, archive, lambda c, told: leave(c, archive, name, force=force), places)
+    why = _execute(coordination, archive, row, wait, places) if index else ""
+    if index:
+        try:
+            _spread(coordination, archive, index, but_for=name if why else "", wait=wait, places=places)
+        except HoldfastError:
+            if not force:
+                raise
+    coordination.run(lambda c: forget(c, archive, name))
+    if not why:
+        return ""
+    return (
+        f"{name} could not record that it was removed ({why}): should the coordination store be put back from a copy "
+        f"that is older than this, and used at {row.url} alone, nothing would tell"
+    )
+
+
+def _execute(
+    coordination: CoordinationStore,
+    archive: str,
+    row: ReplicaRow,
+    wait: float,
+    places: Callable[[str], ObjectStore],
+) -> str:
+    """Sync a replica; return in words why that was not possible, or ""."""
+    try:
+        sync_replica(coordination, archive, row, wait=wait, places=places)
+    except (HoldfastError, LockError, StoreError) as error:
+        return sentence(error)
+    return ""
+
+
+def _spread(
+    coordination: CoordinationStore,
+    archive: str,
+    index: int,
+    *,
+    but_for: str = "",
+    wait: float,
+    places: Callable[[str], ObjectStore],
+) -> None:
+    """Sync replicas until an entry by which replicas are added or removed counts.
+
+    :param but_for: the name of a replica that leaves by it and cannot execute it any more.
+    """
+    count, waiting = coordination.run(lambda c: waited_for(c, archive, index, but_for=but_for))
+    for row in waiting:
+        if not count:
+            return
+        if not row.is_lost and (why := _execute(coordination, archive, row, wait, places)):
+            logger.warning("%s cannot be synced now: %s.", row.name, why)
+        count, _ = coordination.run(lambda c: waited_for(c, archive, index, but_for=but_for))
+    coordination.run(lambda c: check_counts(c, archive, index, but_for=but_for))
 
 
 def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogState:
@@ -134,11 +244,8 @@ def elect(
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
         log = coordination.run(lambda c: _all_lost(c, archive))
-        told = ask_others(coordination, archive, "", places)
-        for each in told.not_asked:
-            logger.warning("%s.", each.words)
-        places_in_log = {**told.places, row.url: place}
-        coordination.run(lambda c: check_others(c, archive, places_in_log, coordination.url))
+        check_line(coordination, archive, name, store)
+        run_agreed(coordination, archive, lambda c, told: None, places)
         # Entries that are still there stand behind those that are not: what they add need not follow on anything.
         given_up = log.head - place.index if place.index < log.start - 1 else 0
         if given_up:

@@ -15,7 +15,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_f
 
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, sentence
 from holdfast.replication.log import log, quorum
-from holdfast.replication.log.consistency_check import ask_others, check_others, open_replica
+from holdfast.replication.log.consistency_check import open_replica, run_agreed
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, replicas
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Connection
 
+    from holdfast.replication.log.consistency_check import Answers
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.replica import ReplicatedArchive
@@ -86,13 +87,14 @@ def _look(
 
 def _fail_overdue(coordination: CoordinationStore, archive: str, by: str, places: Callable[[str], ObjectStore]) -> None:
     """Have quorums fail whose deadline is over, where enough replicas agree with the coordination store."""
-    told = ask_others(coordination, archive, "", places)
 
-    def fail(connection: Connection) -> None:
-        check_others(connection, archive, told.places, coordination.url)
+    def fail(connection: Connection, told: Answers) -> None:
         log.fail_overdue(connection, archive, by=by, unread=told.unread)
 
-    _ask(coordination, fail)
+    try:
+        run_agreed(coordination, archive, fail, places)
+    except OutcomeUnknownError as error:
+        raise StoreAwayError(sentence(error)) from error
 
 
 def _ask(coordination: CoordinationStore, work: Callable[[Connection], T]) -> T:

@@ -17,7 +17,7 @@ import pytest
 from holdfast.replication.log import quorum
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work import members
+from holdfast.replication.work import membership
 from holdfast.replication.work.quorum_wait import QuorumWait
 from tests.support.replicas.rebuilt import go_on, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
@@ -55,7 +55,7 @@ def test_they_go_on(old: Replicas) -> None:
     block = near.add(old.backup(near.store), check=nothing, fence=None).add[0].id
     waiting = QuorumWait(old.coordination, old.archive, block, "near")
     waiting.check_success(waiting.decided())
-    members.add(old.coordination, old.archive, "new", old.place("new").url)
+    membership.add(old.coordination, old.archive, "new", old.place("new").url)
     old.recover("new")
     assert block in old.state("new").blocks
     assert old.place_of("new").members.keys() == {*NAMES, "new"}

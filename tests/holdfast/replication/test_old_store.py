@@ -15,7 +15,7 @@ from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work import members
+from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
 from tests.support.replicas.rebuilt import away, copied, go_on, joined, rebuild, urls
@@ -250,7 +250,7 @@ def test_a_replica_that_was_added_since_is_known_by_those_before_it(
 
 def test_a_replica_that_was_removed_since_is_known_by_all(three: Replicas) -> None:
     put_back = copied(three)
-    assert members.remove(three.coordination, three.archive, "off") == ""
+    assert membership.remove(three.coordination, three.archive, "off") == ""
     assert three.place_of("off").members == {name: three.place(name).url for name in ("far", "near")}
     put_back()
     for name in ("off", "near"):

@@ -15,7 +15,7 @@ from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work import members
+from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.rebuild_store import prepare
@@ -120,10 +120,10 @@ class Walk:
 
     def _remove(self, name: str) -> None:
         if name != self.names[0]:
-            members.remove(self.given.coordination, self.given.archive, name)
+            membership.remove(self.given.coordination, self.given.archive, name)
 
     def _add(self, name: str) -> None:
-        members.add(self.given.coordination, self.given.archive, name, self.given.place(name).url)
+        membership.add(self.given.coordination, self.given.archive, name, self.given.place(name).url)
         self.given.recover(name)
 
     def _rebuild(self, name: str) -> None:

@@ -13,7 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.model import LogPlace
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work import members, rebuild_store
+from holdfast.replication.work import membership, rebuild_store
 from holdfast.replication.work.rebuild_store import Rebuilt, prepare
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
@@ -112,5 +112,5 @@ def away(three: Replicas, *names: str, back: bool = False) -> None:
 
 def joined(given: Replicas, name: str) -> None:
     """Add a replica as the command does."""
-    members.add(given.coordination, given.archive, name, given.place(name).url)
+    membership.add(given.coordination, given.archive, name, given.place(name).url)
     given.recover(name)
