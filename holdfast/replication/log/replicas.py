@@ -205,18 +205,6 @@ def first_epoch(connection: Connection, archive: str) -> int:
     return int(connection.execute(sa.select(c.epochs).where(c.archive == archive)).scalar_one())
 
 
-def remove(connection: Connection, archive: str, name: str, *, force: bool = False) -> None:
-    """Remove a replica from the store, with its votes and its leases on sources.
-
-    Nothing at its URL is changed.
-
-    :param force: even where it has what no other one has.
-    :raises RefusedError: as `check_removable` does.
-    """
-    check_removable(connection, archive, name, force=force)
-    forget(connection, archive, name)
-
-
 def check_removable(connection: Connection, archive: str, name: str, *, force: bool) -> None:
     """Check that a replica has nothing that would be lost with it.
 

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.replication.log.replicas import mark_lost, remove
+from holdfast.replication.log.replicas import mark_lost
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import SyncReplica
 from locking import RWLock
 from locking import inspect as inspect_locks
 from tests.support.airflow.metrics import SentMetrics, sent_to
 from tests.support.airflow.operators import FakeSpark, execute
-from tests.support.replicas.replicated import Replicas
+from tests.support.replicas.replicated import Replicas, remove
 
 pytestmark = pytest.mark.slow
 

@@ -15,7 +15,7 @@ from holdfast.common.errors import BusyError, DamagedError, HoldfastError, Refus
 from holdfast.operations.marks import set_mark
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.replication.log.errors import LostReplicaError
-from holdfast.replication.log.replicas import add, mark_lost, remove, replica
+from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.abandon import give_up
 from holdfast.replication.work.membership import found
@@ -33,6 +33,7 @@ from tests.support.databases.roundtrips import hashes
 from tests.support.following.followed import Followed, agree, comes_back, open_followed
 from tests.support.jobs.command_here import run_here
 from tests.support.jobs.inline_jobs import job_without_spark
+from tests.support.replicas.replicated import remove
 from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service

@@ -9,8 +9,7 @@ from holdfast.archive import Change
 from holdfast.archive.format.block import Block, Coverage, Stream
 from holdfast.archive.format.state import State
 from holdfast.replication.log import log
-from holdfast.replication.log.replicas import remove
-from tests.support.replicas.replicated import Replicas, made_backup, nothing
+from tests.support.replicas.replicated import Replicas, made_backup, nothing, remove
 
 STREAM = Stream(slot="s", publication="s", publication_oid=1, position="0/1", opened=True)
 

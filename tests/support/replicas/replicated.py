@@ -25,7 +25,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import State
 from holdfast.replication.log import schema
-from holdfast.replication.log.replicas import add, log_state
+from holdfast.replication.log.replicas import add, check_removable, forget, log_state
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.recovery import Recovered, recover
@@ -227,6 +227,12 @@ class OnS3(Replicas):
     def under(self) -> str:
         """Return the URL of the bucket."""
         return f"s3://{self.BUCKET}"
+
+
+def remove(connection: sa.Connection, archive: str, name: str, *, force: bool = False) -> None:
+    """Remove a replica from the store at once, without the entry that its removal is."""
+    check_removable(connection, archive, name, force=force)
+    forget(connection, archive, name)
 
 
 def replica_rows(holdfast: RunCommand) -> dict[str, dict[str, object]]:

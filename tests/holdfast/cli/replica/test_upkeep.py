@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from holdfast.operations.requests.base import Request
-from holdfast.replication.log.replicas import remove
 from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.storage import ObjectStore
 from locking import RWLock
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import HUNG, PATIENCE_S, hanging
-from tests.support.replicas.replicated import Replicas, replica_rows
+from tests.support.replicas.replicated import Replicas, remove, replica_rows
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("log_address")]
 

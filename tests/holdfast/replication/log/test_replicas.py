@@ -14,6 +14,7 @@ from holdfast.replication.log.errors import EpochOverError, LostReplicaError
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting, LogState, ReplicaRow
 from holdfast.replication.log.store import CoordinationStore
+from tests.support.replicas.replicated import remove
 
 SHOP = LogState("a", "shop", "s", head=4, start=5)
 
@@ -178,9 +179,9 @@ def test_the_last_replica_that_is_not_lost_stays(store: CoordinationStore) -> No
     with pytest.raises(RefusedError, match=r"near has to be recovered .*holdfast replica elect"):
         store.run(lambda c: replicas.mark_lost(c, "a", "near", "rot"))
     with pytest.raises(RefusedError, match="near is the only replica that is not lost: removing it needs --force"):
-        store.run(lambda c: replicas.remove(c, "a", "near"))
-    store.run(lambda c: replicas.remove(c, "a", "far"))
-    store.run(lambda c: replicas.remove(c, "a", "near", force=True))
+        store.run(lambda c: remove(c, "a", "near"))
+    store.run(lambda c: remove(c, "a", "far"))
+    store.run(lambda c: remove(c, "a", "near", force=True))
     assert names(store) == []
 
 
@@ -192,9 +193,9 @@ def test_a_replica_keeps_the_reason_for_which_it_was_lost_first(store: Coordinat
 def test_whoever_is_ahead_of_all_others_is_not_removed(store: CoordinationStore) -> None:
     has_all(store, "far", pointer=4)
     with pytest.raises(RefusedError, match=r"near has executed entries that no other replica has yet \(up to 4\)"):
-        store.run(lambda c: replicas.remove(c, "a", "near"))
+        store.run(lambda c: remove(c, "a", "near"))
     has_all(store, "far", pointer=5)
-    store.run(lambda c: replicas.remove(c, "a", "near"))
+    store.run(lambda c: remove(c, "a", "near"))
     assert names(store) == ["far"]
 
 
@@ -203,9 +204,9 @@ def test_whoever_has_appended_what_no_other_has_is_not_removed_even_if_it_is_los
     append(store, "near")
     store.run(lambda c: replicas.mark_lost(c, "a", "near", "rot"))
     with pytest.raises(RefusedError, match="what entry 5 adds may be at near only"):
-        store.run(lambda c: replicas.remove(c, "a", "near"))
+        store.run(lambda c: remove(c, "a", "near"))
     has_all(store, "far", pointer=6)
-    store.run(lambda c: replicas.remove(c, "a", "near"))
+    store.run(lambda c: remove(c, "a", "near"))
     assert names(store) == ["far"]
 
 
@@ -214,13 +215,13 @@ def test_whoever_others_are_recovered_from_is_not_removed(store: CoordinationSto
     has_all(store, "far")
     put(store, "off", recovers_from="far")
     with pytest.raises(RefusedError, match="off is being recovered from far: let that end"):
-        store.run(lambda c: replicas.remove(c, "a", "far"))
+        store.run(lambda c: remove(c, "a", "far"))
 
 
 def test_a_new_replica_of_an_old_name_is_not_acted_for_by_who_acted_for_the_old_one(store: CoordinationStore) -> None:
     has_all(store, "far")
     old = activated(store, "far")
-    store.run(lambda c: replicas.remove(c, "a", "far"))
+    store.run(lambda c: remove(c, "a", "far"))
     store.run(lambda c: replicas.add(c, "a", name="far", url="/far"))
     has_all(store, "far")
     assert row(store, "far").epoch > old.epoch
@@ -232,7 +233,7 @@ def test_a_leader_that_is_removed_leads_no_more(store: CoordinationStore) -> Non
     has_all(store, "far")
     c = schema.archives.c
     store.run(lambda connection: connection.execute(schema.archives.update().values(leader="near", leader_until=1e12)))
-    store.run(lambda connection: replicas.remove(connection, "a", "near"))
+    store.run(lambda connection: remove(connection, "a", "near"))
     found = store.run(lambda connection: connection.execute(schema.archives.select()).mappings().one())
     assert (found[c.leader.name], found[c.leader_until.name]) == ("", 0.0)
 

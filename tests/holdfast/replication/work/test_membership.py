@@ -16,7 +16,7 @@ from holdfast.replication.log import log, quorum, replicas, schema
 from holdfast.replication.log.errors import EpochOverError
 from holdfast.replication.log.leader import lead
 from holdfast.replication.log.membership import leave
-from holdfast.replication.log.replicas import add, remove, replica
+from holdfast.replication.log.replicas import add, replica
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
@@ -25,7 +25,7 @@ from holdfast.replication.work.membership import candidates, elect, found, only_
 from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
 from tests.support.replicas.rebuilt import away, joined, rebuild
-from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing, remove
 
 pytestmark = pytest.mark.slow
 

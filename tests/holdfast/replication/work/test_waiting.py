@@ -10,13 +10,12 @@ import pytest
 from holdfast.common.errors import BusyError
 from holdfast.replication.log import source_lease
 from holdfast.replication.log.leader import lead, resign
-from holdfast.replication.log.replicas import remove
 from holdfast.replication.work import turns
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.replica_backup import open_to_write, source_taken
 from holdfast.replication.work.replica_maintenance import opened_to_lead
 from locking import LockBusy, RWLock
-from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing, remove
 
 pytestmark = pytest.mark.slow
 
