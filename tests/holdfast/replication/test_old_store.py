@@ -28,13 +28,12 @@ def test_a_replica_that_was_away_is_told_from_one_that_is_behind_also_when_the_l
     put_back = copied(two)
     two.back_up("far")
     put_back()
-    away = two.folder / "far"
-    away.rename(two.folder / "away")
+    away(two, "far")
     two.back_up("near")
     two.back_up("near")
     two.change("far", active_until=0.0)
     assert trim(two.coordination, two.archive, min_keep=0, max_keep=0).lost == ("far",)
-    (two.folder / "away").rename(away)
+    away(two, "far", back=True)
     with pytest.raises(OldStoreError, match=rf"far has executed entry 1 \(.*\), {UNKNOWN}"):
         two.recover("far")
     with pytest.raises(OldStoreError, match=rf"far has executed entry 1 \(.*\), {UNKNOWN}"):
@@ -49,12 +48,11 @@ def test_ids_stay_known_when_the_log_is_rebuilt(two: Replicas) -> None:
     put_back = copied(two)
     two.back_up("far")
     put_back()
-    away = two.folder / "far"
-    away.rename(two.folder / "away")
+    away(two, "far")
     two.back_up("near")
     rebuild(two.coordination, urls(two), without=("far",), force=True)
     two.back_up("near")
-    (two.folder / "away").rename(away)
+    away(two, "far", back=True)
     with pytest.raises(OldStoreError, match=rf"far has executed entry 1 \(.*\), {UNKNOWN}"):
         two.back_up("near")
     rebuild(two.coordination, urls(two), source="near")
@@ -64,12 +62,11 @@ def test_ids_stay_known_when_the_log_is_rebuilt(two: Replicas) -> None:
 def test_a_replica_that_was_left_out_and_has_nothing_else_is_recovered(two: Replicas) -> None:
     two.back_up("near")
     two.sync("far")
-    away = two.folder / "far"
-    away.rename(two.folder / "away")
+    away(two, "far")
     two.back_up("near")
     rebuild(two.coordination, urls(two), without=("far",), force=True)
     two.back_up("near")
-    (two.folder / "away").rename(away)
+    away(two, "far", back=True)
     go_on(two)
 
 
@@ -90,9 +87,9 @@ def test_either_of_two_that_differ_is_gone_on_with(two: Replicas, source: str) -
     put_back = copied(two)
     two.back_up("near")
     put_back()
-    (two.folder / "near").rename(two.folder / "away")
+    away(two, "near")
     two.back_up("far")
-    (two.folder / "away").rename(two.folder / "near")
+    away(two, "near", back=True)
     for name in ("near", "far"):
         with pytest.raises(OldStoreError, match=UNKNOWN):
             two.back_up(name)
@@ -123,7 +120,7 @@ def test_what_a_replica_has_executed_stays_known_while_it_is_made_anew(
     place = two.place_of("far")
     assert (place.recovering, place.index, place.entry) == (True, 1, two.place_of("near").entry)
     put_back()
-    (two.folder / "near").rename(two.folder / "away")
+    away(two, "near")
     two.change("far", is_lost=True, lost_reason="it is as it was")
     with pytest.raises(OldStoreError, match=UNKNOWN):
         trim(two.coordination, two.archive)
