@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -188,6 +188,16 @@ def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 1
     return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=0.5)
 
 
+def why(airflow: AirflowStandalone, name: str, run_id: str) -> str:
+    """Return the states of a run's tasks, and the last words of those that have failed."""
+    tasks = airflow.api.tasks(name, run_id)
+    words = [f"{task.task_id}: {task.state}" for task in tasks]
+    for failed in sorted({task.task_id for task in tasks if task.state == "failed"}):
+        with suppress(AirflowApiError):  # of a mapped task
+            words.append(f"{failed} says: {airflow.api.task_log(name, run_id, failed)[-3000:]}")
+    return "\n".join(words)
+
+
 def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "books", **form: Any) -> dict[str, Any]:
     """Run a DAG with what its form says; return what a task passed on."""
     name = f"{operation}_{archive}"
@@ -334,7 +344,7 @@ def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str,
         time.sleep(0.5)
     away.rename(place)
     run(airflow, "replica_sync", "sync_far", "pair")
-    assert ended(airflow, name, run_id) == "success"
+    assert ended(airflow, name, run_id) == "success", why(airflow, name, run_id)
     passed_on = airflow.api.xcom(name, run_id, "backup_crm")
     assert isinstance(passed_on, dict)
     return passed_on
@@ -416,7 +426,8 @@ def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
 
 def test_mapped_work_is_done_under_locks_of_its_own(airflow: AirflowStandalone, locked: ObjectStore) -> None:
     run_id = airflow.api.trigger("mapped")
-    assert ended(airflow, "mapped", run_id) == "success"  # what comes last runs whether or not all of the work is done
+    # What comes last runs whether or not all of the work is done.
+    assert ended(airflow, "mapped", run_id) == "success", why(airflow, "mapped", run_id)
     states: dict[str, list[str | None]] = {}
     for task in airflow.api.tasks("mapped", run_id):
         states.setdefault(task.task_id, []).append(task.state)

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 _LAST_LINES = 10
 
+_UNBUFFERED = "PYTHONUNBUFFERED"
+"""Else what a job prints comes to the log at its end, behind its errors."""
+
 
 def run_inline(
     command: Sequence[str], environment: Mapping[str, str], *, run: str, say: Callable[[str], None]
@@ -27,7 +30,7 @@ def run_inline(
     """
     process = subprocess.Popen(
         command,
-        env={**os.environ, **WORKERS, **environment},
+        env={**os.environ, **WORKERS, _UNBUFFERED: "1", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
