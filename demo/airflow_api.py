@@ -119,13 +119,13 @@ class AirflowApi:
             for task in found["task_instances"]
         ]
 
-    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1) -> str:
+    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, *, map_index: int = -1) -> str:
         """Return the log of one try as text, errors with their whole traceback."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
         lines: list[str] = []
         token: str | None = None
         for _ in range(_LOG_PAGES):
-            page = self._get(path, **({"token": token} if token else {"full_content": "true"}))
+            page = self._get(path, map_index=map_index, **({"token": token} if token else {"full_content": "true"}))
             lines += [_log_line(entry) for entry in page["content"]]
             token = page.get("continuation_token")
             if not token or not page["content"]:

@@ -10,7 +10,7 @@ import os
 import shutil
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
@@ -191,10 +191,10 @@ def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 1
 def why(airflow: AirflowStandalone, name: str, run_id: str) -> str:
     """Return the states of a run's tasks, and the last words of those that have failed."""
     tasks = airflow.api.tasks(name, run_id)
-    words = [f"{task.task_id}: {task.state}" for task in tasks]
-    for failed in sorted({task.task_id for task in tasks if task.state == "failed"}):
-        with suppress(AirflowApiError):  # of a mapped task
-            words.append(f"{failed} says: {airflow.api.task_log(name, run_id, failed)[-3000:]}")
+    words = [f"{task.task_id}[{task.map_index}]: {task.state}" for task in tasks]
+    for failed in (task for task in tasks if task.state == "failed"):
+        log = airflow.api.task_log(name, run_id, failed.task_id, map_index=failed.map_index)
+        words.append(f"{failed.task_id}[{failed.map_index}] says: {log[-3000:]}")
     return "\n".join(words)
 
 

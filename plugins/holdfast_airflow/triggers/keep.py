@@ -6,16 +6,12 @@ import asyncio
 import time
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
 from holdfast.common.errors import HoldfastError
-from holdfast_airflow.triggers.pauses import next_pause
+from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
 from locking.errors import LockError, LockLost, LockStateUnknown
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
-
     from locking import AttachedLease
 
 POLL_S = 10.0
@@ -25,7 +21,7 @@ _RENEWALS = 3
 """In one lease: two may fail before it is over."""
 
 
-class KeepLockTrigger(BaseTrigger):
+class KeepLockTrigger(SettledTrigger):
     """Trigger that renews a lock.
 
     It fires when the lock was released, when it was lost, or when it was held for too long. Nothing is renewed once the
@@ -52,8 +48,8 @@ class KeepLockTrigger(BaseTrigger):
         fields = {"url": self.url, "handle": self.handle, "max_hold_s": self.max_hold_s, "poll_s": self.poll_s}
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the lock, renew it and pause in turns; yield one event."""
+    async def wait(self) -> dict[str, str]:
+        """Check the lock, renew it and pause in turns, until that ends; return how."""
         began = time.monotonic()
         try:
             lease = await asyncio.to_thread(self._attach)
@@ -61,7 +57,7 @@ class KeepLockTrigger(BaseTrigger):
                 await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s))
         except (LockError, StoreDenied, HoldfastError) as error:
             ended = {"state": "failed", "message": str(error)}
-        yield TriggerEvent(ended)  # type: ignore[no-untyped-call]
+        return ended
 
     def _attach(self) -> AttachedLease:
         from holdfast.storage import open_store

@@ -12,15 +12,13 @@ from abc import abstractmethod
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.triggers.base import BaseTrigger, TriggerEvent
-
 from holdfast.common.errors import HoldfastError
-from holdfast_airflow.triggers.pauses import next_pause
+from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
 from locking.errors import LockError
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Sequence
+    from collections.abc import Sequence
 
     from holdfast.storage import ObjectStore
     from locking import LockInfo
@@ -33,7 +31,7 @@ _SAME_HOLDER_S = 600.0
 _random = random.SystemRandom()
 
 
-class LockFreeTrigger(BaseTrigger):
+class LockFreeTrigger(SettledTrigger):
     """Trigger that waits until a lock is free.
 
     It fires then, when time is up, or when that cannot be found out.
@@ -60,8 +58,8 @@ class LockFreeTrigger(BaseTrigger):
         fields = {"url": self.url, "deadline": self.deadline, "poll_s": self.poll_s}
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the lock and pause in turns; yield one event.
+    async def wait(self) -> dict[str, str]:
+        """Check the lock and pause in turns, until it is free or cannot be waited for; return which.
 
         A line is logged when the holder changes, else now and then.
         """
@@ -71,16 +69,13 @@ class LockFreeTrigger(BaseTrigger):
             try:
                 holders, message = await asyncio.to_thread(self._look)
             except (StoreDenied, HoldfastError) as error:
-                yield _event("failed", str(error))
-                return
+                return _event("failed", str(error))
             except (StoreError, LockError) as error:
                 message = f"the archive's locks could not be read: {error}"
             if not message:
-                yield _event("free")
-                return
+                return _event("free")
             if datetime.now(UTC) >= datetime.fromisoformat(self.deadline):
-                yield _event("expired", message)
-                return
+                return _event("expired", message)
             if holders != before or time.monotonic() - logged >= _SAME_HOLDER_S:
                 self.log.info("waiting: %s", message)
                 before, logged = holders, time.monotonic()
@@ -142,5 +137,5 @@ class ResourceFreeTrigger(LockFreeTrigger):
         return blockers(store, self.resource, mode="W" if self.mode == "W" else "R")
 
 
-def _event(state: str, message: str = "") -> TriggerEvent:
-    return TriggerEvent({"state": state, "message": message})  # type: ignore[no-untyped-call]
+def _event(state: str, message: str = "") -> dict[str, str]:
+    return {"state": state, "message": message}

@@ -1,8 +1,16 @@
-"""Pauses between two looks of a trigger."""
+"""Pauses between two looks of a trigger, and before its event."""
 
 from __future__ import annotations
 
-from typing import Final
+import asyncio
+import time
+from abc import abstractmethod
+from typing import TYPE_CHECKING, Final
+
+from airflow.triggers.base import BaseTrigger, TriggerEvent
+
+if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
 
 SHORTEST_S: Final = 1.0
 
@@ -18,3 +26,27 @@ def next_pause(waited_s: float, longest_s: float) -> float:
     :param longest_s: they are no more than that, also where that is less than a second.
     """
     return min(longest_s, max(SHORTEST_S, waited_s / _SHARE))
+
+
+class SettledTrigger(BaseTrigger):
+    """Trigger with one event, which comes when Airflow can take it.
+
+    Airflow 3.3 fails a task that goes on before its scheduler has read that the deferred process ended: it calls it
+    killed from outside (apache/airflow#67287, #71580, #72716, up to 7 s after the deferral on a busy machine).
+
+    :cvar settle_s: seconds from the trigger's start to its event, at least.
+    """
+
+    settle_s = 5.0
+
+    @abstractmethod
+    async def wait(self) -> dict[str, str]:
+        """Wait and return the event's payload."""
+
+    async def run(self) -> AsyncIterator[TriggerEvent]:
+        """Wait; yield one event."""
+        began = time.monotonic()
+        found = await self.wait()
+        if (early := began + self.settle_s - time.monotonic()) > 0:
+            await asyncio.sleep(early)
+        yield TriggerEvent(found)  # type: ignore[no-untyped-call]

@@ -5,21 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
-
-from airflow.triggers.base import BaseTrigger, TriggerEvent
+from typing import Any
 
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, UsageError
-from holdfast_airflow.triggers.pauses import next_pause
+from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
 from locking.store import StoreDenied, StoreError
-
-if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
 
 POLL_S = 10.0
 
 
-class QuorumTrigger(BaseTrigger):
+class QuorumTrigger(SettledTrigger):
     """Trigger that waits until the quorum of a block is decided.
 
     It fires when the quorum has succeeded or failed, or when that cannot be found out. The syncs of the other replicas
@@ -57,23 +52,20 @@ class QuorumTrigger(BaseTrigger):
         names = ("url", "store", "key", "block", "until", "poll_s")
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
 
-    async def run(self) -> AsyncIterator[TriggerEvent]:
-        """Check the quorum and pause in turns; yield one event."""
+    async def wait(self) -> dict[str, str]:
+        """Check the quorum and pause in turns, until it is decided or cannot be waited for; return which."""
         began = time.monotonic()
         while True:
             try:
                 pending = await asyncio.to_thread(self._look)
             except (StoreDenied, UsageError, OutcomeUnknownError) as error:
-                yield _event("failed", str(error))
-                return
+                return _event("failed", str(error))
             except (StoreError, HoldfastError) as error:
                 pending = f"its quorum could not be read: {error}"
             if not pending:
-                yield _event("decided")
-                return
+                return _event("decided")
             if datetime.now(UTC) >= datetime.fromisoformat(self.until):
-                yield _event("expired", f"{pending}. 'holdfast points' shows whether the backup counts")
-                return
+                return _event("expired", f"{pending}. 'holdfast points' shows whether the backup counts")
             self.log.info("still waiting: %s", pending)
             await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s))
 
@@ -85,5 +77,5 @@ class QuorumTrigger(BaseTrigger):
         return pending_quorum(open_store(self.url, self.key), self.block, address=self.store)
 
 
-def _event(state: str, message: str = "") -> TriggerEvent:
-    return TriggerEvent({"state": state, "message": message})  # type: ignore[no-untyped-call]
+def _event(state: str, message: str = "") -> dict[str, str]:
+    return {"state": state, "message": message}
