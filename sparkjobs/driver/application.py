@@ -168,6 +168,9 @@ class Job:
         self.check()
         if self.is_bounded and self._claimed is None:
             raise SparkNeededError(f"{step} is no small work")
+        self._executor.check_reach(
+            [self.store, *(database_address(role) for role in URL_VARIABLES if _has_database(role))]
+        )
         told = 0
 
         def watch(seen: Tally) -> None:
@@ -376,6 +379,10 @@ def _outages_explained() -> Iterator[None]:
         if (told := explained(error, url)) is not None:
             raise told from error
         raise
+
+
+def _has_database(role: str) -> bool:
+    return URL_VARIABLES[role] in os.environ
 
 
 def database_address(role: str) -> Address:

@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
     from holdfast.common.errors import ReportedError
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]
     """Takes the rows and bytes that a task has done since its last report."""
@@ -53,6 +55,13 @@ class Executor(Protocol):
 
     def start(self, modules: Sequence[str]) -> None:
         """Start to import modules for the tasks, without waiting for it."""
+        ...
+
+    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
+        """Check that tasks can open stores and databases where they run.
+
+        :raises HoldfastError: they cannot.
+        """
         ...
 
     def run(

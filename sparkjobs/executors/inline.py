@@ -17,6 +17,8 @@ from sparkjobs.executors import WATCH_S, Tally
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
 
 TRIES = 4
@@ -109,6 +111,9 @@ class InlineExecutor:
     def is_bounded(self) -> bool:
         """Return whether only small work may run here."""
         return self._bounded
+
+    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
+        """Do nothing: tasks run where the driver has opened all of it."""
 
     def prepare(self) -> None:
         """Do nothing: there is nothing to wait for."""

@@ -12,15 +12,19 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext
 
+import holdfast
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon
+from sparkjobs.executors.shipment import out_of_reach, ship
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
@@ -33,6 +37,14 @@ YARN and on Kubernetes, Spark makes a secret for each application, which is in m
 
 Source: Spark manual, 'Spark Security', Authentication.
 """
+
+_ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabled": "true"}
+"""Beside it, where workers are on other machines: for what goes to them, and for what Spark puts on their disks.
+
+Source: Spark manual, 'Spark Security', Encryption.
+"""
+
+_NOT_INSTALLED = re.compile(r"No module named '?(?:sparkjobs|holdfast|locking)\b")
 
 _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
@@ -52,6 +64,7 @@ class SparkExecutor:
         self._operation = operation
         self._context: SparkContext | None = None
         self._daemon: daemon.Prepared | None = None
+        self._has_reach = False
 
     @property
     def context(self) -> SparkContext:
@@ -64,6 +77,8 @@ class SparkExecutor:
                 SparkExecutor._last_stop.join()
             try:
                 conf = SparkConf().setAppName(f"holdfast {self._operation}").setAll([*GUARDED.items()])
+                if not _is_local(conf.get("spark.master")):
+                    conf.setAll([*_ENCRYPTED.items()])
                 if self._daemon is not None:
                     conf.set(f"{OF_WORKERS}{daemon.PREPARED}", self._daemon.address)
                 self._context = SparkContext(conf=conf)
@@ -111,6 +126,20 @@ class SparkExecutor:
 
         threading.Thread(target=warm_up, name="warm-up", daemon=True).start()
 
+    def check_reach(self, things: Sequence[ObjectStore | Address]) -> None:
+        """Check once that workers on other machines can open what tasks will.
+
+        Tasks find out on their own, each after its time-out and four times over.
+
+        :raises HoldfastError: one cannot; names the machine.
+        """
+        if self._has_reach or _is_local(self.context.master):
+            return
+        self._has_reach = True
+        found = self._run_tasks(range(self.cores), partial(out_of_reach, things), None)
+        if found:
+            raise HoldfastError(f"Spark's workers cannot do what this machine can: {'; '.join(sorted(set(found)))}")
+
     def run(
         self,
         tasks: Sequence[Any],
@@ -147,7 +176,9 @@ class SparkExecutor:
         self, tasks: Sequence[Any], run_task: Callable[[Iterable[Any]], Iterable[Any]], at_once: int | None
     ) -> list[Any]:
         def run(some: Sequence[Any]) -> list[Any]:
-            return list(self.context.parallelize(some, len(some)).mapPartitions(run_task).collect())
+            if _is_local(self.context.master):
+                return list(self.context.parallelize(some, len(some)).mapPartitions(run_task).collect())
+            return list(ship(self.context, some, run_task).collect())
 
         if at_once is None or at_once >= len(tasks):
             return run(tasks)
@@ -178,13 +209,26 @@ class SparkExecutor:
             SparkExecutor._last_stop.start()
 
 
+def _is_local(master: str | None) -> bool:
+    """Return whether tasks run on the driver's machine, in processes that have its environment and its files."""
+    return master is None or master.split("[")[0] == "local"
+
+
 def _raise_cause(seen: Tally, error: Exception | None) -> None:
     """Raise the cause of failed tasks, as one sentence."""
     if seen.failures:
         raise seen.failures[0]
     if isinstance(error, Py4JJavaError):
+        if _NOT_INSTALLED.search(str(error)):
+            raise UsageError(
+                f"Spark's workers have no Holdfast in their Python: install Holdfast {holdfast.__version__} there, and "
+                "say by spark.pyspark.python which Python has it (docs/cluster.md)"
+            ) from error
         found = _RAISED.findall(str(error))
-        said = ": ".join(found[-1]) if found else str(error).splitlines()[0]
+        kind, said = found[-1] if found else ("", str(error).splitlines()[0])
+        if kind == UsageError.__name__:  # of what a task was before its work began
+            raise UsageError(said) from error
+        said = f"{kind}: {said}" if kind else said
         raise HoldfastError(f"a Spark task failed each time it was tried: {said[:600]}") from error
     if isinstance(error, (Py4JError, ConnectionError)):
         raise SparkEndedError(

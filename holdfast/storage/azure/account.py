@@ -13,6 +13,7 @@ from azure.core.pipeline.transport import RequestsTransport
 from azure.storage.blob import BlobServiceClient
 
 from holdfast.common.errors import UsageError
+from holdfast.common.remote_environment import is_driver_who_asks
 from holdfast.storage.contract.connections import CONNECT_TIMEOUT, READ_TIMEOUT, Connections, address_of
 
 if TYPE_CHECKING:
@@ -20,8 +21,13 @@ if TYPE_CHECKING:
     from azure.storage.blob import ContainerClient
     from pyarrow.fs import FileSystem
 
+    from holdfast.common.remote_environment import RemoteEnvironment
+
 AZURE_DOMAINS = (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovcloudapi.net", ".storage.azure.net")
 """What the names of Microsoft's own servers end in."""
+
+_PRINCIPAL = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_AUTHORITY_HOST")
+"""What names a service principal with a secret. Source: azure-identity, EnvironmentCredential."""
 
 
 @dataclass(frozen=True)
@@ -84,6 +90,15 @@ class AzureAccount:
             key=values.get("AccountKey", ""),
             sas=values.get("SharedAccessSignature", "").lstrip("?"),
         )
+
+    def add_to(self, remote: RemoteEnvironment) -> None:
+        """Add what reaches this account from another machine: its address and, if asked for, our credentials."""
+        remote.add({"AZURE_STORAGE_CONNECTION_STRING": None, "AZURE_STORAGE_ACCOUNT": self.name})
+        remote.add({"AZURE_STORAGE_SERVICE_ENDPOINT": self.endpoint})
+        if is_driver_who_asks():
+            remote.add({"AZURE_STORAGE_KEY": self.key or None, "AZURE_STORAGE_SAS_TOKEN": self.sas or None})
+            if not self.key and not self.sas:
+                remote.add_own(_PRINCIPAL)
 
     @property
     def is_azure(self) -> bool:

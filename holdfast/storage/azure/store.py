@@ -6,12 +6,13 @@ import contextlib
 import io
 import uuid
 from functools import partial
-from typing import IO, TYPE_CHECKING, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from azure.core import MatchConditions
 from azure.storage.blob import BlobBlock
 
+from holdfast.common.remote_environment import needed
 from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
@@ -67,6 +68,12 @@ class AzureStore(ObjectStore):
         return type(self)(
             self._name, self._root.rstrip("/"), listing_is_ordered=self.listing_is_ordered, patience=SHORT
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if (remote := needed()) is not None:
+            self._account.add_to(remote)
+            remote.add_own([settings.LISTING_ORDERED])
+        return super().__reduce__()
 
     @classmethod
     def from_url(cls, url: str) -> AzureStore:

@@ -16,6 +16,7 @@ import shlex
 import subprocess
 from abc import ABC, abstractmethod
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
@@ -25,10 +26,16 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.storage.encryption.sealing import KEY_BYTES
 
+if TYPE_CHECKING:
+    from holdfast.common.remote_environment import RemoteEnvironment
+
 ENVIRONMENT = "HOLDFAST_KEY"
 """The environment variable with a key's address."""
 
 SUPPORTED = "file:/path, env:VARIABLE, command:WORDS that print the key, or kms:WORDS that wrap and unwrap"
+
+_CARRIED = "HOLDFAST_CARRIED_KEY_"
+"""How variables begin that hold keys on other machines."""
 
 _NONCE_BYTES = 12
 _COMMAND_S = 60.0
@@ -71,6 +78,7 @@ class _Secret(WrappingKey):
 
     def __init__(self, address: str, secret: bytes) -> None:
         super().__init__(address)
+        self.secret = secret
         self._aead = AESGCM(secret)
         self._fingerprint = HKDF(SHA256(), 8, None, b"holdfast key fingerprint").derive(secret).hex()
 
@@ -140,6 +148,19 @@ def find_key(address: str) -> WrappingKey:
         printed = _run(address, words, b"")
         return _Secret(address, parse_key(printed.decode("ascii", "replace"), f"what {address} printed"))
     raise UsageError(f"the key is said to be at {shown(address)}, which is no address of one: write {SUPPORTED}")
+
+
+def carry_key(address: str, remote: RemoteEnvironment) -> str:
+    """Add a key to what tasks need on another machine; return its address there.
+
+    One that never leaves its service (`kms:`) stays where it is: its command must be on the workers, too.
+    """
+    key = find_key(address)
+    if not isinstance(key, _Secret):
+        return address
+    name = f"{_CARRIED}{key.fingerprint.upper()}"
+    remote.add({name: base64.b64encode(key.secret).decode()})
+    return f"env:{name}"
 
 
 def new_key() -> str:

@@ -17,10 +17,11 @@ from typing import IO, TYPE_CHECKING, Any, cast
 
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError, UsageError
+from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.base import ObjectStore
 from holdfast.storage.contract.keys import check_key
 from holdfast.storage.contract.parts import AHEAD_BYTES, RangeReader
-from holdfast.storage.encryption.key_source import ENVIRONMENT, shown
+from holdfast.storage.encryption.key_source import ENVIRONMENT, carry_key, shown
 from holdfast.storage.encryption.keyring import (
     KEYS,
     KeyRing,
@@ -252,7 +253,9 @@ class SealedStore(ObjectStore):
         raise DamagedError(f"{name} is sealed with the key {wanted.hex()}, which this archive does not have")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return SealedStore, (self._inner, self.key)  # other processes find the key themselves
+        remote = needed()  # processes of this machine find the key themselves
+        key = carry_key(self.key, remote) if self.key is not None and remote is not None else self.key
+        return SealedStore, (self._inner, key)
 
     @classmethod
     def from_url(cls, url: str) -> SealedStore:

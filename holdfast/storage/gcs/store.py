@@ -6,13 +6,15 @@ import contextlib
 import functools
 import io
 import os
-from typing import IO, TYPE_CHECKING, cast
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from google.cloud.storage import Client
 from google.cloud.storage.fileio import BlobWriter
 from google.cloud.storage.retry import DEFAULT_RETRY
 
+from holdfast.common.remote_environment import is_driver_who_asks, needed
 from holdfast.storage.contract import settings
 from holdfast.storage.contract.base import ObjectChanged, ObjectStore
 from holdfast.storage.contract.connections import (
@@ -43,6 +45,12 @@ PART_PATIENCE = 60.0
 """Seconds for which a part of a large object is sent again."""
 
 GOOGLE = "https://storage.googleapis.com"
+
+CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
+
+_USUAL = "application_default_credentials.json"
+"""Where `gcloud auth application-default login` leaves them. Source: Google Cloud, 'How Application Default Credentials
+works'."""
 
 
 class GcsStore(ObjectStore):
@@ -82,6 +90,14 @@ class GcsStore(ObjectStore):
         return type(self)(
             self._name, self._root.rstrip("/"), listing_is_ordered=self.listing_is_ordered, patience=SHORT
         )
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if (remote := needed()) is not None:
+            remote.add_own([settings.LISTING_ORDERED])
+            remote.add({"STORAGE_EMULATOR_HOST": self._emulator or None})
+            if not self._emulator and is_driver_who_asks() and (path := _credentials_file()):
+                remote.add_file(CREDENTIALS, path)
+        return super().__reduce__()
 
     @classmethod
     def from_url(cls, url: str) -> GcsStore:
@@ -263,6 +279,12 @@ class _GcsUpload(BlobWriter):  # type: ignore[misc]  # it has no types
 
         A file's own method would close it, and so complete an upload that was given up.
         """
+
+
+def _credentials_file() -> str | None:
+    """Return the path of the file with our credentials, as google-auth looks for it; None where there is none."""
+    usual = Path(os.environ.get("CLOUDSDK_CONFIG") or "~/.config/gcloud").expanduser() / _USUAL
+    return os.environ.get(CREDENTIALS) or (str(usual) if usual.exists() else None)
 
 
 def _is_throttled(error: BaseException) -> bool:

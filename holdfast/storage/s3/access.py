@@ -20,12 +20,15 @@ from botocore.exceptions import ProfileNotFound
 from botocore.loaders import Loader, create_loader
 
 from holdfast.common.errors import UsageError
+from holdfast.common.remote_environment import is_driver_who_asks
 from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from pyarrow.fs import FileSystem
+
+    from holdfast.common.remote_environment import RemoteEnvironment
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to wait for a connection."""
@@ -62,6 +65,7 @@ class S3Access:
             self._session = boto3.session.Session(botocore_session=core)
             configured = core.get_scoped_config().get("s3") or {}
             core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+            self._certificates: str | None = core.get_config_variable("ca_bundle")
         except ProfileNotFound as error:
             raise UsageError(f"{error}; AWS_PROFILE names it.") from error
         self._endpoint = os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL") or None
@@ -106,14 +110,34 @@ class S3Access:
         if self._endpoint or self._addressing == "path" or not self.is_amazon:
             server = urlsplit(self.endpoint)
             options |= {"endpoint_override": server.netloc, "scheme": server.scheme}
-        if bundle := os.environ.get("AWS_CA_BUNDLE"):
-            options["tls_ca_file_path"] = bundle
+        if self._certificates:
+            options["tls_ca_file_path"] = self._certificates
         return S3FileSystem(
             **options,
             force_virtual_addressing=self._addressing == "virtual",
             connect_timeout=CONNECT_TIMEOUT,
             request_timeout=READ_TIMEOUT,
         )
+
+    @property
+    def addressing(self) -> str:
+        """Return how buckets are named, wherever that was configured; "" where it is left to the endpoint."""
+        return self._addressing
+
+    def add_to(self, remote: RemoteEnvironment) -> None:
+        """Add what reaches this server from another machine: its address, its certificates, and our credentials.
+
+        Credentials are those of this moment: temporary ones that a cloud's SDK renews here end there.
+        """
+        server = self._endpoint or (None if self.is_amazon else self.endpoint)
+        remote.add({"AWS_ENDPOINT_URL_S3": server, "AWS_ENDPOINT_URL": None, "AWS_REGION": self._region})
+        if self._certificates:
+            remote.add_file("AWS_CA_BUNDLE", self._certificates)
+        found = self._session.get_credentials() if is_driver_who_asks() else None
+        if found is not None:
+            keys = found.get_frozen_credentials()
+            remote.add({"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key})
+            remote.add({"AWS_SESSION_TOKEN": keys.token, "AWS_PROFILE": None, "AWS_DEFAULT_PROFILE": None})
 
     def _client(self, attempts: int) -> S3Client:
         # A server of one's own seldom has a name for each bucket.

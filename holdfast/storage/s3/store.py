@@ -13,6 +13,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from holdfast.common.errors import UsageError
+from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
@@ -105,7 +106,11 @@ class S3Store(ObjectStore):
         return cls(parts.netloc, parts.path.strip("/"))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        made = functools.partial(type(self), settings=self._settings, patience=self._patience)
+        settings = self._settings
+        if (remote := needed()) is not None:
+            self._access.add_to(remote)
+            settings = replace(settings, addressing=self._access.addressing)
+        made = functools.partial(type(self), settings=settings, patience=self._patience)
         return made, (self._bucket, self._prefix)
 
     def impatient(self) -> S3Store:

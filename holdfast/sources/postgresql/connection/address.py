@@ -6,10 +6,12 @@ import logging
 import os
 import re
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from holdfast.common.errors import UsageError
+from holdfast.common.remote_environment import needed
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
 
 if TYPE_CHECKING:
@@ -50,6 +52,22 @@ _SECRET = {
 }
 """Parameters that would be shown with the address, and what to do instead."""
 
+_FILES = {
+    "sslrootcert": ("PGSSLROOTCERT", "~/.postgresql/root.crt"),
+    "sslcert": ("PGSSLCERT", "~/.postgresql/postgresql.crt"),
+    "sslkey": ("PGSSLKEY", "~/.postgresql/postgresql.key"),
+    "sslcrl": ("PGSSLCRL", "~/.postgresql/root.crl"),
+    "passfile": ("PGPASSFILE", "~/.pgpass"),
+    "servicefile": ("PGSERVICEFILE", "~/.pg_service.conf"),
+}
+"""Files that libpq reads: the variable that names each, and where it looks by itself.
+
+Source: PostgreSQL manual, 'Environment Variables' and 'Parameter Key Words'.
+"""
+
+_STAYS_HERE = frozenset({"PGPASSWORD", *(variable for variable, _ in _FILES.values())})
+"""Variables that travel otherwise, with the address or as files."""
+
 _logger = logging.getLogger(__name__)
 
 
@@ -88,6 +106,23 @@ class Address:
         given = query.pop("password", given)
         known = _known(query, after_password="password=" in parts.query)
         return cls(_join(login + host, parts.path, known), password or given)
+
+    def __reduce__(self) -> tuple[type[Address], tuple[str, str | None, bool]]:
+        """Pickle the address; for another machine with the password and the files that libpq would find here."""
+        if (remote := needed()) is None:
+            return Address, (self.url, self.password, self.event_triggers)
+        parts = urlsplit(self.url)
+        given = _parameters(parts.query)
+        remote.add_own(name for name in os.environ if name.startswith("PG") and name not in _STAYS_HERE)
+        for parameter, (variable, usual) in _FILES.items():
+            path = given.get(parameter) or os.environ.get(variable) or usual
+            if parameter == "sslrootcert" and path == "system":  # the system's own certificates
+                continue
+            if path != usual or Path(path).expanduser().exists():
+                remote.add_file(variable, path)
+                given.pop(parameter, None)
+        password = self.password or os.environ.get("PGPASSWORD")
+        return Address, (_join(parts.netloc, parts.path, given), password, self.event_triggers)
 
     @property
     def database(self) -> str:

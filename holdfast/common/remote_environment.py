@@ -1,0 +1,124 @@
+"""Environment in which the tasks of a job open its stores, databases and keys on other machines.
+
+A driver finds credentials, certificates and keys in its own environment: in variables, in files, with a cloud's SDK.
+On a cluster its workers have none of that. So whatever needs it adds it here when it is pickled for them, and a worker
+puts it in force before it unpickles anything. It travels in the closure of Spark's tasks and nowhere else.
+"""
+
+from __future__ import annotations
+
+import os
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar
+
+from holdfast.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping
+
+IDENTITY_VARIABLE = "HOLDFAST_WORKER_IDENTITY"
+"""Who tasks on other machines are to a store: `driver` (default), or `own`, such as a role of their machine."""
+
+
+@dataclass
+class RemoteEnvironment:
+    """Variables and files that tasks need on another machine.
+
+    :param variables: by name; None is for one that must not be set there.
+    :param files: contents by the name of the variable that is to hold their path.
+    """
+
+    variables: dict[str, str | None] = field(default_factory=dict, repr=False)
+    files: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    _in_force: ClassVar[RemoteEnvironment | None] = None
+    """In this process; one worker process serves one application."""
+
+    def add(self, variables: Mapping[str, str | None]) -> None:
+        """Add variables.
+
+        :raises UsageError: one is there with another value: a process has one environment.
+        """
+        for name, value in variables.items():
+            if self.variables.setdefault(name, value) != value:
+                raise _two_of(name)
+
+    def add_file(self, variable: str, path: str | Path) -> None:
+        """Add a file whose path a variable holds.
+
+        :raises UsageError: it cannot be read, or the variable is there for another one.
+        """
+        try:
+            content = Path(path).expanduser().read_bytes()
+        except OSError as error:
+            raise UsageError(f"{path} ({variable}) cannot be read, and Spark's workers need it: {error}") from None
+        if self.files.setdefault(variable, content) != content:
+            raise _two_of(variable)
+
+    def add_own(self, names: Iterable[str]) -> None:
+        """Add variables of this process, those that are set."""
+        self.add({name: os.environ[name] for name in names if name in os.environ})
+
+    def put_in_force(self) -> None:
+        """Make this the environment of this process.
+
+        Files are in memory alone: the folder of an application stays on its workers, and a worker is often killed.
+        """
+        if RemoteEnvironment._in_force == self:
+            return
+        for name, value in self.variables.items():
+            if value is None:
+                os.environ.pop(name, None)
+            else:
+                os.environ[name] = value
+        for name, content in self.files.items():
+            os.environ[name] = _in_memory(name, content)
+        RemoteEnvironment._in_force = self
+
+
+def _in_memory(name: str, content: bytes) -> str:
+    """Return the path of a file without a folder, which ends with this process."""
+    descriptor = os.memfd_create(name)
+    os.fchmod(descriptor, 0o600)  # libpq takes no private key that others might read
+    with os.fdopen(descriptor, "wb", closefd=False) as file:
+        file.write(content)
+    return f"/proc/self/fd/{descriptor}"
+
+
+_collected: ContextVar[RemoteEnvironment | None] = ContextVar("remote_environment", default=None)
+
+
+@contextmanager
+def collected() -> Iterator[RemoteEnvironment]:
+    """Collect what everything that is pickled meanwhile, in this thread, needs on another machine."""
+    token = _collected.set(RemoteEnvironment())
+    try:
+        yield needed()  # type: ignore[misc]
+    finally:
+        _collected.reset(token)
+
+
+def needed() -> RemoteEnvironment | None:
+    """Return what to add one's needs to; None where nothing is pickled for another machine."""
+    return _collected.get()
+
+
+def is_driver_who_asks() -> bool:
+    """Return whether tasks go to stores with the driver's credentials.
+
+    :raises UsageError: the setting is none.
+    """
+    said = os.environ.get(IDENTITY_VARIABLE) or "driver"
+    if said not in ("driver", "own"):
+        raise UsageError(f"{IDENTITY_VARIABLE} is {said!r}; it may be one of: driver, own.")
+    return said == "driver"
+
+
+def _two_of(name: str) -> UsageError:
+    return UsageError(
+        f"parts of this job need different values of {name}, and the tasks of one job have one environment: give both "
+        "parts the same, or run the job on one machine (HOLDFAST_SPARK_MASTER=local[*])"
+    )

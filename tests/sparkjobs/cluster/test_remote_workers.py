@@ -1,0 +1,141 @@
+"""Jobs on a standalone cluster of Spark whose workers know nothing: no store, no key, no database."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+
+from bench.support.spark_cluster import SparkCluster, running_cluster
+from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
+from holdfast.archive import Archive
+from holdfast.archive.maintenance.verify import verify
+from holdfast.common.remote_environment import IDENTITY_VARIABLE
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.storage import ObjectStore
+from holdfast.storage.encryption.key_source import new_key
+from tests.support.jobs.command import finish, run, start, until
+from tests.support.jobs.command_here import run_here
+
+pytestmark = pytest.mark.service
+
+URL = "s3://backups/shop"
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    with running_versitygw() as server:
+        server.make_bucket("backups")
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    with running_cluster() as made:
+        yield made
+
+
+def test_an_encrypted_backup_on_s3_comes_back_and_no_worker_keeps_a_secret(
+    s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], tmp_path: Path
+) -> None:
+    source = create_database(
+        "create table orders as select i as id, md5(i::text) as name from generate_series(1, 9999) i"
+    )
+    target = create_database()
+    key = tmp_path / "key"
+    key.write_text(new_key())
+    driver = {**s3.environment, "HOLDFAST_KEY": f"file:{key}"}
+    assert run_here("init", URL, more=driver).code == 0
+    done = [
+        run(*words, "--json", address=source, more={**driver, **cluster.environment})
+        for words in (
+            ("backup", URL, "--source", source.url),
+            ("restore", URL, "--to", target.url),
+        )
+    ]
+    assert [each.code for each in done] == [0, 0], [each.err for each in done]
+    assert (done[0].value["rows"], done[1].value["equal"]) == (9999, True)
+
+    assert source.password
+    kept = [path for path in cluster.folder.rglob("*") if path.is_file() and path.name != "spark-defaults.conf"]
+    assert {"events", "work-0"} <= {path.relative_to(cluster.folder).parts[0] for path in kept}
+    pages = [httpx.get(f"{page}/json").content for page in cluster.ui]
+    for secret in (SECRET_KEY, source.password, key.read_text().strip()):
+        assert not any(secret in each.out + each.err for each in done)
+        assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+        assert not any(secret.encode() in page for page in pages)
+
+
+@pytest.mark.exhaustive  # each starts a cluster of its own
+@pytest.mark.parametrize(
+    ("worker", "told"),
+    [
+        ("exec {python} -S", "Spark's workers have no Holdfast in their Python: install Holdfast"),
+        ("PYTHONPATH={folder}:$PYTHONPATH exec {python}", "has Holdfast 0.0.9 at"),
+    ],
+    ids=["none", "another release"],
+)
+def test_workers_without_this_release_are_named_in_one_sentence(
+    worker: str, told: str, store: ObjectStore, create_database: Callable[..., Address], tmp_path: Path
+) -> None:
+    (tmp_path / "sitecustomize.py").write_text('import holdfast\nholdfast.__version__ = "0.0.9"\n')
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\n{worker.format(python=sys.executable, folder=tmp_path)} "$@"\n')
+    python.chmod(0o755)
+    source = create_database("create table orders as select 1 as id")
+    with running_cluster(workers=1, python=str(python)) as cluster:
+        done = run("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
+    assert (done.code, told in done.value["error"]) == (2, True), done.err
+
+
+def test_what_workers_cannot_reach_is_said_before_any_work(
+    s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source = create_database("create table orders as select 1 as id")
+    driver = {**s3.environment, IDENTITY_VARIABLE: "own"}  # which workers on this machine have none of
+    assert run_here("init", "s3://backups/own", more=driver).code == 0
+    done = run(
+        "backup",
+        "s3://backups/own",
+        "--source",
+        source.url,
+        "--json",
+        address=source,
+        more=driver | cluster.environment,
+    )
+    assert done.code == 1
+    assert "Spark's workers cannot do what this machine can: on " in done.value["error"]
+    assert "credentials" in done.value["error"].lower()
+
+
+@pytest.mark.exhaustive
+def test_a_cluster_without_a_secret_is_not_used(store: ObjectStore, create_database: Callable[..., Address]) -> None:
+    source = create_database("create table orders as select 1 as id")
+    with running_cluster(workers=0, secret=False) as cluster:
+        done = run("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
+    assert done.code == 2
+    assert "set spark.authenticate and spark.authenticate.secret" in done.value["error"]
+
+
+@pytest.mark.exhaustive
+def test_a_worker_that_is_killed_in_the_middle_costs_nothing(
+    store: ObjectStore, create_database: Callable[..., Address]
+) -> None:
+    source = create_database(
+        *(
+            f"create table t{i} as select i as id, repeat('x', 1000) as word from generate_series(1, 20000) i"
+            for i in range(8)
+        )
+    )
+    with running_cluster() as cluster:
+        backup = start("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
+        until(lambda: list((Path(store.url) / "data").rglob("*.parquet")), "the first file of the backup", 120)
+        os.killpg(cluster.workers[0], signal.SIGKILL)
+        done = finish(backup)
+    assert (done.code, done.value["rows"]) == (0, 160_000), done.err
+    assert not verify(Archive.open(store), deep=True).damage
