@@ -103,6 +103,7 @@ def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) ->
     if known.row.url != url:
         raise UsageError(
             f"{url} says that it is replica {place.replica}, which is at {known.row.url}: it is a copy of that one. "
+            "Where folders or mounts were exchanged, exchange them back. "
             f"Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it again"
         )
     _check_line(known.contradiction, known.log, url, store)

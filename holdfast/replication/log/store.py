@@ -76,6 +76,9 @@ suspended, keeps its locks no longer than that. No transaction waits for anythin
 _GIVEN_UP = frozenset({"40001", "40P01"})
 """SQL states of a transaction that another one was in the way of. Source: PostgreSQL manual, appendix A."""
 
+_REFUSED = frozenset({"25006", "42501"})
+"""SQL states of a server that only reads, such as a standby, and of a role without rights. Source: as above."""
+
 _CLOCKS = {
     "sqlite": "select (julianday('now') - 2440587.5) * 86400.0",
     "postgresql": "select extract(epoch from clock_timestamp())::float8",
@@ -172,7 +175,8 @@ class CoordinationStore:
         except DBAPIError as error:
             if _was_given_up(error):
                 raise
-            if isinstance(error, OperationalError) or error.connection_invalidated:
+            refused = getattr(error.orig, "sqlstate", None) in _REFUSED
+            if isinstance(error, OperationalError) or error.connection_invalidated or refused:
                 raise self._unreachable(error) from error
             raise
 
