@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,6 +22,15 @@ setup-tests: ## Set up all that tests and benches need: servers, emulators, vers
 
 demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
 	@$(IN_ENV) python -m demo
+
+cluster-up: ## Start Airflow, a Spark cluster, S3 and a shop in containers; AIRFLOW_PORT=8080, BASE=debian:bookworm-slim.
+	@scripts/cluster.sh up
+
+cluster-down: ## Stop what 'make cluster-up' started; VOLUMES=1 removes its data, too.
+	@scripts/cluster.sh down
+
+cluster-logs: ## Print the logs of the containers; FOLLOW=1 goes on.
+	@scripts/cluster.sh logs
 
 demo-stop: setup ## End what 'make demo KEEP=1' left running.
 	@$(IN_ENV) python -m demo --stop
@@ -72,6 +81,7 @@ LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-has
 lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--upgrade takes newer versions.
 	@. .work/env; \
 	$(LOCK) pyproject.toml --all-extras --group dev -o requirements/dev.txt; \
+	$(LOCK) pyproject.toml --all-extras --group image -c requirements/dev.txt -o requirements/image.txt; \
 	$(LOCK) --group setup -o requirements/uv.txt; \
 	$(LOCK) --group go -o requirements/go.txt; \
 	$(LOCK) --group node -o requirements/node.txt; \

