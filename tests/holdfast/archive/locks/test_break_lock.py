@@ -27,6 +27,7 @@ def take(store: MemoryStore, resource: str = "ingest-shop") -> Lease:
 def test_the_lock_is_ended_and_said_to_be_with_who_and_why(store: MemoryStore) -> None:
     lease, other = take(store), take(store, "ingest-crm")
     info, record = break_lock(store, lease.txn, reason=f"  {WHY} ", user="bob")
+    owner = (record.result or {})["owner"]
     assert (info.resource, info.mode, info.txn, info.state) == ("ingest-shop", "W", lease.txn, "held")
     assert (record.operation, record.state, record.result) == (
         "break",
@@ -36,14 +37,14 @@ def test_the_lock_is_ended_and_said_to_be_with_who_and_why(store: MemoryStore) -
             "mode": "W",
             "txn": lease.txn,
             "was": "held",
-            "owner": record.result and record.result["owner"],
+            "owner": owner,
             "purpose": "backup",
             "reason": WHY,
             "by": {"user": "bob", "host": Owner().here().host, "pid": Owner().here().pid},
             "at": "2026-03-01T00:00:00.000000Z",
         },
     )
-    assert record.result["owner"]["user"] == "ann"
+    assert owner["user"] == "ann"
     with pytest.raises(LockLost):
         lease.check()
     other.check()
