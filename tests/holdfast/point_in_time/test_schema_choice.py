@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from holdfast.archive.format.block import DefinitionChange
 from holdfast.archive.format.document import FileRecord
 from holdfast.archive.history.timeline import Moment
 from holdfast.common.errors import UsageError
@@ -23,9 +22,18 @@ from holdfast.point_in_time.schema_choice import (
 )
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
-from holdfast.sources.postgresql.dump.toc import DumpEntry
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_CLASS
-from tests.support.archives.evolving import ID, PRICE, SOURCE, WORD, Evolving, catalog, changed, column, table
+from tests.support.archives.evolving import (
+    ID,
+    PRICE,
+    SOURCE,
+    WORD,
+    Evolving,
+    catalog,
+    changed,
+    column,
+    table,
+    touched_between,
+)
 
 ONE, TWO = table(1), table(2)
 WIDER = table(1, ID, WORD, PRICE)
@@ -189,48 +197,8 @@ def test_both_are_given_the_taken_first(made: Evolving) -> None:
 # Where the log tells which objects were touched when
 
 
-def dumped(*tables: Table) -> DumpObjects:
-    return DumpObjects(
-        [
-            DumpEntry(number, "pre-data", "TABLE", PG_CLASS, each.oid, each.table_schema, each.name, (), each.form)
-            for number, each in enumerate(tables, 1)
-        ]
-    )
-
-
-ReadDump = Callable[[FileRecord], DumpObjects]
-
-
-def told(touched: dict[int, tuple[int, ...]], *, dropped: bool = False) -> tuple[Evolving, Moment, ReadDump]:
-    """Let two tables get another column each; return a moment in between, and a reader of dumps.
-
-    :param touched: the tables, by position.
-    :param dropped: they lose it instead, the first one behind the moment.
-    """
-    made = Evolving(tells=True)
-    before = (table(1, form="1"), table(2, form="2"))
-    after = (table(1, ID, WORD, PRICE, form="1'"), table(2, ID, WORD, PRICE, form="2'"))
-    change = changed(after[0], 0x270 if dropped else 0x1F0, rows=3)
-    before, after = (after, before) if dropped else (before, after)
-    first, second = (made.file(f"dump-of-{number}", b"%d" % number) for number in range(2))
-    changes = tuple(
-        DefinitionChange(position=f"0/{position:X}", objects=tuple((PG_CLASS, each) for each in tables))
-        for position, tables in touched.items()
-    )
-    made.full(0x100, catalog(*before), schema_dump=first)
-    made.changes(
-        0x300,
-        catalog(*after),
-        change,
-        schema_dump=second,
-        defined=tuple(each.position for each in changes),
-        definition_changes=changes,
-    )
-    return made, made.moment(0x200), {first: dumped(*before), second: dumped(*after)}.__getitem__
-
-
 def test_each_table_has_the_schema_that_it_had() -> None:
-    made, moment, read_dump = told({0x180: (1,), 0x280: (2,)})
+    made, moment, read_dump = touched_between({0x180: (1,), 0x280: (2,)})
     found = in_parts(catalog_reader(made.store), read_dump, moment)
     assert isinstance(found, ComposedMoment)
     assert [len(each.columns) for each in found.composed.catalog.tables] == [3, 2]
@@ -238,7 +206,7 @@ def test_each_table_has_the_schema_that_it_had() -> None:
 
 
 def test_a_table_that_is_not_known_has_the_schema_that_loses_less() -> None:
-    made, moment, read_dump = told({0x180: (1, 2), 0x280: (1,)})
+    made, moment, read_dump = touched_between({0x180: (1, 2), 0x280: (1,)})
     found = in_parts(catalog_reader(made.store), read_dump, moment)
     assert found is not None
     assert [len(each.columns) for each in found.composed.catalog.tables] == [3, 3]
@@ -248,7 +216,7 @@ def test_a_table_that_is_not_known_has_the_schema_that_loses_less() -> None:
 
 @pytest.mark.parametrize(("dropped", "side"), [(False, "later"), (True, "earlier")])
 def test_the_weight_decides_and_not_which_schema_is_nearer(dropped: bool, side: str) -> None:
-    made, moment, read_dump = told({0x180: (1, 2), 0x280: (1,)}, dropped=dropped)
+    made, moment, read_dump = touched_between({0x180: (1, 2), 0x280: (1,)}, dropped=dropped)
     found = in_parts(catalog_reader(made.store), read_dump, moment)
     assert found is not None
     assert (found.composed.doubtful, found.lost) == ({1: side}, ())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -11,7 +11,7 @@ from bench.compaction.paper_archive import make_column
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.block import Block, Coverage, Stream
+from holdfast.archive.format.block import Block, Coverage, DefinitionChange, Stream
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.history import target_resolution
@@ -20,6 +20,9 @@ from holdfast.common.lsn import show_position
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
+from holdfast.sources.postgresql.dump.toc import DumpEntry
+from holdfast.sources.postgresql.logical.ddl_triggers import PG_CLASS
 from tests.support.stores.memory_store import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -142,3 +145,43 @@ class Evolving:
         change = Change(kind="backup", add=(block,))
         self.archive.add(lambda state: change, check=lambda: None, fence=None)
         return self.archive.state.blocks[block.id]
+
+
+def dumped(*tables: Table) -> DumpObjects:
+    return DumpObjects(
+        [
+            DumpEntry(number, "pre-data", "TABLE", PG_CLASS, each.oid, each.table_schema, each.name, (), each.form)
+            for number, each in enumerate(tables, 1)
+        ]
+    )
+
+
+ReadDump = Callable[[FileRecord], DumpObjects]
+
+
+def touched_between(touched: dict[int, tuple[int, ...]], *, dropped: bool = False) -> tuple[Evolving, Moment, ReadDump]:
+    """Let two tables get another column each; return a moment in between, and a reader of dumps.
+
+    :param touched: the tables, by position.
+    :param dropped: they lose it instead, the first one behind the moment.
+    """
+    made = Evolving(tells=True)
+    before = (table(1, form="1"), table(2, form="2"))
+    after = (table(1, ID, WORD, PRICE, form="1'"), table(2, ID, WORD, PRICE, form="2'"))
+    change = changed(after[0], 0x270 if dropped else 0x1F0, rows=3)
+    before, after = (after, before) if dropped else (before, after)
+    first, second = (made.file(f"dump-of-{number}", b"%d" % number) for number in range(2))
+    changes = tuple(
+        DefinitionChange(position=f"0/{position:X}", objects=tuple((PG_CLASS, each) for each in tables))
+        for position, tables in touched.items()
+    )
+    made.full(0x100, catalog(*before), schema_dump=first)
+    made.changes(
+        0x300,
+        catalog(*after),
+        change,
+        schema_dump=second,
+        defined=tuple(each.position for each in changes),
+        definition_changes=changes,
+    )
+    return made, made.moment(0x200), {first: dumped(*before), second: dumped(*after)}.__getitem__
