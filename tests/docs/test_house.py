@@ -26,6 +26,7 @@ MIRRORED = (
     "holdfast/common",
     "holdfast/config",
     "holdfast/drill",
+    "holdfast/operations",
     "holdfast/point_in_time",
     "holdfast/storage",
     "locking",
@@ -36,6 +37,8 @@ WITHOUT_TEST = {
     "holdfast/archive/format/model.py": "documents without a rule of their own; document.py refuses what is forged",
     "holdfast/cli/shared/options.py": "names and help of options: the reference is compared with them",
     "holdfast/common/choices.py": "the words of one choice: schema_choice.py reads them",
+    "holdfast/operations/requests/migration.py": "one option, which test_base.py has the command offer",
+    "holdfast/operations/requests/sync.py": "a name without an option",
     "holdfast/storage/contract/patience.py": "numbers of a client: each store's test waits by them",
     "locking/store.py": "a protocol and names of errors, without code: each store is tested for it",
 }
