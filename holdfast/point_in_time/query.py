@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
 import duckdb
+import pyarrow as pa
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.scan.engine import open_engine
@@ -22,8 +23,6 @@ from holdfast.sources.postgresql.values.type_mapping import Form, form_of, schem
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
     from pathlib import Path
-
-    import pyarrow as pa
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment
@@ -115,7 +114,7 @@ class Query:
         with open_engine(self._memory, self._spill) as connection:
             try:
                 self._prepare(connection)
-                yield from connection.sql(self._text).to_arrow_reader(ROWS)
+                yield from _first_at_least(connection.sql(self._text).to_arrow_reader(ROWS))
             except (duckdb.Error, OSError) as error:
                 raise self._explained(error) from error
 
@@ -198,6 +197,16 @@ class Query:
         if isinstance(error, duckdb.OutOfMemoryException):
             return HoldfastError(f"the query needs more memory than --memory allows: {said}")
         return UsageError(said) if isinstance(error, duckdb.Error) else error
+
+
+def _first_at_least(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
+    """Yield the batches of a result.
+
+    DuckDB gives none where there are no rows: the columns are then told by an empty one.
+    """
+    first = next(reader, None)
+    yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
+    yield from reader
 
 
 def _unread(table: Table, why: str) -> str:

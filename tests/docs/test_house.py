@@ -1,6 +1,6 @@
 """The house in the documentation is the one in the folders: each package, what is in it, and what it may import.
 
-No folder is a heap: neither those of the house, nor of benches and tests.
+No folder is a heap: neither those of the house, nor of benches and tests. Each module has the test of its name.
 """
 
 from __future__ import annotations
@@ -19,6 +19,30 @@ MIGRATIONS = "holdfast.replication.migrations.versions"
 
 MOST_MODULES = 20
 NO_MODULES = {"__init__.py", "conftest.py"}
+
+MIRRORED = (
+    "holdfast/archive",
+    "holdfast/cli",
+    "holdfast/common",
+    "holdfast/config",
+    "holdfast/drill",
+    "holdfast/operations",
+    "holdfast/point_in_time",
+    "holdfast/storage",
+    "locking",
+)
+"""Folders each of whose modules has its tests in a file of its name, or stands below."""
+
+WITHOUT_TEST = {
+    "holdfast/archive/format/model.py": "documents without a rule of their own; document.py refuses what is forged",
+    "holdfast/cli/shared/options.py": "names and help of options: the reference is compared with them",
+    "holdfast/common/choices.py": "the words of one choice: schema_choice.py reads them",
+    "holdfast/operations/requests/migration.py": "one option, which test_base.py has the command offer",
+    "holdfast/operations/requests/sync.py": "a name without an option",
+    "holdfast/storage/contract/patience.py": "numbers of a client: each store's test waits by them",
+    "locking/store.py": "a protocol and names of errors, without code: each store is tested for it",
+}
+"""Modules that declare and do nothing, each with the reason why no test of its own could fail."""
 
 
 def packages(floor: str) -> Iterator[tuple[str, Path]]:
@@ -68,3 +92,22 @@ def test_a_folder_is_seen_at_a_glance() -> None:
     }
     assert len(modules) > 100
     assert {name for name, many in modules.items() if many > MOST_MODULES} == set()
+
+
+def mirror(module: Path) -> Path:
+    """Return the file that the tests of a module belong into."""
+    place = module.relative_to(ROOT)
+    place = place.relative_to("plugins") if place.parts[0] == "plugins" else place
+    return ROOT / "tests" / place.with_name(f"test_{place.name}")
+
+
+@pytest.mark.parametrize("root", MIRRORED)
+def test_each_module_has_the_test_of_its_name(root: str) -> None:
+    modules = [file for file in sorted((ROOT / root).rglob("*.py")) if not file.name.startswith("__")]
+    assert modules
+    lacking = {str(each.relative_to(ROOT)) for each in modules if not mirror(each).exists()}
+    assert lacking == {each for each in WITHOUT_TEST if each.startswith(f"{root}/")}
+
+
+def test_a_module_without_a_test_is_in_a_folder_that_is_looked_at() -> None:
+    assert all(each.startswith(tuple(f"{root}/" for root in MIRRORED)) for each in WITHOUT_TEST)

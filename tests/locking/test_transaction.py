@@ -179,14 +179,6 @@ def test_the_fence_counts_the_time_until_the_acknowledgement(store: MemoryStore,
     assert store.names() == ["DEAD"]
 
 
-@pytest.mark.parametrize("lease", [1.0, 10.0, 120.0, 21600.0])
-def test_the_budget_lies_between_the_draining_bound_and_the_lease(lease: float) -> None:
-    terms = Terms(lease, 60)
-    assert terms.drain < terms.budget < terms.attempt_lease <= terms.lease
-    assert terms.drain <= 60
-    assert terms.attempt_lease <= 120
-
-
 @pytest.mark.parametrize("how", ["dead", "deleted"])
 def test_an_attempt_that_somebody_ended_gives_up(store: MemoryStore, runtime: Runtime, how: str) -> None:
     def end(request: Request) -> None:

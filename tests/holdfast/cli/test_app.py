@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -64,22 +63,6 @@ def test_wrong_usage_is_one_sentence_and_code_2(
         assert done.value == {"error": one_sentence(done.err), "exit_code": 2}
     else:
         assert done.out == ""
-
-
-def test_init_makes_an_archive_and_says_so(holdfast: RunCommand) -> None:
-    made = holdfast("init", "shop", "--json")
-    assert made.code == 0
-    assert made.value["name"] == "shop"
-    assert made.value["format"] == 2
-    assert made.err == ""
-    named = holdfast("init", "other", "--name", "crm")
-    assert (named.code, "created archive crm at" in named.out) == (0, True)
-
-
-@pytest.mark.parametrize("as_json", [False, True])
-def test_an_archive_is_not_made_twice(holdfast: RunCommand, store: ObjectStore, as_json: bool) -> None:
-    done = holdfast("init", store.url, *(["--json"] if as_json else []))
-    assert (done.code, one_sentence(done.err)) == (2, f"{store.url} is an archive already")
 
 
 def status_of(store: ObjectStore) -> dict[str, object]:
@@ -217,14 +200,6 @@ def test_a_url_that_names_no_store_is_refused_by_every_command(
 ) -> None:
     code, sentence = told(holdfast, command, url)
     assert (code, words in sentence) == (2, True)
-
-
-@pytest.mark.parametrize("inside", ["", "/deeper"])
-def test_a_file_in_the_place_of_the_folder_is_named(holdfast: RunCommand, inside: str) -> None:
-    Path("file").write_text("mine")
-    done = holdfast("init", f"file{inside}")
-    assert (done.code, "choose another place" in one_sentence(done.err)) == (1, True)
-    assert Path("file").read_text() == "mine"
 
 
 def test_an_archive_that_may_not_be_written_is_told_in_one_sentence(

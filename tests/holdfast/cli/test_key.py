@@ -48,12 +48,6 @@ def test_a_folder_that_is_not_there_is_said_so(holdfast: RunCommand, tmp_path: P
     assert (done.code, "cannot be written" in done.err) == (2, True)
 
 
-def test_init_says_that_the_archive_is_encrypted(holdfast: RunCommand, key: str, tmp_path: Path) -> None:
-    done = holdfast("init", str(tmp_path / "archive"))
-    assert done.out == f"created encrypted archive archive at {tmp_path / 'archive'}, opened by {key}\n"
-    assert holdfast("init", str(tmp_path / "other"), "--json").value["encrypted"] is True
-
-
 def test_the_keys_of_an_archive_are_shown_without_a_secret(holdfast: RunCommand, archive: str, key: str) -> None:
     done = holdfast("key", "show", archive)
     assert done.out.startswith("opened by the key ")

@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.common.errors import UsageError
-from holdfast.operations.marks import check_name
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
@@ -73,32 +71,3 @@ def test_the_source_must_be_said_where_it_is_not_the_only_one(holdfast: RunComma
     done = holdfast("mark", store.url, "v5")
     assert done.code == 2
     assert "say which source with --source; archives.yaml names none" in done.err
-
-
-@pytest.mark.parametrize("name", ["before 4.2", "v5", "Überprüfung", "commitment", "x" * 100, "2026 release", "7"])
-def test_a_name_is_taken(name: str) -> None:
-    check_name(name)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        *(
-            "",
-            "x" * 101,
-            "two\nlines",
-            " blank",
-            "blank ",
-            "bell\a",
-            "latest",
-            "Latest",
-            "commit:4",
-            "lsn:0/1",
-            "mark:x",
-        ),
-        *("2026-01-01", "2026-01-01T00:00:00Z", "2026-01-01 00:00+02:00", "20260101", "LSN:0/1"),
-    ],
-)
-def test_a_name_that_means_something_else_or_cannot_be_read_is_refused(name: str) -> None:
-    with pytest.raises(UsageError):
-        check_name(name)

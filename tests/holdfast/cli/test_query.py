@@ -68,6 +68,12 @@ def test_one_object_tells_the_moment_the_columns_and_what_is_not_as_in_the_datab
     assert done.value["notes"] == done.err.splitlines()
 
 
+def test_a_result_without_rows_has_its_columns(holdfast: RunCommand, store: ObjectStore) -> None:
+    value = holdfast("query", store.url, "select id, price from orders where id > 9", "--json").value
+    assert [each["name"] for each in value["columns"]] == ["id", "price"]
+    assert (value["rows"], value["complete"]) == ([], True)
+
+
 def test_people_get_a_table_and_are_told_where_it_is_cut(holdfast: RunCommand, store: ObjectStore) -> None:
     done = holdfast("query", store.url, "select id, price from orders order by id", "--limit", "2")
     assert done.code == 0

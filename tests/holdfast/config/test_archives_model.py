@@ -9,8 +9,7 @@ from pydantic import ValidationError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_bandwidth, parse_size
-from holdfast.config.airflow_settings import DeadlineConfig
-from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig, ScheduleConfig
+from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig
 from holdfast.config.archives_yaml import find_archive, load_config
 
 FULL = """
@@ -161,15 +160,6 @@ def test_an_archive_says_whose_its_tasks_are_where_they_run_and_by_when(file: Pa
     assert shop.deadline.model_dump(exclude_none=True) == {"full": "6h", "changes": "10 min"}
     assert (plain.owner, plain.pool, plain.queue, plain.timezone) == (None, None, None, "UTC")
     assert plain.deadline.model_dump(exclude_none=True) == {}
-
-
-def test_deadlines_are_those_of_the_operations_with_a_schedule() -> None:
-    assert set(DeadlineConfig.model_fields) == set(ScheduleConfig.model_fields)
-
-
-def test_a_machine_that_knows_no_time_zone_takes_any(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.config.airflow_settings.available_timezones", set)
-    assert ArchiveConfig(url="x", timezone="Mars/Olympus").timezone == "Mars/Olympus"
 
 
 def test_minutes_of_objectives_may_be_written_short() -> None:

@@ -106,19 +106,6 @@ def test_assertions_that_do_not_hold_fail_the_drill(store: ObjectStore, address:
     assert [each["holds"] for each in kept["assertions"]] == [True, False]
 
 
-def test_the_newest_drills_are_shown_in_order_and_of_one_source_if_that_is_asked(store: ObjectStore) -> None:
-    for source in ("shop_db", "other", "shop_db"):
-        work = Drill(store, source, to=NOWHERE)
-        work.prepare()
-        work.run(new_run(source), Restored())
-    shown = drills_of(store)
-    assert [each["source"] for each in shown] == ["shop_db", "other", "shop_db"]
-    assert [each["ended"] for each in shown] == sorted(each["ended"] for each in shown)
-    assert [each["source"] for each in drills_of(store, "other")] == ["other"]
-    assert drills_of(store, most=1) == shown[-1:]
-    assert drills_of(store, "shop") == []
-
-
 def test_a_newest_moment_that_is_too_old_fails_a_drill_that_is_good_otherwise(store: ObjectStore) -> None:
     with pytest.raises(DamagedError, match=r"of shop_db, 2026-03-02T12:00:00.000000Z, is .* within 1 day, 0:00:00"):
         drilled(store, Restored(), newest_within=timedelta(days=1))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,6 +34,14 @@ def azure_server() -> Iterator[AzureServer]:
 def gcs_server() -> Iterator[GcsServer]:
     with running_fake_gcs() as server:
         yield server
+
+
+@pytest.fixture
+def no_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing in the environment says where a store is, who we are to it, or how it is used."""
+    for name in os.environ:
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_", "HOLDFAST_")):
+            monkeypatch.delenv(name)
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -11,17 +10,10 @@ import pytest
 
 from holdfast.common.errors import UsageError
 from holdfast.storage import FolderStore, open_place
-from holdfast.storage.azure.account import AzureAccount
-from holdfast.storage.azure.store import AzureStore
 from holdfast.storage.gcs.store import GcsStore
 from holdfast.storage.s3.store import S3Store
 
-
-@pytest.fixture(autouse=True)
-def _no_endpoint(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in os.environ:
-        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "STORAGE_", "HOLDFAST_")):
-            monkeypatch.delenv(name)
+pytestmark = pytest.mark.usefixtures("no_settings")
 
 
 def test_a_path_and_a_file_url_name_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -101,53 +93,6 @@ def test_a_gs_url_names_a_bucket_and_a_prefix_and_asks_nobody_yet(prefix: str) -
 
 
 ACCOUNT = {"AZURE_STORAGE_ACCOUNT": "ann", "AZURE_STORAGE_KEY": "c2VzYW1l"}
-
-
-@pytest.mark.parametrize(
-    ("variables", "endpoint"),
-    [
-        (ACCOUNT, "https://ann.blob.core.windows.net"),
-        (
-            {"AZURE_STORAGE_ACCOUNT": "ann", "AZURE_STORAGE_SAS_TOKEN": "?sig=sesame"},
-            "https://ann.blob.core.windows.net",
-        ),
-        ({**ACCOUNT, "AZURE_STORAGE_SERVICE_ENDPOINT": "http://127.0.0.1:9/ann/"}, "http://127.0.0.1:9/ann"),
-        (
-            {
-                "AZURE_STORAGE_CONNECTION_STRING": "AccountName=ann;AccountKey=c2VzYW1l==;"
-                "EndpointSuffix=core.chinacloudapi.cn"
-            },
-            "https://ann.blob.core.chinacloudapi.cn",
-        ),
-        (
-            {
-                "AZURE_STORAGE_CONNECTION_STRING": "BlobEndpoint=https://ann.blob.core.windows.net/?sig=sesame;"
-                "SharedAccessSignature=sv=2024-11-04&sig=sesame"
-            },
-            "https://ann.blob.core.windows.net",
-        ),
-    ],
-)
-def test_the_environment_names_the_azure_account(
-    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], endpoint: str
-) -> None:
-    for name, value in variables.items():
-        monkeypatch.setenv(name, value)
-    account = AzureAccount.from_environment()
-    assert (account.name, account.endpoint) == ("ann", endpoint)
-    assert account.key or account.sas.endswith("sig=sesame")
-    store = open_place("az://container/some/prefix/")
-    assert isinstance(store, AzureStore)
-    assert (store.url, store.endpoint) == ("az://container/some/prefix", endpoint)
-    assert "sesame" not in f"{account!r}{store!r}"
-    assert store.filesystem()[1] == "container/some/prefix"
-
-
-@pytest.mark.parametrize("text", ["", "AccountKey=c2VzYW1l", "sesame"])
-def test_without_an_azure_account_the_variables_to_set_are_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
-    monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
-    with pytest.raises(UsageError, match="AZURE_STORAGE_CONNECTION_STRING"):
-        open_place("az://container/x")
 
 
 @pytest.mark.parametrize(

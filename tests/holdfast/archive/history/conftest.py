@@ -1,4 +1,4 @@
-"""An archive with three backups, an hour apart."""
+"""An archive with three backups, an hour apart, and one whose changes join."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
+from tests.support.archives.chain_writer import ChainWriter
 
 MakeBlock = Callable[..., Block]
 
@@ -21,3 +22,8 @@ def state(archive: Archive, block: MakeBlock, noon: datetime) -> State:
         change = Change(kind="backup", add=(added,))
         archive.add(lambda state, change=change: change, check=lambda: None, fence=None)  # type: ignore[misc]
     return archive.state
+
+
+@pytest.fixture
+def writer(archive: Archive, block: MakeBlock, noon: datetime) -> ChainWriter:
+    return ChainWriter(archive, block, noon)

@@ -5,102 +5,22 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime, timedelta
 
-import pyarrow as pa
 import pytest
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.block import Block, Coverage, Mark, Stream, Transactions
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.document import TableRecord
 from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.history.timeline import Moment
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.common.errors import RefusedError
-from holdfast.common.lsn import parse_position, show_position
+from tests.support.archives.chain_writer import ChainWriter
 
 MakeBlock = Callable[..., Block]
 
-TRANSACTIONS = pa.schema(
-    [("lsn", pa.int64()), ("end_lsn", pa.int64()), ("xid", pa.int64()), ("committed_at", pa.timestamp("us", "UTC"))]
-)
 
-
-class Writer:
-    """Commits blocks of a source whose stream was opened at 0/100."""
-
-    def __init__(self, archive: Archive, block: MakeBlock, noon: datetime) -> None:
-        self.archive = archive
-        self._block = block
-        self._noon = noon
-        self._end = "0/100"
-        self._time = noon
-        self._count = 0
-        self.followed = {7: 70}
-
-    def snapshot(self, position: str, minute: int, *, opened: bool = False, **more: object) -> int:
-        stream = Stream(
-            slot="s", position=self._end, opened=opened, publication="s", publication_oid=1, followed=self.followed
-        )
-        block = self._block(identity=self._name(), position=position, at=self._noon + timedelta(minutes=minute))
-        return self._add(block.model_copy(update={"stream": stream, "schema_version": "1", **more}))
-
-    def changes(self, to: str, minute: int, *commits: tuple[str, int], **more: object) -> int:
-        """:param commits: position and minute of each transaction."""
-        at = self._noon + timedelta(minutes=minute)
-        name = self._name()
-        block = self._block(identity=name, position=to, at=at)
-        covers = Coverage(from_position=self._end, to_position=to, from_time=self._time, to_time=at)
-        stream = Stream(slot="s", position=self._end, publication="s", publication_oid=1, followed=self.followed)
-        update = {
-            "kind": "changes",
-            "covers": covers,
-            "stream": stream,
-            "tables": (),
-            "schema_version": "1",
-            "transactions": self._transactions(name, commits),
-            **more,
-        }
-        self._end, self._time = to, at
-        return self._add(block.model_copy(update=update))
-
-    def _name(self) -> str:
-        self._count += 1
-        return f"b{self._count}"
-
-    def _transactions(self, name: str, commits: tuple[tuple[str, int], ...]) -> Transactions | None:
-        if not commits:
-            return None
-        times = [self._noon + timedelta(minutes=minute) for _, minute in commits]
-        lsns = [parse_position(position) for position, _ in commits]
-        batch = pa.record_batch([lsns, [lsn + 8 for lsn in lsns], lsns, times], schema=TRANSACTIONS)
-        (file,) = write_parquet(
-            self.archive.store, f"data/shop_db/transactions/changes/{name}/0", TRANSACTIONS, [batch]
-        )
-        return Transactions(file=file, count=len(commits), first_time=min(times), last_time=max(times))
-
-    def _add(self, block: Block) -> int:
-        change = Change(kind="backup", add=(block,))
-        return self.archive.add(lambda state: change, check=lambda: None, fence=None).sequence
-
-    def at(self, text: str) -> str:
-        moment = target_resolution.resolve(self.archive.state, self.archive.store, "shop_db", text)
-        return show_position(moment.position)
-
-    def minute(self, minute: int) -> str:
-        return self.at((self._noon + timedelta(minutes=minute)).isoformat())
-
-    def intervals(self) -> list[tuple[str, str]]:
-        found = restore_points.intervals(self.archive.state, "shop_db")
-        return [(show_position(each.first), show_position(each.last)) for each in found]
-
-
-@pytest.fixture
-def writer(archive: Archive, block: MakeBlock, noon: datetime) -> Writer:
-    return Writer(archive, block, noon)
-
-
-def test_changes_join_a_snapshot_that_falls_into_them(writer: Writer) -> None:
+def test_changes_join_a_snapshot_that_falls_into_them(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     assert writer.intervals() == [("0/180", "0/180")]
     writer.changes("0/200", 1)
@@ -113,7 +33,7 @@ def test_changes_join_a_snapshot_that_falls_into_them(writer: Writer) -> None:
     assert writer.intervals() == [("0/180", "0/300")]
 
 
-def test_a_stream_that_was_opened_anew_leaves_a_gap_with_its_reason(writer: Writer) -> None:
+def test_a_stream_that_was_opened_anew_leaves_a_gap_with_its_reason(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     writer._end = "0/250"
@@ -126,7 +46,7 @@ def test_a_stream_that_was_opened_anew_leaves_a_gap_with_its_reason(writer: Writ
         writer.at("lsn:0/220")
 
 
-def test_a_gap_that_no_change_backup_can_close_any_more_says_so(writer: Writer) -> None:
+def test_a_gap_that_no_change_backup_can_close_any_more_says_so(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     writer.snapshot("0/280", 2)
@@ -137,7 +57,7 @@ def test_a_gap_that_no_change_backup_can_close_any_more_says_so(writer: Writer) 
     assert (first["reason"], second["reason"]) == (lost, "the slot was dropped")
 
 
-def test_a_table_that_was_begun_anew_has_no_gap_behind_its_snapshot(writer: Writer) -> None:
+def test_a_table_that_was_begun_anew_has_no_gap_behind_its_snapshot(writer: ChainWriter) -> None:
     table = TableRecord(id="7", table_schema="public", name="orders", rows=0, digest="0:0", files=())
     writer.snapshot("0/180", 0, opened=True, tables=(table,))
     writer.changes("0/200", 1)
@@ -154,81 +74,14 @@ def test_a_table_that_was_begun_anew_has_no_gap_behind_its_snapshot(writer: Writ
     assert (gap["table"], minutes) == ("public.orders", [1, 3])
 
 
-def test_changes_that_do_not_follow_are_refused(writer: Writer) -> None:
+def test_changes_that_do_not_follow_are_refused(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer._end = "0/150"
     with pytest.raises(RefusedError, match="do not follow what is here, which ends at 0/100"):
         writer.changes("0/200", 1)
 
 
-def test_a_time_is_the_longest_prefix_before_the_first_commit_that_is_later(writer: Writer) -> None:
-    writer.snapshot("0/110", 0, opened=True)
-    # The second was committed before the first, by the clock.
-    writer.changes("0/200", 10, ("0/120", 3), ("0/130", 2), ("0/140", 5))
-    writer.changes("0/300", 20, ("0/210", 4), ("0/220", 15))
-    assert writer.minute(1) == "0/110"
-    assert writer.minute(2) == "0/110"
-    assert writer.minute(3) == "0/138"
-    assert writer.minute(4) == "0/138"
-    assert writer.minute(5) == "0/218"
-    assert writer.minute(14) == "0/218"
-    assert writer.minute(15) == "0/228"
-    assert writer.minute(20) == "0/300"
-    with pytest.raises(RefusedError, match=r"nearest restorable moments are: before it 2026-03-01T12:20"):
-        writer.minute(21)
-    with pytest.raises(RefusedError, match="after it 2026-03-01T12:00"):
-        writer.minute(-1)
-
-
-def test_a_time_does_not_reach_over_what_is_not_listed_to_a_later_backup(writer: Writer) -> None:
-    writer.snapshot("0/110", 0, opened=True)
-    writer.changes("0/200", 10, ("0/120", 3))
-    # Who dropped a table at 12, or wrote to one that is not followed, is known to have done so by 20 only.
-    writer.changes("0/300", 20)
-    writer.snapshot("0/380", 25)
-    writer.changes("0/400", 30)
-    assert [writer.minute(minute) for minute in (10, 11, 19)] == ["0/200"] * 3
-    assert [writer.minute(minute) for minute in (20, 24, 25, 29, 30)] == ["0/300", "0/300", "0/380", "0/380", "0/400"]
-
-
-def test_transactions_before_the_snapshot_do_not_count(writer: Writer) -> None:
-    writer.snapshot("0/180", 0, opened=True)
-    writer.changes("0/200", 10, ("0/120", 5), ("0/190", 6))
-    assert writer.minute(1) == "0/180"
-
-
-def test_commits_positions_and_marks_name_moments(writer: Writer, noon: datetime) -> None:
-    writer.snapshot("0/180", 0, opened=True)
-    mark = Mark(name="before the release", position="0/1A0", at=noon)
-    commit = writer.changes("0/200", 1, marks=(mark,))
-    assert writer.at(f"commit:{commit}") == "0/200"
-    assert writer.at("commit:1") == "0/180"
-    assert writer.at("lsn:0/1FF") == "0/1FF"
-    assert writer.at("before the release") == writer.at("mark:before the release") == "0/1A0"
-    with pytest.raises(RefusedError, match="has no mark 'after it' in its backups; they hold: before the release"):
-        writer.at("mark:after it")
-    assert restore_points.describe(writer.archive.state)["sources"][0]["marks"][0]["name"] == "before the release"
-
-
-def test_a_position_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_end(writer: Writer) -> None:
-    writer.snapshot("0/1180", 0, opened=True)
-    writer.changes("0/2000", 1)
-    assert [writer.at(f"lsn:0/{told}") for told in ("2000", "2018", "2028")] == ["0/2000"] * 3
-    with pytest.raises(RefusedError, match="cannot be restored to lsn:0/2030"):
-        writer.at("lsn:0/2030")
-    writer.changes("0/2100", 2)
-    assert writer.at("lsn:0/2018") == "0/2018"
-
-
-def test_a_mark_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_end(writer: Writer, noon: datetime) -> None:
-    writer.snapshot("0/1180", 0, opened=True)
-    writer.changes("0/2000", 1, marks=(Mark(name="it filled its page", position="0/2018", at=noon),))
-    assert writer.at("it filled its page") == "0/2000"
-    writer.changes("0/2100", 2)
-    assert writer.at("it filled its page") == "0/2018"
-
-
-def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> None:
+def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: ChainWriter) -> None:
     first = writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     second = writer.snapshot("0/280", 2)
@@ -243,7 +96,7 @@ def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: Writer) -> No
     assert [placed.commit for placed in moment("lsn:0/27F").changes] == [2, last]
 
 
-def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Writer) -> None:
+def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     commit = writer.changes("0/300", 3, schema_version="2", ddl=("0/250",))
@@ -261,7 +114,7 @@ def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Writ
 
 
 def test_blocks_that_end_in_the_midst_of_changes_tell_no_schema(
-    writer: Writer, archive: Archive, noon: datetime
+    writer: ChainWriter, archive: Archive, noon: datetime
 ) -> None:
     def moment(position: str) -> Moment:
         return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
@@ -282,7 +135,9 @@ def test_blocks_that_end_in_the_midst_of_changes_tell_no_schema(
     assert not moment("0/400").approximate
 
 
-def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_they_are_followed(writer: Writer) -> None:
+def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_they_are_followed(
+    writer: ChainWriter,
+) -> None:
     def rows(number: int, form: int = 0) -> TableRecord:
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=form, digest="", files=())
 
@@ -317,12 +172,12 @@ def test_tables_have_the_changes_between_their_snapshot_and_the_moment_while_the
     }
 
 
-def remove(writer: Writer, *blocks: str) -> None:
+def remove(writer: ChainWriter, *blocks: str) -> None:
     change = Change(kind="truncation", remove=blocks)
     writer.archive.add(lambda state: change, check=lambda: None, fence=None)
 
 
-def test_changes_behind_a_hole_are_joined_to_the_next_snapshot(writer: Writer) -> None:
+def test_changes_behind_a_hole_are_joined_to_the_next_snapshot(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     writer.changes("0/300", 2)
@@ -342,7 +197,7 @@ def test_changes_behind_a_hole_are_joined_to_the_next_snapshot(writer: Writer) -
     assert writer.intervals()[-1] == ("0/380", "0/600")
 
 
-def test_changes_without_the_snapshot_before_them_are_no_restore_points(writer: Writer) -> None:
+def test_changes_without_the_snapshot_before_them_are_no_restore_points(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     writer.changes("0/300", 2)
@@ -355,7 +210,7 @@ def test_changes_without_the_snapshot_before_them_are_no_restore_points(writer: 
     assert writer.intervals() == [("0/380", "0/400")]
 
 
-def test_a_hole_in_the_changes_behind_a_snapshot_ends_its_interval(writer: Writer) -> None:
+def test_a_hole_in_the_changes_behind_a_snapshot_ends_its_interval(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     writer.changes("0/300", 2)
@@ -366,7 +221,7 @@ def test_a_hole_in_the_changes_behind_a_snapshot_ends_its_interval(writer: Write
     assert writer.intervals() == [("0/180", "0/200"), ("0/480", "0/480")]
 
 
-def test_a_snapshot_left_alone_is_the_only_position_there(writer: Writer) -> None:
+def test_a_snapshot_left_alone_is_the_only_position_there(writer: ChainWriter) -> None:
     writer.snapshot("0/180", 0, opened=True)
     writer.changes("0/200", 1)
     writer.snapshot("0/280", 2)
@@ -376,7 +231,7 @@ def test_a_snapshot_left_alone_is_the_only_position_there(writer: Writer) -> Non
     assert writer.intervals() == [("0/180", "0/180"), ("0/280", "0/280")]
 
 
-def test_the_snapshot_of_a_new_server_is_not_joined_to_the_changes_of_the_old_one(writer: Writer) -> None:
+def test_the_snapshot_of_a_new_server_is_not_joined_to_the_changes_of_the_old_one(writer: ChainWriter) -> None:
     writer.snapshot("0/980", 0, opened=True)
     writer.changes("0/900", 1)
     writer.changes("0/A00", 1)
@@ -389,7 +244,9 @@ def test_the_snapshot_of_a_new_server_is_not_joined_to_the_changes_of_the_old_on
     assert writer.intervals() == [("0/980", "0/A00"), ("0/380", "0/400")]
 
 
-def test_a_table_begun_anew_has_its_rows_behind_a_hole_only_where_its_own_snapshot_is_there(writer: Writer) -> None:
+def test_a_table_begun_anew_has_its_rows_behind_a_hole_only_where_its_own_snapshot_is_there(
+    writer: ChainWriter,
+) -> None:
     def rows(number: int) -> TableRecord:
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
 
@@ -420,7 +277,7 @@ def test_a_table_begun_anew_has_its_rows_behind_a_hole_only_where_its_own_snapsh
     assert parts("0/500") == {"7": (0x480, ""), "8": (0x480, "")}
 
 
-def test_a_hold_in_quiet_times_is_of_the_first_backup_that_has_it_all(writer: Writer, noon: datetime) -> None:
+def test_a_hold_in_quiet_times_is_of_the_first_backup_that_has_it_all(writer: ChainWriter, noon: datetime) -> None:
     def held(minute: int) -> str:
         at = (noon + timedelta(minutes=minute)).isoformat()
         return add_hold(writer.archive, None, at, reason="why", owner="me", check=lambda: None)[0].position
@@ -439,7 +296,7 @@ def test_a_hold_in_quiet_times_is_of_the_first_backup_that_has_it_all(writer: Wr
     assert [writer.minute(37), held(37)] == ["0/518", "0/518"]
 
 
-def test_a_table_that_was_dropped_is_no_part_of_later_moments(writer: Writer) -> None:
+def test_a_table_that_was_dropped_is_no_part_of_later_moments(writer: ChainWriter) -> None:
     def rows(number: int) -> TableRecord:
         return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
 

@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import gc
-import json
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 from google.auth.exceptions import DefaultCredentialsError
 
 from holdfast.storage import (
     ConditionNotSupported,
-    ObjectChanged,
-    ObjectExists,
     ObjectNotFound,
     StoreDenied,
     StoreError,
@@ -21,71 +16,19 @@ from holdfast.storage import (
     StoreUnavailable,
     open_store,
 )
-from holdfast.storage.contract import connections
 from holdfast.storage.contract.parts import PART_BYTES
-from holdfast.storage.gcs import store as gcs_module
-from holdfast.storage.gcs.store import ONCE, GcsStore
-from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, failing_server
-
-SESSION = "sesame"
-PATIENCE = 2
-"""Tries of a read, and of a write that is one too many."""
-
-
-def told(status: int, reason: str) -> Answer:
-    """An error as Google's JSON API tells it."""
-    body = {"error": {"code": status, "message": f"{reason} was told", "errors": [{"reason": reason}]}}
-    return Answer(status, json.dumps(body), {"Content-Type": "application/json"})
-
-
-NO_BUCKET = Answer(404, '{"error": {"code": 404, "message": "The specified bucket does not exist."}}')
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[FailingServer, GcsStore]]:
-    """One server and one client for all tests."""
-    with failing_server() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "ATTEMPTS", PATIENCE)
-        patch.setattr(connections, "FIRST_PAUSE", 0.0)
-        patch.setattr(gcs_module, "PART_PATIENCE", 0.0)
-        patch.setitem(ONCE, "timeout", (5.0, 0.3))
-        patch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
-        yield server, GcsStore("bucket", "prefix")
-
-
-@pytest.fixture
-def server(running: tuple[FailingServer, GcsStore]) -> FailingServer:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def store(running: tuple[FailingServer, GcsStore]) -> GcsStore:
-    return running[1]
-
-
-def write_large(store: GcsStore) -> None:
-    with store.open_write("a") as file:
-        file.write(b"")
-
-
-PLAIN_WRITES: list[Callable[[GcsStore], object]] = [
-    lambda store: store.put("a", b"x"),
-    lambda store: store.touch("a", b"x"),
-    lambda store: store.delete("a"),
-]
-WRITES = [
-    *PLAIN_WRITES,
-    lambda store: store.create("a", b"x"),
-    lambda store: store.replace("a", b"x", "1"),
+from holdfast.storage.gcs.store import GcsStore
+from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port
+from tests.support.stores.gcs_requests import (
+    NO_BUCKET,
+    READS,
+    SESSION,
+    WRITES,
+    told,
+    uploading,
     write_large,
-]
-READS: list[Callable[[GcsStore], object]] = [
-    lambda store: store.get("a"),
-    lambda store: store.head("a"),
-    lambda store: store.list(""),
-    lambda store: store.open_read("a"),
-]
+)
+
 CERTAIN = [
     (told(401, "authError"), StoreDenied),
     (told(403, "forbidden"), StoreDenied),
@@ -155,41 +98,6 @@ def test_a_read_that_is_denied_is_not_tried_again(
     assert server.count == 1
 
 
-@pytest.mark.parametrize("write", WRITES[:-1])
-def test_a_write_that_is_one_too_many_did_nothing_and_is_sent_again(
-    server: FailingServer, store: GcsStore, write: Callable[[GcsStore], object]
-) -> None:
-    server.answer = told(429, "rateLimitExceeded")
-    with pytest.raises(StoreUnavailable):
-        write(store)
-    assert server.count == PATIENCE
-
-
-def uploading(server: FailingServer, at: str) -> None:
-    """Let the server take the first part of a large object."""
-    server.by_method = {
-        "POST": Answer(200, headers={"Location": f"{at}/upload?upload_id={SESSION}"}),
-        "PUT": Answer(308, headers={"Range": f"bytes=0-{PART_BYTES - 1}"}),
-    }
-
-
-@pytest.mark.parametrize("ending", [Answer(499), CUT])
-def test_a_large_write_that_is_given_up_is_never_completed(
-    server: FailingServer, store: GcsStore, ending: Answer
-) -> None:
-    def write() -> None:
-        with store.open_write("a") as file:
-            file.write(b"x" * (PART_BYTES + 1))
-            raise ZeroDivisionError
-
-    uploading(server, server.endpoint)
-    server.by_method["DELETE"] = ending
-    with pytest.raises(ZeroDivisionError):
-        write()
-    gc.collect()  # a file that is dropped is closed
-    assert server.count == 3
-
-
 def test_what_is_not_there_is_said_so(server: FailingServer, store: GcsStore) -> None:
     server.answer = told(404, "notFound")
     for read in (store.get, store.head, store.open_read):
@@ -209,49 +117,12 @@ def test_a_bucket_that_is_not_there_is_said_so(server: FailingServer, store: Gcs
             use(store)
 
 
-def test_a_taken_key_is_told(server: FailingServer, store: GcsStore) -> None:
-    server.answer = told(412, "conditionNotMet")
-    for write in (lambda store: store.create("a", b""), write_large):
-        with pytest.raises(ObjectExists):
-            write(store)
-    assert server.count == 2
-
-
-def test_a_replaced_object_that_is_gone_is_told_from_one_that_changed(
-    server: FailingServer, store: GcsStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    server.answer = told(412, "conditionNotMet")
-    monkeypatch.setattr(store, "head", lambda key: None)
-    with pytest.raises(ObjectChanged):
-        store.replace("a", b"", "1")
-
-
-def test_a_server_that_says_yes_to_everybody_fails_the_probe(server: FailingServer, store: GcsStore) -> None:
-    server.answer = Answer(200, "{}")
-    assert store.probe_create_if_absent(threads=2) is False
-
-
 def test_a_server_that_is_not_there_did_nothing(server: FailingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{closed_port()}")
     store = GcsStore("container", "prefix")
     for use in [*WRITES, *READS]:
         with pytest.raises(StoreUnavailable, match="try again"):
             use(store)
-
-
-def test_a_server_that_tells_no_time_is_refused(server: FailingServer, store: GcsStore) -> None:
-    server.tells_time = False
-    server.answer = Answer(200, "{}", {"Content-Type": "application/json"})
-    with pytest.raises(StoreError, match="Date"):
-        store.list("")
-
-
-def test_a_silent_server_is_waited_for_no_longer_than_told(server: FailingServer, store: GcsStore) -> None:
-    server.answer = SILENT
-    began = time.monotonic()
-    with pytest.raises(StoreOutcomeUnknown):
-        store.put("a", b"")
-    assert time.monotonic() - began < 5
 
 
 def test_the_session_of_an_upload_is_in_no_error(server: FailingServer, store: GcsStore) -> None:

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import socket
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from holdfast.storage import (
-    ConditionNotSupported,
-    ObjectExists,
     ObjectNotFound,
     StoreDenied,
     StoreError,
@@ -19,39 +16,9 @@ from holdfast.storage import (
     StoreUnavailable,
     open_store,
 )
-from holdfast.storage.contract import base
 from holdfast.storage.s3 import access
-from holdfast.storage.s3 import store as s3_module
 from holdfast.storage.s3.store import S3Store
-from tests.support.stores.fake_s3 import BUCKET, CUT, SILENT, FakeS3, Fault, running_fake_s3
-
-
-@pytest.fixture(scope="module")
-def running() -> Iterator[tuple[FakeS3, S3Store]]:
-    """One server and one client for all tests: making a client takes longer than a test."""
-    with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
-        # Waits are the SDK's and ours to choose: none is needed here.
-        patch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
-        patch.setattr(access, "READ_ATTEMPTS", 2)
-        patch.setattr(access, "READ_TIMEOUT", 0.2)
-        patch.setattr(s3_module, "CREATE_PAUSE", 0.0)
-        patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
-        patch.setenv("AWS_REGION", "us-east-1")
-        patch.setenv("AWS_ACCESS_KEY_ID", "key")
-        patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield server, S3Store(BUCKET, "prefix")
-
-
-@pytest.fixture
-def server(running: tuple[FakeS3, S3Store]) -> FakeS3:
-    running[0].reset()
-    return running[0]
-
-
-@pytest.fixture
-def store(running: tuple[FakeS3, S3Store]) -> S3Store:
-    return running[1]
-
+from tests.support.stores.fake_s3 import CUT, SILENT, FakeS3, Fault
 
 WRITES: list[Callable[[S3Store], object]] = [
     lambda store: store.put("a", b"x"),
@@ -140,38 +107,6 @@ def test_a_bucket_that_is_not_there_is_said_so(server: FakeS3, store: S3Store, c
         store.list("")
 
 
-def test_a_taken_key_is_told_from_a_rival_under_way(server: FakeS3, store: S3Store) -> None:
-    server.fail(Fault(412, "PreconditionFailed"))
-    with pytest.raises(ObjectExists):
-        store.create("a", b"")
-    assert len(server.received) == 1
-    server.fail(Fault(409, "ConditionalRequestConflict"))
-    with pytest.raises(StoreUnavailable):
-        store.create("a", b"")
-    assert len(server.received) == 1 + s3_module.CREATE_ATTEMPTS
-
-
-def test_a_read_is_tried_as_often_as_told_and_no_more(server: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "READ_ATTEMPTS", 4)
-    store = S3Store(BUCKET, "prefix")  # the SDK limits how often one client tries again over time
-    server.fail(Fault(500, "InternalError"))
-    with pytest.raises(StoreUnavailable):
-        store.get("a")
-    assert len(server.received) == 4
-
-
-def test_a_server_without_create_if_absent_fails_the_probe(server: FakeS3, store: S3Store) -> None:
-    server.fail(Fault(501, "NotImplemented"))
-    with pytest.raises(ConditionNotSupported):
-        store.create("a", b"")
-    assert store.probe_create_if_absent(threads=2) is False
-
-
-def test_a_server_that_says_yes_to_everybody_fails_the_probe(server: FakeS3, store: S3Store) -> None:
-    server.judge = lambda number, request: Fault(200) if request.method == "PUT" else None
-    assert store.probe_create_if_absent(threads=2) is False
-
-
 def test_a_server_that_is_not_there_did_nothing(server: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
@@ -180,12 +115,6 @@ def test_a_server_that_is_not_there_did_nothing(server: FakeS3, monkeypatch: pyt
         for use in [*WRITES, *READS]:
             with pytest.raises(StoreUnavailable, match="connect"):
                 use(store)
-
-
-def test_a_server_that_tells_no_time_is_refused(server: FakeS3, store: S3Store) -> None:
-    server.date = False
-    with pytest.raises(StoreError, match="Date"):
-        store.list("")
 
 
 def test_missing_credentials_are_said_so(server: FakeS3, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -197,23 +126,3 @@ def test_missing_credentials_are_said_so(server: FakeS3, monkeypatch: pytest.Mon
     with pytest.raises(StoreDenied, match="AWS_ACCESS_KEY_ID"):
         open_store("s3://bucket/x").put("a", b"")
     assert len(server.received) == 0
-
-
-def test_a_silent_server_is_waited_for_no_longer_than_told(server: FakeS3, store: S3Store) -> None:
-    server.fail(SILENT)
-    began = time.monotonic()
-    with pytest.raises(StoreOutcomeUnknown):
-        store.put("a", b"")
-    assert time.monotonic() - began < 5
-
-
-def test_an_object_that_is_larger_than_any_document_is_not_read_into_memory(
-    server: FakeS3, store: S3Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    del server
-    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 10)
-    store.put("small", b"x" * 10)
-    store.put("large", b"x" * 11)
-    assert store.get("small") == b"x" * 10
-    with pytest.raises(base.ObjectTooLarge, match="large is damaged or not ours: it has 11 bytes"):
-        store.get("large")

@@ -18,7 +18,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import LeaseHandle, LockBusy, LockLost, RWLock, attach, inspect, reaper
 from tests.support.stores.azurite import running_azurite
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 @contextmanager

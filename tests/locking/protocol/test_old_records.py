@@ -17,7 +17,7 @@ from locking.record import VERSION, LockRecord, decode_marker, decode_record, en
 from locking.terms import Terms
 from tests.support.locks.lockstore import MemoryStore
 
-FIXTURES = Path(__file__).parents[1] / "fixtures" / "locks"
+FIXTURES = Path(__file__).parents[2] / "fixtures" / "locks"
 SINCE = datetime(2026, 1, 1, tzinfo=UTC)
 PROCESS = Owner(
     user="airflow",

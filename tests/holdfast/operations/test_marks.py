@@ -1,0 +1,143 @@
+"""Marks: which names they may have, and the records of what the objects were at each, until a backup has them."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+import pytest
+
+from bench.support.blocks import make_block
+from holdfast.archive.format.block import Block, Stream
+from holdfast.common.errors import UsageError
+from holdfast.operations.marks import FOLDER, MarkRecord, check_name, forget, pending
+from locking.store import StoreDenied
+from tests.support.archives.evolving import NOON, catalog, table
+from tests.support.stores.memory_store import MemoryStore
+
+STREAM = Stream(slot="s", position="0/80", publication="s", publication_oid=5, snapshot="1:2:", definitions="told")
+
+
+@pytest.mark.parametrize("name", ["before 4.2", "v5", "Überprüfung", "commitment", "x" * 100, "2026 release", "7"])
+def test_a_name_is_taken(name: str) -> None:
+    check_name(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(
+            "",
+            "x" * 101,
+            "two\nlines",
+            " blank",
+            "blank ",
+            "bell\a",
+            "latest",
+            "Latest",
+            "commit:4",
+            "lsn:0/1",
+            "mark:x",
+        ),
+        *("2026-01-01", "2026-01-01T00:00:00Z", "2026-01-01 00:00+02:00", "20260101", "LSN:0/1"),
+    ],
+)
+def test_a_name_that_means_something_else_or_cannot_be_read_is_refused(name: str) -> None:
+    with pytest.raises(UsageError):
+        check_name(name)
+
+
+def record(position: str = "0/100", **more: Any) -> MarkRecord:
+    told = {
+        "name": "before 4.2", "position": position, "since": "0/90", "at": NOON, "stream": STREAM,
+        "system_identifier": "7", "timeline": 1, "database_oid": 16384, "catalog": catalog(table(1)).model_dump_json(),
+        "dump": base64.b64encode(b"PGDMP").decode(), "schema_version": "v", "schema_digest": "d",
+        "not_included": ("a view",), **more,
+    }  # fmt: skip
+    return MarkRecord.model_validate(told)
+
+
+def block(position: str = "0/100", oid: int | None = 16384, **stream: Any) -> Block:
+    """Return the newest block of changes of the same stream."""
+    made = make_block(position=position)
+    source = made.source.model_copy(update={"database_oid": oid})
+    return made.model_copy(update={"stream": STREAM.model_copy(update=stream), "source": source})
+
+
+def test_the_objects_at_a_mark_are_read_as_they_were_kept() -> None:
+    found = MarkRecord.from_bytes(record().to_bytes(), "key").objects()
+    assert (found.catalog, found.version, found.dump, found.digest) == (catalog(table(1)), "v", b"PGDMP", "d")
+    assert (found.not_included, found.seen) == (("a view",), ("1:2:", "told"))
+    assert record(dump=None).objects().dump is None
+
+
+@pytest.mark.parametrize(
+    ("last", "follows"),
+    [
+        (block(), True),
+        (block(position="0/200"), True),
+        (block(oid=None), True),  # an older release has not recorded it
+        (block(oid=1), False),
+        (block(slot="t"), False),
+        (block(publication_oid=6), False),
+        (block().model_copy(update={"stream": None}), False),
+    ],
+)
+def test_a_mark_follows_a_block_of_the_same_stream_of_the_same_database(last: Block, *, follows: bool) -> None:
+    assert record().follows(last) is follows
+
+
+@pytest.mark.parametrize("other", [{"system_identifier": "8"}, {"timeline": 2}])
+def test_a_mark_of_another_server_follows_nothing(other: dict[str, Any]) -> None:
+    assert not record(**other).follows(block())
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    """A store with records of two sources, one of them damaged."""
+    made = MemoryStore()
+    for key, body in {
+        "shop/1": record("0/100").to_bytes(),
+        "shop/2": record("0/200").to_bytes(),
+        "shop/3": record("0/300").to_bytes()[:-9],
+        "shop_db/1": record("0/100").to_bytes(),
+    }.items():
+        made.put(f"{FOLDER}/{key}", body)
+    return made
+
+
+def test_records_of_a_source_are_found_and_a_damaged_one_is_told_from_them(store: MemoryStore) -> None:
+    assert pending(store, "shop") == {
+        "marks/shop/1": record("0/100"),
+        "marks/shop/2": record("0/200"),
+        "marks/shop/3": None,
+    }
+    assert pending(store, "sho") == {}
+
+
+def test_one_that_goes_while_they_are_read_is_not_there(store: MemoryStore) -> None:
+    class Going(MemoryStore):
+        def get(self, key: str) -> bytes:
+            self.delete(key)
+            return super().get(key)
+
+    going = Going()
+    going.put("marks/shop/1", b"")
+    assert pending(going, "shop") == {}
+
+
+def test_what_the_archive_has_reached_or_cannot_use_is_removed(store: MemoryStore) -> None:
+    store.put("marks/shop/4", record("0/900", timeline=2).to_bytes())
+    forget(store, pending(store, "shop"), block(position="0/100"))
+    assert store.keys(FOLDER) == {"marks/shop/2", "marks/shop_db/1"}
+
+
+def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
+    class Strict(MemoryStore):
+        def delete(self, key: str) -> None:
+            raise StoreDenied(key)
+
+    store = Strict()
+    store.put("marks/shop/1", record().to_bytes())
+    forget(store, pending(store, "shop"), block())
+    assert store.keys() == {"marks/shop/1"}
