@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -25,6 +25,9 @@ demo: setup ## Back up and restore a sample database through Airflow and Spark; 
 
 cluster-up: ## Start Airflow, a Spark cluster, S3 and a shop in containers; AIRFLOW_PORT=8080, BASE=debian:bookworm-slim.
 	@scripts/cluster.sh up
+
+cluster-demo: setup cluster-up ## Back up, break things, recover and restore there: a report in some ten minutes.
+	@$(IN_ENV) python -m demo.cluster
 
 cluster-down: ## Stop what 'make cluster-up' started; VOLUMES=1 removes its data, too.
 	@scripts/cluster.sh down

@@ -19,7 +19,7 @@ def main() -> None:
         try:
             shop.write_more(os.environ["SHOP"], rows=_ROWS)
         except psycopg.OperationalError as error:
-            print(f"the shop is away: {error}", flush=True)  # noqa: T201
+            print(f"the shop is away: {error}", flush=True)
         time.sleep(_PAUSE_S)
 
 
