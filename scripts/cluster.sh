@@ -32,15 +32,15 @@ word() { random 24 | tr '+/' 'xy' | tr -d '='; }
 make_secrets() {
   [[ -f $SECRETS ]] && return
   local name
-  (
-    umask 077
+  umask 077
+  {
     for name in AIRFLOW_DB_PASSWORD SHOP_PASSWORD TARGET_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY SPARK_SECRET \
       AIRFLOW_SECRET_KEY AIRFLOW_ADMIN_PASSWORD AIRFLOW_VIEWER_PASSWORD; do
       printf '%s=%s\n' "$name" "$(word)"
     done
     printf 'ARCHIVE_KEY=%s\n' "$(random 32)"
     printf 'AIRFLOW_FERNET_KEY=%s\n' "$(random 32 | tr '+/' '-_')"
-  ) >"$SECRETS.new"
+  } >"$SECRETS.new"
   mv "$SECRETS.new" "$SECRETS"
   say "made passwords in $SECRETS"
 }
@@ -67,8 +67,9 @@ up() {
 need_engine
 case ${1-} in
   up) up ;;
+  secrets) make_secrets ;;
   down) [[ -f $SECRETS ]] && compose down --remove-orphans ${VOLUMES:+--volumes} ;;
   logs) compose logs --tail 200 ${FOLLOW:+--follow} ;;
   compose) compose "${@:2}" ;;
-  *) fail "say up, down or logs." ;;
+  *) fail "say up, down, logs, secrets or compose." ;;
 esac

@@ -221,7 +221,7 @@ def _yaml_sentence(error: yaml.YAMLError) -> str:
 
 
 class _Once:
-    """Constructor of mappings that refuses a key written twice.
+    """Constructor of mappings that refuses a key written twice, and one that is no text.
 
     A plain loader would drop the first archive without a word.
     """
@@ -232,6 +232,9 @@ class _Once:
             key = self.construct_object(key_node)  # type: ignore[attr-defined]
             if not isinstance(key, Hashable):
                 break  # the plain loader refuses it with a sentence of its own
+            if not isinstance(key, str):  # off, yes and 2024 are none
+                problem = f"YAML does not take {key_node.value} for a name: write it in quotes, '{key_node.value}'"
+                raise yaml.MarkedYAMLError(problem=problem, problem_mark=key_node.start_mark)
             if key in seen:
                 raise yaml.MarkedYAMLError(problem=f"'{key}' is written twice", problem_mark=key_node.start_mark)
             seen.add(key)

@@ -153,6 +153,14 @@ def test_a_replica_that_is_left_alone_still_follows_the_log_of_its_store(file: P
             "archives:\n  shop: {url: x}\n  shop: {url: y}",
             "not valid YAML: line 3, column 3: 'shop' is written twice",
         ),
+        (
+            "archives: {shop: {replicas: {near: x, off: y}}}",
+            "not valid YAML: line 1, column 39: YAML does not take off for a name: write it in quotes, 'off'",
+        ),
+        (
+            "archives: {2024: {url: x}}",
+            "not valid YAML: line 1, column 12: YAML does not take 2024 for a name: write it in quotes, '2024'",
+        ),
         ("archives: [", "not valid YAML: line 1, column 12: expected the node content, but found '<stream end>'"),
         ("? [a]\n: b", "not valid YAML: line 1, column 3: found unhashable key"),
     ],

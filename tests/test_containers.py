@@ -1,0 +1,89 @@
+"""The containers of docker-compose.yaml, as far as no engine is needed to look at them."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import stat
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from holdfast.config.archives_yaml import read_archives
+
+ROOT = Path(__file__).parents[1]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
+SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+ONCE = {"begin", "buckets"}
+"""Services that end when they are done."""
+
+
+@pytest.mark.parametrize("name", sorted(SERVICES))
+def test_no_container_has_more_rights_than_it_needs(name: str) -> None:
+    service = SERVICES[name]
+    assert (service["user"], service["read_only"], service["cap_drop"]) == ("holdfast", True, ["ALL"])
+    assert service["security_opt"] == ["no-new-privileges:true"]
+    assert name in ONCE or "mem_limit" in service
+    assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
+
+
+def test_no_password_is_in_the_file() -> None:
+    text = (ROOT / "docker-compose.yaml").read_text()
+    named = re.findall(r"^\s*-?\s*\"?(\w*(?:PASSWORD|SECRET|KEY)\w*)\"?:\s*(.+)$", text, re.MULTILINE)
+    assert len(named) >= 8
+    assert {value for name, value in named if "${" not in value and not name.endswith("_FILE")} == set()
+
+
+def test_what_the_file_asks_for_is_what_is_made_once() -> None:
+    text = (ROOT / "docker-compose.yaml").read_text()
+    made = (ROOT / "scripts" / "cluster.sh").read_text()
+    asked = set(re.findall(r"\$\{([A-Z0-9_]+):\?", text))
+    assert asked == {name for name in asked if re.search(rf"\b{name}\b", made)}
+
+
+def test_every_service_is_waited_for_in_order() -> None:
+    for name, service in SERVICES.items():
+        for other, how in service.get("depends_on", {}).items():
+            wanted = "service_completed_successfully" if other in ONCE else "service_healthy"
+            assert (name, other, how["condition"]) == (name, other, wanted)
+            assert other in ONCE or "healthcheck" in SERVICES[other]
+
+
+def test_its_archive_has_no_mistake() -> None:
+    archives = read_archives(ROOT / "cluster" / "archives.yaml")
+    assert set(archives.archives["shop"].replicas or ()) == {"near", "far", "third"}
+
+
+def test_without_an_engine_one_sentence_says_what_to_do(tmp_path: Path) -> None:
+    for name in ("bash", "env", "dirname"):
+        (tmp_path / name).symlink_to(str(shutil.which(name)))
+    done = subprocess.run(
+        [ROOT / "scripts" / "cluster.sh", "up"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "there is no container engine: install Docker" in done.stderr
+    assert "'make demo' shows the same on one machine" in done.stderr
+
+
+def test_passwords_are_made_once_for_this_user_alone(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "cluster").mkdir()
+    shutil.copy(ROOT / "scripts" / "cluster.sh", tmp_path / "scripts")
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\nexit 0\n")
+    engine.chmod(0o755)
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    for _ in range(2):
+        subprocess.run([tmp_path / "scripts" / "cluster.sh", "secrets"], env={"PATH": path}, check=True)
+        secrets = tmp_path / "cluster" / ".env"
+        kept = dict(line.split("=", 1) for line in secrets.read_text().splitlines())
+        assert stat.S_IMODE(secrets.stat().st_mode) == 0o600
+    assert len(set(kept.values())) == len(kept) >= 11
+    assert all(len(value) >= 24 for value in kept.values())
+    first = secrets.read_text()
+    subprocess.run([tmp_path / "scripts" / "cluster.sh", "secrets"], env={"PATH": path}, check=True)
+    assert secrets.read_text() == first
