@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import io
+import logging
 import os
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -29,6 +30,11 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
     from holdfast.common.remote_environment import RemoteEnvironment
+
+_OF_CREDENTIALS = logging.getLogger("botocore.credentials")
+if _OF_CREDENTIALS.level == logging.NOTSET:
+    # It tells with each session where it has found them: in a task's log, more often than all the rest.
+    _OF_CREDENTIALS.setLevel(logging.WARNING)
 
 CONNECT_TIMEOUT = 5.0
 """Seconds to wait for a connection."""

@@ -112,3 +112,11 @@ def test_amazons_own_address_can_be_used_by_path(
     url = store._reader.generate_presigned_url("get_object", Params={"Bucket": BUCKET, "Key": "a"})
     assert url.startswith(start)
     assert store.listing_is_ordered
+
+
+def test_where_credentials_come_from_is_not_told_with_each_client(
+    server: FakeS3, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    assert S3Store(BUCKET, "prefix").list("").objects == ()
+    assert [record.getMessage() for record in caplog.records if "credentials" in record.getMessage()] == []
