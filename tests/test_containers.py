@@ -62,7 +62,11 @@ def test_without_an_engine_one_sentence_says_what_to_do(tmp_path: Path) -> None:
     for name in ("bash", "env", "dirname"):
         (tmp_path / name).symlink_to(str(shutil.which(name)))
     done = subprocess.run(
-        [ROOT / "scripts" / "cluster.sh", "up"], env={"PATH": str(tmp_path)}, capture_output=True, text=True, check=False
+        [ROOT / "scripts" / "cluster.sh", "up"],
+        env={"PATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 1
     assert "there is no container engine: install Docker" in done.stderr

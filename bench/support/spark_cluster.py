@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
+
 from bench.support.loopback import running
 from bench.support.missing import MissingError
 from holdfast.common.free_ports import free_port
@@ -48,6 +50,12 @@ class SparkCluster:
             FORCED_VARIABLE: "spark",
         }
 
+    @property
+    def applications(self) -> int:
+        """How many applications have come to its master."""
+        state = httpx.get(f"{self.ui[0]}/json/").json()
+        return len(state["activeapps"]) + len(state["completedapps"])
+
 
 @contextlib.contextmanager
 def running_cluster(
@@ -64,7 +72,11 @@ def running_cluster(
         raise MissingError("spark-class", "There is no spark-class beside this Python: `make setup` installs PySpark.")
     with contextlib.ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="holdfast-spark-")))
-        settings = {"spark.eventLog.enabled": "true", "spark.eventLog.dir": f"file://{folder}/events"}
+        settings = {
+            "spark.eventLog.enabled": "true",
+            "spark.eventLog.compress": "false",
+            "spark.eventLog.dir": f"file://{folder}/events",
+        }
         settings |= {name.replace("_", "."): value for name, value in conf.items()}
         if secret:
             settings |= {"spark.authenticate": "true", "spark.authenticate.secret": secrets.token_hex(16)}

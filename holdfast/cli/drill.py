@@ -82,9 +82,8 @@ def drill(
     work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]
 
     def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-        return run_job(
-            store, RestoreRequest.from_arguments(arguments), address=address, role="target", wait=wait, output=output
-        )
+        wish = RestoreRequest.from_arguments(arguments)
+        return run_job(store, wish, address=address, role="target", wait=wait, output=output, here=not to)
 
     run = new_run(work.name)
     value = {"run": run, **work.run(run, restore)}

@@ -9,6 +9,7 @@ import heapq
 import os
 import time
 import uuid
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
@@ -21,6 +22,7 @@ from holdfast.common.cleanup import tidied
 from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from holdfast.storage.contract.settings import bad_setting
 from locking.store import (
     Listing,
     ObjectExists,
@@ -37,6 +39,9 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
+MODE = "HOLDFAST_FOLDER_MODE"
+"""Name of an environment variable; empty counts as not set."""
+
 WRITE_BUFFER = 1 << 20
 """Bytes gathered before a bulk write goes to the file system."""
 
@@ -47,6 +52,52 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
+
+
+@dataclass(frozen=True)
+class FolderModes:
+    """Who may look into an archive's folder: its owner, and by ``HOLDFAST_FOLDER_MODE=group`` their group.
+
+    What is written has these rights whatever the umask. A folder that is there already keeps its own.
+
+    :param folder: mode of folders
+    :param file: mode of files
+    """
+
+    folder: int = 0o700
+    file: int = 0o600
+
+    @classmethod
+    def from_environment(cls) -> FolderModes:
+        """Return what the environment says; raises :class:`UsageError` where it says something else."""
+        said = os.environ.get(MODE, "") or "private"
+        if said not in ("private", "group"):
+            raise bad_setting(MODE, said, "private, group")
+        return cls() if said == "private" else cls(0o750, 0o640)
+
+    def open(self, path: str, flags: int) -> int:
+        """Open a new file."""
+        descriptor = os.open(path, flags, self.file)
+        with contextlib.suppress(PermissionError):  # a file system that keeps no rights of its own
+            os.fchmod(descriptor, self.file)
+        return descriptor
+
+    def make(self, folder: Path) -> None:
+        """Make a folder, if nobody else does meanwhile."""
+        with contextlib.suppress(FileExistsError):
+            folder.mkdir(self.folder)
+            with contextlib.suppress(PermissionError):
+                folder.chmod(self.folder)
+
+    def make_below(self, folder: Path, root: Path) -> None:
+        """Make a folder below a root, and those between, and make their names durable."""
+        missing = []
+        while folder != root and not folder.is_dir():
+            missing.append(folder)
+            folder = folder.parent
+        for name in reversed(missing):
+            self.make(name)
+            _sync_folder(name.parent)
 
 
 class FolderStore(ObjectStore):
@@ -65,6 +116,7 @@ class FolderStore(ObjectStore):
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self._root = Path(root).resolve()
+        self._modes = FolderModes.from_environment()
         self.url = str(self._root)
 
     @classmethod
@@ -211,7 +263,7 @@ class FolderStore(ObjectStore):
         temporary = self._scratch()
         try:
             self._make_root()
-            file = temporary.open("xb", buffering=WRITE_BUFFER)
+            file = open(temporary, "xb", buffering=WRITE_BUFFER, opener=self._modes.open)  # noqa: SIM115 - closed below
         except OSError as error:
             _raise_write("write", key, error)
         try:
@@ -225,7 +277,9 @@ class FolderStore(ObjectStore):
 
     def _make_root(self) -> None:
         try:
-            self._root.mkdir(parents=True, exist_ok=True)
+            if not self._root.is_dir():
+                self._root.parent.mkdir(parents=True, exist_ok=True)
+                self._modes.make(self._root)
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
             raise StoreError(
                 f"No folder can be made at {self.url} ({error.strerror}): choose another place."
@@ -240,7 +294,7 @@ class FolderStore(ObjectStore):
             os.fsync(file.fileno())
             for attempt in _against_tidying():
                 with attempt:
-                    _make_folders(path.parent, self._root)
+                    self._modes.make_below(path.parent, self._root)
                     place(temporary, path)
         except OSError as error:
             _raise_write("write", key, error)
@@ -344,17 +398,6 @@ def _against_tidying() -> Retrying:
     return Retrying(
         retry=retry_if_exception_type(FileNotFoundError), stop=stop_after_attempt(_FOLDER_ATTEMPTS), reraise=True
     )
-
-
-def _make_folders(folder: Path, root: Path) -> None:
-    missing = []
-    while folder != root and not folder.is_dir():
-        missing.append(folder)
-        folder = folder.parent
-    for name in reversed(missing):
-        with contextlib.suppress(FileExistsError):
-            name.mkdir()
-        _sync_folder(name.parent)
 
 
 def _sync_names(folder: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +16,7 @@ from pyspark import SparkConf, SparkContext
 import holdfast
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
-from holdfast.operations.job_process import OF_WORKERS, WORKERS
+from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon
 from sparkjobs.executors.shipment import out_of_reach, ship
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
@@ -76,7 +77,10 @@ class SparkExecutor:
             if SparkExecutor._last_stop is not None:
                 SparkExecutor._last_stop.join()
             try:
+                SparkContext._ensure_initialized()  # else a SparkConf knows nothing of what spark-submit was told
                 conf = SparkConf().setAppName(f"holdfast {self._operation}").setAll([*GUARDED.items()])
+                if LOCAL_VARIABLE in os.environ and not _is_local(conf.get("spark.master")):
+                    conf.setMaster(DEFAULT_MASTER)  # of a database that other machines cannot reach
                 if not _is_local(conf.get("spark.master")):
                     conf.setAll([*_ENCRYPTED.items()])
                 if self._daemon is not None:

@@ -42,6 +42,7 @@ def run_job(
     sources: Sequence[str] = (),
     wait: float,
     output: Output,
+    here: bool = False,
     unlocked: bool = False,
 ) -> dict[str, Any]:
     """Run an operation under its locks and return its summary.
@@ -50,6 +51,7 @@ def run_job(
     :param address: of the database that it reads or writes; None where it works on the archive alone.
     :param role: which of both it does.
     :param wait: seconds to wait for locks that others hold.
+    :param here: Spark runs on this machine, whatever HOLDFAST_SPARK_MASTER says: no other one can reach the database.
     :param unlocked: take none, and write nothing to the archive: of an operation that only reads it.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
@@ -66,17 +68,19 @@ def run_job(
     run = job_process.new_run_id(operation)
     output.say(f"{operation} {store.url}: run {run}")
     database, password = (address.url, address.password) if address else (None, None)
+    place = job_process.local_environment(job_process.DEFAULT_MASTER) if here else {}
     if unlocked:
         with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
             environment = {
                 **job_process.job_environment(database, password, None, role, key=store.key),
                 job_process.RECORDS_VARIABLE: folder,
+                **place,
             }
             return _submit(starter, store, open_store(folder), run, request, address, environment)
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
-        environment = job_process.job_environment(database, password, held, role, key=store.key)
+        environment = {**job_process.job_environment(database, password, held, role, key=store.key), **place}
         return _submit(starter, store, store, run, request, address, environment)
 
 

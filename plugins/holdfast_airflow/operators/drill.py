@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal
 from holdfast.common.errors import ReportedError
 from holdfast.common.units import parse_span
 from holdfast.common.words import listed
+from holdfast.operations.job_process import DEFAULT_MASTER, local_environment
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed
@@ -72,6 +73,10 @@ class DrillOperator(SourceJobOperator):
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the job's summary: the restore has compared everything itself."""
         return dict(result)
+
+    def _environment(self, job: PreparedJob) -> dict[str, str]:
+        """Return the job's environment: it runs on this machine, where alone the drill's server can be reached."""
+        return {**super()._environment(job), **local_environment(DEFAULT_MASTER)}
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         from holdfast.drill import Drill, new_run

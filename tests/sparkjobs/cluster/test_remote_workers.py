@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -64,11 +65,27 @@ def test_an_encrypted_backup_on_s3_comes_back_and_no_worker_keeps_a_secret(
     assert source.password
     kept = [path for path in cluster.folder.rglob("*") if path.is_file() and path.name != "spark-defaults.conf"]
     assert {"events", "work-0"} <= {path.relative_to(cluster.folder).parts[0] for path in kept}
+    settings = "".join(path.read_text() for path in (cluster.folder / "events").rglob("events_*"))
+    for name in ("spark.authenticate", "spark.network.crypto.enabled", "spark.io.encryption.enabled"):
+        assert f'"{name}":"true"' in settings
     pages = [httpx.get(f"{page}/json").content for page in cluster.ui]
     for secret in (SECRET_KEY, source.password, key.read_text().strip()):
         assert not any(secret in each.out + each.err for each in done)
         assert [path for path in kept if secret.encode() in path.read_bytes()] == []
         assert not any(secret.encode() in page for page in pages)
+
+
+@pytest.mark.exhaustive
+def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
+    store: ObjectStore, cluster: SparkCluster, create_database: Callable[..., Address]
+) -> None:
+    source = create_database("create table orders as select 1 as id")
+    assert run_here("backup", store.url, "--source", source.url, address=source).code == 0
+    before = cluster.applications
+    with tempfile.TemporaryDirectory() as folder:  # whose way is open to the user that the drill's server runs as
+        Path(folder).chmod(0o711)  # noqa: S103 - as above
+        done = run("drill", store.url, "--json", address=source, more={**cluster.environment, "TMPDIR": folder})
+    assert (done.code, cluster.applications) == (0, before), done.err
 
 
 @pytest.mark.exhaustive  # each starts a cluster of its own

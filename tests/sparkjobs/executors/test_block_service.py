@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from py4j.protocol import Py4JError
+from pyspark import SparkContext
 
 from holdfast.common.errors import UsageError
 from sparkjobs.executors import spark
@@ -74,10 +75,12 @@ def test_nobody_else_is_given_what_tasks_hold(executor: SparkExecutor) -> None:
 
 
 def test_a_spark_without_a_secret_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(conf: object) -> None:
-        raise Py4JError("A secret key must be specified via the spark.authenticate.secret config.")
+    class Refuses(SparkContext):
+        def __init__(self, conf: object) -> None:
+            raise Py4JError("A secret key must be specified via the spark.authenticate.secret config.")
 
-    monkeypatch.setattr(spark, "SparkContext", refuse)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", session_arguments("local[1]"))
+    monkeypatch.setattr(spark, "SparkContext", Refuses)
     with pytest.raises(UsageError, match=r"has no secret .*: set spark\.authenticate and"):
         _ = SparkExecutor("test").context
 
