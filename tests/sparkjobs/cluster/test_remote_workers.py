@@ -83,7 +83,7 @@ def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
     assert run_here("backup", store.url, "--source", source.url, address=source).code == 0
     before = cluster.applications
     with tempfile.TemporaryDirectory() as folder:  # whose way is open to the user that the drill's server runs as
-        Path(folder).chmod(0o711)  # noqa: S103 - as above
+        Path(folder).chmod(0o711)
         done = run("drill", store.url, "--json", address=source, more={**cluster.environment, "TMPDIR": folder})
     assert (done.code, cluster.applications) == (0, before), done.err
 

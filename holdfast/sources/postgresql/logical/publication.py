@@ -99,7 +99,7 @@ def plan_publication(
     relations = {
         oid: replace(each, identity="f") if oid in full else each for oid, each in read_relations(session).items()
     }
-    choice = _Choice(session.info.server_version, relations, tables)
+    choice = _PublicationChoice(session.info.server_version, relations, tables)
     wanted = choice.wanted(entries)
     return PublicationPlan(
         name=publication,
@@ -112,7 +112,7 @@ def plan_publication(
     )
 
 
-class _Choice:
+class _PublicationChoice:
     """Choice of the relations to publish for the chosen tables."""
 
     def __init__(self, version: int, relations: Mapping[int, PublishableRelation], tables: Sequence[Table]) -> None:
