@@ -36,6 +36,12 @@ _MISTAKE = (
     "session.execute('update shop.customer set balance = 0')"
 )
 
+_EMPTY = (
+    "import os, psycopg; url = os.environ['AIRFLOW_CONN_SHOP_COPY']; "
+    "session = psycopg.connect(url.rpartition('/')[0] + '/postgres', autocommit=True); "
+    "session.execute('drop database if exists shop_copy with (force)'); session.execute('create database shop_copy')"
+)
+
 _FINGERPRINT = (
     "import base64, os, pickle, sys; from demo.prove import fingerprint; "
     "print(base64.b64encode(pickle.dumps(fingerprint(os.environ[sys.argv[1]]))).decode())"
@@ -120,6 +126,7 @@ class ClusterStory:
     def restore(self, held: Fingerprint) -> None:
         """Restore to the mark through Airflow, into the other server, and compare."""
         with self.screen.step(f"Restore {MARK!r} into the target through Airflow") as show:
+            self._python(_EMPTY)
             began = time.monotonic()
             self._run("restore", {"at": f"mark:{self._mark}", "target_connection": "shop_copy"}, show)
             seconds = time.monotonic() - began
