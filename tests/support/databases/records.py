@@ -16,9 +16,9 @@ def column(name: str, number: int = 1, base: str = "int4", **more: Any) -> Colum
     return Column.from_dict({"name": name, "number": number, "base": base, **plain, **more})
 
 
-def table(*columns: Column, oid: int = 7, name: str = "orders", **more: Any) -> Table:
+def table(*columns: Column, **more: Any) -> Table:
     """Return an ordinary table `shop.orders` with these columns, and without a key."""
-    plain = {"table_schema": "shop", "kind": "r", "persistence": "p", "replica_identity": "d", "access_method": "heap",
-             "parents": (), "bound": None, "owner": "ann", "key": (), "pages": 1, "size": 8192,
-             "estimated_rows": 1}  # fmt: skip
-    return Table.model_validate({"oid": oid, "name": name, "columns": columns, **plain, **more})
+    plain = {"oid": 7, "table_schema": "shop", "name": "orders", "kind": "r", "persistence": "p",
+             "replica_identity": "d", "access_method": "heap", "parents": (), "bound": None, "owner": "ann",
+             "key": (), "pages": 1, "size": 8192, "estimated_rows": 1}  # fmt: skip
+    return Table.model_validate({"columns": columns, **plain, **more})

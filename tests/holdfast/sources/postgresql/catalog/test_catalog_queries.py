@@ -98,7 +98,9 @@ def test_labels_and_attributes_are_told_whatever_is_renamed_and_taken_back(sessi
     before = record(session)
     assert before.enums == {"shop.mood": ("sad", "glad"), "shop._mood": ("sad", "glad")}
     assert before.enum_oids["shop.mood"] == before.enum_oids["shop._mood"]
-    session.execute("alter type shop.mood rename value 'sad' to 'blue'; alter type shop.mood rename value 'blue' to 'sad'")
+    session.execute(
+        "alter type shop.mood rename value 'sad' to 'blue'; alter type shop.mood rename value 'blue' to 'sad'"
+    )
     session.execute("alter type shop.pair add attribute c int; alter type shop.pair drop attribute c")
     after = record(session)
     assert after.enums == before.enums
@@ -116,8 +118,9 @@ def test_what_is_ours_is_not_the_users_and_a_restores_notes_are_named(session: p
     session.execute(f"create schema {PUBLISH_SCHEMA}; create table {PUBLISH_SCHEMA}.noted (x int)")
     session.execute(f"create schema {LEDGER}; create table {LEDGER}.mine (x int)")
     assert {table.table_schema for table in read_tables(session)} == {"shop"}
-    assert f"schema {LEDGER}: restores need this name for themselves; rename the schema, and it is backed up" in left_out(
-        session
+    assert (
+        f"schema {LEDGER}: restores need this name for themselves; rename the schema, and it is backed up"
+        in left_out(session)
     )
     session.execute(f"create table {LEDGER}.restore (x int); create table {LEDGER}.done (x int)")
     [told] = [each for each in left_out(session) if LEDGER in each]
@@ -144,6 +147,7 @@ def test_roles_are_those_that_own_something_or_have_a_right_here(session: psycop
         session.execute("grant select on shop.customer to queries_reader")
         found = record(session)
         assert found.roles == ("postgres", "queries_reader")
+        assert found.role_details is not None
         assert [role.name for role in found.role_details.roles if role.name != "postgres"] == ["queries_reader"]
         assert (found.server_version, found.encoding) == (session.info.server_version, "UTF8")
     finally:

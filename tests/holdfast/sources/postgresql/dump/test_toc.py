@@ -45,7 +45,9 @@ def parsed(*blocks: str) -> list[DumpEntry]:
 
 
 def test_an_entry_has_what_its_comments_tell_and_the_sql_behind_them() -> None:
-    [found] = parsed(block(215, "orders; Type: TABLE; Schema: public", "CREATE TABLE public.orders ();", "5 6 5", 16387))
+    [found] = parsed(
+        block(215, "orders; Type: TABLE; Schema: public", "CREATE TABLE public.orders ();", "5 6 5", 16387)
+    )
     assert found == DumpEntry(
         215, "pre-data", "TABLE", 1259, 16387, "public", "orders", (5, 6), "CREATE TABLE public.orders ();",
         "SET default_tablespace = ''; SET default_table_access_method = heap;",
@@ -66,8 +68,8 @@ def test_a_setting_stands_before_the_entry_that_it_is_for_and_lasts_until_the_ne
     )
     assert first.sql == "CREATE TABLE s.a ();"
     assert first.settings.startswith("SET default_tablespace = '';")
-    assert second.settings == third.settings == (
-        "SET default_tablespace = fast; SET default_table_access_method = heap;"
+    assert (
+        second.settings == third.settings == ("SET default_tablespace = fast; SET default_table_access_method = heap;")
     )
 
 
@@ -103,7 +105,8 @@ def test_a_routine_is_called_without_its_arguments(name: str, sql: str, bare: st
 
 
 @pytest.mark.parametrize(
-    ("kind", "word"), [("FK CONSTRAINT", "foreign key"), ("ACL", "privileges"), ("MATERIALIZED VIEW", "materialized view")]
+    ("kind", "word"),
+    [("FK CONSTRAINT", "foreign key"), ("ACL", "privileges"), ("MATERIALIZED VIEW", "materialized view")],
 )
 def test_kinds_have_words_for_people(kind: str, word: str) -> None:
     assert DumpEntry(1, "post-data", kind, 0, 0, "s", "x", (), "").label == f"{word} s.x"

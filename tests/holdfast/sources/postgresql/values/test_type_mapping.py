@@ -79,7 +79,11 @@ def test_a_type_that_cannot_be_kept_is_refused() -> None:
     [
         ("int4", {}, '"a ""b"""::"pg_catalog"."int4"'),
         ("numeric", {"precision": 5, "scale": 2}, 'pg_catalog.numeric_send("a ""b"""::"pg_catalog"."numeric")'),
-        ("inet", {"output": "pg_catalog.inet_out"}, 'pg_catalog.textin(pg_catalog.inet_out("a ""b"""::"pg_catalog"."inet"))'),
+        (
+            "inet",
+            {"output": "pg_catalog.inet_out"},
+            'pg_catalog.textin(pg_catalog.inet_out("a ""b"""::"pg_catalog"."inet"))',
+        ),
         ("refcursor", {}, '"a ""b"""::"pg_catalog"."refcursor"::pg_catalog.text'),
         (
             "refcursor",
