@@ -51,7 +51,8 @@ def session(address: Address) -> Iterator[psycopg.Connection[Any]]:
     with connect(address) as opened:
         opened.execute(
             'create table public.jobs (id int, "The Name" text, twice int generated always as (id * 2) stored);'
-            "alter table public.jobs add gone int; alter table public.jobs drop gone; create table public.kinds (id int); create sequence public.ids;"
+            "alter table public.jobs add gone int; alter table public.jobs drop gone; "
+            "create table public.kinds (id int); create sequence public.ids;"
         )
         # As pg_extension_config_dump() in its script would.
         opened.execute(

@@ -38,7 +38,7 @@ def test_who_lacks_nothing_is_granted_nothing() -> None:
 
 def test_all_is_taken_back_but_what_was_there_before() -> None:
     had = ('USAGE ON SCHEMA "hr"', 'SELECT ON TABLE "hr"."staff"', *DEFAULTS)
-    found = SchemaRights("hr", ("ann",), (), had)
+    found = SchemaRights("hr", ("ann", "Bob"), (), had)
     kept = ['USAGE ON SCHEMA "hr"', "INSERT ON x; drop table y", DEFAULTS[1]]
     assert found.revokes("backup", kept) == statements(
         'ALTER DEFAULT PRIVILEGES FOR ROLE "ann" IN SCHEMA "hr" REVOKE SELECT ON TABLES FROM backup',
