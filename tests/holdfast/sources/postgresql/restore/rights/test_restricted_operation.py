@@ -99,7 +99,7 @@ create function lib.who(int) returns int language plpgsql as $$
       create role operation_taken superuser;
     exception when insufficient_privilege then null;
     end;
-    insert into public.seen values (current_user, (select rolsuper from pg_catalog.pg_roles where rolname = current_user));
+    insert into public.seen select rolname, rolsuper from pg_catalog.pg_roles where rolname = current_user;
     return $1;
   end $$;
 create table public.seen (who text, super bool);
@@ -164,8 +164,8 @@ def test_rights_that_the_owner_lacks_are_lent_for_that_moment(owners: Session) -
 
 def test_what_belongs_to_a_table_runs_as_the_tables_owner(owners: Session) -> None:
     owners.execute("create table owned.t (a int); alter table owned.t owner to operation_owner")
-    base = replace(entry(1, "TABLE", "t", sql="CREATE TABLE owned.t ();\nALTER TABLE owned.t OWNER TO operation_owner;"),
-                   schema="owned")  # fmt: skip
+    made = "CREATE TABLE owned.t ();\nALTER TABLE owned.t OWNER TO operation_owner;"
+    base = replace(entry(1, "TABLE", "t", sql=made), schema="owned")
     sql = "ALTER TABLE owned.t ADD CONSTRAINT late CHECK (lib.who(a) > 0);\nINSERT INTO owned.t VALUES (1);"
     late = replace(entry(2, "CHECK CONSTRAINT", "t late", [1], sql), schema="owned")
     with owners.transaction():

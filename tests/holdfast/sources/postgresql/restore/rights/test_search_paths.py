@@ -21,6 +21,8 @@ from holdfast.sources.postgresql.restore.rights.search_paths import (
     take_back,
 )
 
+Session = psycopg.Connection[Any]
+
 OBJECTS = """
 create schema lib; create schema shop;
 create function lib.positive(int) returns bool language sql immutable as 'select $1 > 0';
@@ -42,17 +44,14 @@ create table shop.plain (id int check (id > 0));
 
 
 @pytest.fixture
-def session(begun: psycopg.Connection[Any]) -> psycopg.Connection[Any]:
+def session(begun: Session) -> Session:
     begun.execute(OBJECTS)
     return begun
 
 
-def paths(session: Any) -> dict[str, list[str]]:
-    return dict(
-        session.execute(
-            "select proname, proconfig from pg_proc where proconfig is not null and pronamespace = 'lib'::regnamespace"
-        ).fetchall()  # fmt: skip
-    )
+def paths(session: Session) -> dict[str, list[str]]:
+    query = "select proname, proconfig from pg_proc where proconfig is not null and pronamespace = 'lib'::regnamespace"
+    return dict(session.execute(query).fetchall())
 
 
 @pytest.mark.parametrize(
@@ -67,7 +66,7 @@ PATH = '"lib", "public", "shop"'
 
 
 @pytest.mark.service
-def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(session: Any) -> None:
+def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(session: Session) -> None:
     tables = read_tables(session)
     names = {table.oid: table.name for table in tables}
     assert {names[oid]: [*found] for oid, found in asked_by(session, tables).items()} == {
@@ -82,7 +81,7 @@ def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(s
 
 
 @pytest.mark.service
-def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(session: Any) -> None:
+def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(session: Session) -> None:
     with session.transaction(), progress.noted(session):
         session.execute("create function lib.ours(int) returns bool language sql immutable as 'select true'")
         session.execute("create table shop.new (id int check (lib.ours(id) and lib.positive(id)))")
@@ -91,7 +90,7 @@ def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(s
 
 
 @pytest.mark.service
-def test_what_was_lent_is_given_back_once_and_told(session: Any) -> None:
+def test_what_was_lent_is_given_back_once_and_told(session: Session) -> None:
     note_own(session)
     lend(session, [("lib.positive(integer)", PATH), ("lib.even(integer)", '"lib"')])
     lend(session, [("lib.positive(integer)", '"other"')])  # it has one
@@ -119,7 +118,7 @@ def test_what_was_lent_is_given_back_once_and_told(session: Any) -> None:
 
 
 @pytest.mark.service
-def test_what_is_taken_back_was_never_lent(session: Any) -> None:
+def test_what_is_taken_back_was_never_lent(session: Session) -> None:
     lend(session, [("lib.positive(integer)", PATH)])
     take_back(session, ["lib.positive(integer)", "lib.hardened(integer)"])
     assert paths(session) == {"hardened": ["search_path=pg_catalog"]}
@@ -127,7 +126,7 @@ def test_what_is_taken_back_was_never_lent(session: Any) -> None:
 
 
 @pytest.mark.service
-def test_code_that_notes_functions_of_others_changes_none_of_them(session: Any) -> None:
+def test_code_that_notes_functions_of_others_changes_none_of_them(session: Session) -> None:
     note_own(session)
     for name in ("hardened", "gone"):
         with session.transaction():
