@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import pytest
+from sqlalchemy import Connection
 
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import replicas, schema
@@ -15,6 +17,11 @@ from holdfast.replication.log.replicas import Acting, ReplicaRow
 from holdfast.replication.log.store import CoordinationStore
 
 Put = Callable[..., None]
+Step = Callable[[Connection, Acting], None]
+
+
+def run(store: CoordinationStore, step: Step, acting: Acting) -> None:
+    store.run(lambda c: step(c, acting))
 
 
 def row(store: CoordinationStore, name: str = "far") -> ReplicaRow:
@@ -60,7 +67,7 @@ def test_only_what_is_lost_is_recovered_and_from_one_that_is_not(registered: Coo
         with pytest.raises(UsageError, match=f"{source} is no replica to recover from; these are: near"):
             begun(registered, source)
     put("near", is_lost=True)
-    with pytest.raises(RefusedError, match="all replicas are lost: .* 'holdfast replica elect'"):
+    with pytest.raises(RefusedError, match=r"all replicas are lost: .* 'holdfast replica elect'"):
         begun(registered)
 
 
@@ -71,9 +78,10 @@ def test_another_recovery_is_waited_for_until_its_lease_is_over(registered: Coor
     put("far", active_until=1.0)
     second = begun(registered)
     assert second.epoch == first.epoch + 1
-    for step in (go_on, finish, give_up, lambda c, acting: take_pointer(c, acting, pointer=5)):
+    steps: tuple[Step, ...] = (go_on, finish, give_up, partial(take_pointer, pointer=5))
+    for step in steps:
         with pytest.raises(EpochOverError, match="the recovery of far was given up, or begun anew by somebody else"):
-            registered.run(lambda c, step=step: step(c, first))
+            run(registered, step, first)
     registered.run(lambda c: finish(c, second))
 
 
@@ -121,7 +129,9 @@ def test_a_pointer_is_taken_only_while_the_source_and_the_log_have_what_it_needs
     registered.run(lambda c: take_pointer(c, acting, pointer=3))
     assert row(registered).pointer == 3
     change_log(registered, log_start=4)
-    with pytest.raises(RefusedError, match="far cannot go on at entry 3: the log begins at 4 by now. Recover it again"):
+    with pytest.raises(
+        RefusedError, match=r"far cannot go on at entry 3: the log begins at 4 by now\. Recover it again"
+    ):
         registered.run(lambda c: take_pointer(c, acting, pointer=3))
     with pytest.raises(RefusedError, match="the log begins at 4, and far needs entry 3: recover it again"):
         registered.run(lambda c: finish(c, acting))

@@ -92,7 +92,7 @@ def test_without_a_limit_only_a_person_gives_an_entry_up(two: Replicas) -> None:
     def execute(place: ObjectStore) -> Synced:
         raise MissingFilesError("no replica could give data/x", 1)
 
-    with pytest.raises(MissingFilesError, match="no replica could give data/x$"):
+    with pytest.raises(MissingFilesError, match=r"no replica could give data/x$"):
         sync_replica(two.coordination, two.archive, row(two, "far"), wait=0, execute=execute)
 
 
