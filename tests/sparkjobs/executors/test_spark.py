@@ -1,4 +1,4 @@
-"""Spark as a job's executor: why it does not start, and what a failed task says; real ones are in test_application.py."""
+"""Spark as a job's executor: why it does not start, and what a failed task says; test_application.py has real ones."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from py4j.protocol import Py4JError
 
-from holdfast.common.errors import HoldfastError, RefusedError, SparkEndedError, UsageError
+from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
 from sparkjobs.executors import Tally, daemon, spark
 from sparkjobs.executors.spark import GUARDED, SparkExecutor
@@ -36,7 +36,7 @@ def test_a_spark_that_does_not_start_says_so(monkeypatch: pytest.MonkeyPatch) ->
 class Context:
     """Stands for Spark's context: runs each job in this thread, and fails where it is told to."""
 
-    defaultParallelism = 3
+    defaultParallelism = 3  # noqa: N815 - PySpark's name, as those below
 
     def __init__(self, conf: Any) -> None:
         self.conf = dict(conf.getAll())
@@ -44,13 +44,13 @@ class Context:
         self.error: Exception | None = None
         self.cancelled = False
 
-    def setLogLevel(self, level: str) -> None:
+    def setLogLevel(self, level: str) -> None:  # noqa: N802
         """Take any level."""
 
     def accumulator(self, zero: Tally, param: object) -> SimpleNamespace:
         return SimpleNamespace(value=zero)
 
-    def cancelAllJobs(self) -> None:
+    def cancelAllJobs(self) -> None:  # noqa: N802
         self.cancelled = True
 
     def parallelize(self, some: list[int], parts: int) -> Any:
@@ -90,7 +90,12 @@ def test_its_workers_are_told_of_imports_that_were_begun(
     executor: SparkExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[Any] = []
-    monkeypatch.setattr(daemon, "prepare", lambda given: (asked.append(given), SimpleNamespace(address="/here"))[1])
+
+    def prepare(environment: Any) -> SimpleNamespace:
+        asked.append(environment)
+        return SimpleNamespace(address="/here")
+
+    monkeypatch.setattr(daemon, "prepare", prepare)
     executor.prepare()
     assert asked == [WORKERS]
     assert context_of(executor).conf[f"{OF_WORKERS}{daemon.PREPARED}"] == "/here"
@@ -114,10 +119,10 @@ def test_a_java_that_has_ended_is_told_as_such(executor: SparkExecutor, at_once:
 def test_the_first_failure_of_a_task_is_the_jobs_and_ends_the_others(
     executor: SparkExecutor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    failure = RefusedError("shop.orders cannot be kept")
+    failure = ReportedError("shop.orders cannot be kept", 5)
     context = context_of(executor)
     monkeypatch.setattr(context, "accumulator", lambda zero, param: SimpleNamespace(value=Tally(0, 0, [failure])))
-    with pytest.raises(RefusedError, match=r"shop\.orders cannot be kept"):
+    with pytest.raises(ReportedError, match=r"shop\.orders cannot be kept"):
         run(executor, [1])
     assert context.cancelled
 
