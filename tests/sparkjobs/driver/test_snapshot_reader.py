@@ -1,4 +1,4 @@
-"""What a backup may use of its source, and what it goes on from after a killed driver; test_backup.py has the reading."""
+"""What a backup may use of its source, and what it goes on from after a killed driver; test_backup.py reads."""
 
 from __future__ import annotations
 
