@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
@@ -34,3 +35,20 @@ def begun(address: Address) -> Iterator[psycopg.Connection[Any]]:
     with connect(address) as session:
         progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         yield session
+
+
+@pytest.fixture(scope="session")
+def begun_once(postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
+    """Such a session for all tests that ask for `undone`."""
+    with connect(Address(postgres.url(), postgres.password)) as admin:
+        admin.execute("create database begun strategy file_copy")
+    with connect(Address(postgres.url("begun"), postgres.password)) as session:
+        progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        yield session
+
+
+@pytest.fixture
+def undone(begun_once: psycopg.Connection[Any]) -> Iterator[psycopg.Connection[Any]]:
+    """As `begun`, but cheaper: in a transaction that is undone, of which other sessions see nothing."""
+    with begun_once.transaction(force_rollback=True):
+        yield begun_once

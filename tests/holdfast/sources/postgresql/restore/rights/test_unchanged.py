@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import psycopg
@@ -33,11 +32,10 @@ create table public.apart (id int);
 
 
 @pytest.fixture
-def session(begun: Session) -> Iterator[Session]:
-    begun.execute(f"grant create on schema public to public; {OBJECTS}".encode())
-    note_held(begun, LOGIN)
-    yield begun
-    begun.execute(f"drop owned by {LOGIN} cascade; drop role {LOGIN}, unchanged_other".encode())
+def session(undone: Session) -> Session:
+    undone.execute(f"grant create on schema public to public; {OBJECTS}".encode())
+    note_held(undone, LOGIN)
+    return undone
 
 
 @pytest.mark.parametrize(
@@ -99,28 +97,30 @@ def test_a_condition_that_comes_again_without_a_look_at_its_rows_is_the_same(ses
     check_unchanged(session, LOGIN)
 
 
-def test_search_paths_are_compared_when_they_have_been_given_back(begun: Session, session: Session) -> None:
+def test_search_paths_are_compared_when_they_have_been_given_back(session: Session) -> None:
     session.execute(f"set role {LOGIN}; alter function public.f() set search_path = public; reset role".encode())
     check_unchanged(session, LOGIN)
     with pytest.raises(RefusedError, match=r"public\.f\(\)"):
         check_unchanged(session, LOGIN, is_built=True)
 
 
-def test_a_path_that_was_lent_before_is_not_the_functions_own(begun: Session) -> None:
-    begun.execute(f"grant create on schema public to public; {OBJECTS}".encode())
+def test_a_path_that_was_lent_before_is_not_the_functions_own(undone: Session) -> None:
+    undone.execute(f"grant create on schema public to public; {OBJECTS}".encode())
+    lend(undone, [("public.f()", "public")])
+    note_held(undone, LOGIN)
+    with pytest.raises(RefusedError, match=r"public\.f\(\)"):
+        check_unchanged(undone, LOGIN, is_built=True)
+    undone.execute("alter function public.f() reset search_path")
+    check_unchanged(undone, LOGIN, is_built=True)
+
+
+def test_sessions_of_the_log_in_are_ended_first(begun: Session, address: Address) -> None:
+    begun.execute(f"create role {LOGIN} login password 'p'".encode())
+    note_held(begun, LOGIN)
     try:
-        lend(begun, [("public.f()", "public")])
-        note_held(begun, LOGIN)
-        with pytest.raises(RefusedError, match=r"public\.f\(\)"):
-            check_unchanged(begun, LOGIN, is_built=True)
-        begun.execute("alter function public.f() reset search_path")
-        check_unchanged(begun, LOGIN, is_built=True)
+        with connect(address.as_user(LOGIN, "p")) as other:
+            check_unchanged(begun, LOGIN)
+            with pytest.raises(psycopg.OperationalError):
+                other.execute("select 1")
     finally:
-        begun.execute(f"drop owned by {LOGIN} cascade; drop role {LOGIN}, unchanged_other".encode())
-
-
-def test_sessions_of_the_log_in_are_ended_first(session: Session, address: Address) -> None:
-    with connect(address.as_user(LOGIN, "p")) as other:
-        check_unchanged(session, LOGIN)
-        with pytest.raises(psycopg.OperationalError):
-            other.execute("select 1")
+        begun.execute(f"drop role {LOGIN}".encode())
