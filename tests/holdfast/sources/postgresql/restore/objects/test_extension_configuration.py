@@ -24,10 +24,10 @@ update pg_extension set extconfig = array['public.jobs'::regclass::oid, 'public.
 
 
 @pytest.fixture
-def session(begun: Session) -> Session:
+def session(undone: Session) -> Session:
     """Of a target with an extension that keeps rows of two tables, as pg_extension_config_dump() would say."""
-    begun.execute(OBJECTS)
-    return begun
+    undone.execute(OBJECTS)
+    return undone
 
 
 def kept(name: str, *rows: str, columns: tuple[str, ...] = ("id", "name")) -> Configuration:

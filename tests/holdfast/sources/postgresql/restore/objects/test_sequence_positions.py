@@ -46,18 +46,18 @@ def state(session: Session) -> Any:
 
 
 @pytest.mark.parametrize("called", [True, False])
-def test_what_a_backup_found_at_its_end_stands_whatever_rows_say(begun: Session, called: bool) -> None:
-    make(begun, rows="900")
-    assert placed(begun, at_end(41, called=called)) == ()
-    assert state(begun) == (41, called)
+def test_what_a_backup_found_at_its_end_stands_whatever_rows_say(undone: Session, called: bool) -> None:
+    make(undone, rows="900")
+    assert placed(undone, at_end(41, called=called)) == ()
+    assert state(undone) == (41, called)
 
 
-def test_a_place_is_found_once_and_set_as_often_as_it_is_asked_for(begun: Session) -> None:
-    make(begun)
-    placed(begun, at_end(41))
-    begun.execute("select setval('public.s', 50)")
-    assert placed(begun, at_end(99)) == ()
-    assert state(begun) == (41, True)
+def test_a_place_is_found_once_and_set_as_often_as_it_is_asked_for(undone: Session) -> None:
+    make(undone)
+    placed(undone, at_end(41))
+    undone.execute("select setval('public.s', 50)")
+    assert placed(undone, at_end(99)) == ()
+    assert state(undone) == (41, True)
 
 
 @pytest.mark.parametrize(
@@ -81,11 +81,11 @@ def test_a_place_is_found_once_and_set_as_often_as_it_is_asked_for(begun: Sessio
     ],
 )  # fmt: skip
 def test_where_two_backups_contradict_each_other_it_stands_at_the_farthest(
-    begun: Session, definition: str, rows: str, value: SequenceValue, stands: int, why: str
+    undone: Session, definition: str, rows: str, value: SequenceValue, stands: int, why: str
 ) -> None:
-    make(begun, definition, rows)
-    left = placed(begun, value)
-    assert state(begun)[0] == stands
+    make(undone, definition, rows)
+    left = placed(undone, value)
+    assert state(undone)[0] == stands
     if not why:
         assert left == ()
         return
@@ -98,34 +98,34 @@ def test_where_two_backups_contradict_each_other_it_stands_at_the_farthest(
     assert told.statement == (again if is_within else "")
 
 
-def test_a_sequence_without_a_column_has_the_farther_of_both_records(begun: Session) -> None:
-    begun.execute("create sequence public.s; create table public.t (id int); insert into public.t values (500)")
-    [told] = placed(begun, between(5, 10))
-    assert (state(begun), told.reason.rpartition(". ")[2]) == ((10, True), "It stands at 10")
+def test_a_sequence_without_a_column_has_the_farther_of_both_records(undone: Session) -> None:
+    undone.execute("create sequence public.s; create table public.t (id int); insert into public.t values (500)")
+    [told] = placed(undone, between(5, 10))
+    assert (state(undone), told.reason.rpartition(". ")[2]) == ((10, True), "It stands at 10")
 
 
-def test_rows_that_may_not_be_read_add_nothing(begun: Session) -> None:
-    make(begun, rows="17")
-    begun.execute("create role positions_reader; grant all on public.s to positions_reader")
-    begun.execute("grant usage on schema holdfast_restore to positions_reader")
-    begun.execute("grant all on all tables in schema holdfast_restore to positions_reader")
-    begun.execute("set role positions_reader")
+def test_rows_that_may_not_be_read_add_nothing(undone: Session) -> None:
+    make(undone, rows="17")
+    undone.execute("create role positions_reader; grant all on public.s to positions_reader")
+    undone.execute("grant usage on schema holdfast_restore to positions_reader")
+    undone.execute("grant all on all tables in schema holdfast_restore to positions_reader")
+    undone.execute("set role positions_reader")
     try:
-        placed(begun, between(5, 10))
-        assert state(begun)[0] == 10
+        placed(undone, between(5, 10))
+        assert state(undone)[0] == 10
     finally:
-        begun.execute("reset role; drop owned by positions_reader; drop role positions_reader")
+        undone.execute("reset role; drop owned by positions_reader; drop role positions_reader")
 
 
-def test_what_was_left_out_is_not_set_and_an_extensions_own_is_named(begun: Session) -> None:
-    make(begun)
-    [told] = placed(begun, at_end(5, name="gone"), at_end(7), at_end(9, name="of_it", extension="keeper"))
-    assert state(begun) == (7, True)
+def test_what_was_left_out_is_not_set_and_an_extensions_own_is_named(undone: Session) -> None:
+    make(undone)
+    [told] = placed(undone, at_end(5, name="gone"), at_end(7), at_end(9, name="of_it", extension="keeper"))
+    assert state(undone) == (7, True)
     assert (told.what, told.reason) == (
         "where sequence public.of_it stood",
         "extension keeper has none here that this role may set",
     )
 
 
-def test_without_sequences_there_is_nothing_to_set(begun: Session) -> None:
-    assert placed(begun) == ()
+def test_without_sequences_there_is_nothing_to_set(undone: Session) -> None:
+    assert placed(undone) == ()

@@ -26,10 +26,10 @@ QUALIFIED = UNQUALIFIED.replace("inner_one", "lib.inner_one")
 
 
 @pytest.fixture
-def session(begun: Session) -> Session:
-    begun.execute("create schema lib; set check_function_bodies = off")
-    begun.execute("create function lib.inner_one(int) returns int language sql immutable as 'select $1'")
-    return begun
+def session(undone: Session) -> Session:
+    undone.execute("create schema lib; set check_function_bodies = off")
+    undone.execute("create function lib.inner_one(int) returns int language sql immutable as 'select $1'")
+    return undone
 
 
 def table(*needs: int, key: str = "lib.doubled(id)") -> DumpEntry:

@@ -39,9 +39,9 @@ create table public.cast_by_domain (x lib.above);
 
 
 @pytest.fixture
-def session(begun: Session) -> Session:
-    begun.execute(OBJECTS)
-    return begun
+def session(undone: Session) -> Session:
+    undone.execute(OBJECTS)
+    return undone
 
 
 def attached(root: str) -> DumpEntry:

@@ -44,9 +44,9 @@ create table shop.plain (id int check (id > 0));
 
 
 @pytest.fixture
-def session(begun: Session) -> Session:
-    begun.execute(OBJECTS)
-    return begun
+def session(undone: Session) -> Session:
+    undone.execute(OBJECTS)
+    return undone
 
 
 def paths(session: Session) -> dict[str, list[str]]:

@@ -54,9 +54,9 @@ def test_a_file_is_loaded_where_its_rows_belong_by_now() -> None:
 
 
 @pytest.fixture
-def session(begun: Session) -> Session:
-    begun.execute("create domain public.positive as int check (value > 0)")
-    return begun
+def session(undone: Session) -> Session:
+    undone.execute("create domain public.positive as int check (value > 0)")
+    return undone
 
 
 def make(session: Session, definition: str, name: str = "t") -> Table:
