@@ -61,7 +61,8 @@ def record_of(archive: str) -> Asset:
 
 def is_record(uri: str) -> bool:
     """Return whether an asset's address is that of a record."""
-    return uri.startswith(f"{SCHEME}://") and uri.endswith(f"/{RECORD}")
+    scheme, _, path = uri.partition("://")
+    return scheme == SCHEME and path.partition("/")[2] == RECORD  # an archive may be called so
 
 
 def _part(archive: str, name: str) -> Asset:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 import pytest
 
-from demo import every_type, prove, shop
+from demo import prove, shop
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,31 +27,6 @@ def test_the_same_scale_gives_the_same_database(server: PostgresServer, original
     again = shop.create(server.conninfo(), "again", scale=0.02)
 
     assert prove.compare(prove.fingerprint(original), prove.fingerprint(again)) == []
-
-
-def test_every_type_of_the_server_has_a_column(original: str) -> None:
-    types = query(
-        original,
-        "select format_type(oid, null) from pg_type where typnamespace = 'pg_catalog'::regnamespace"
-        " and typtype in ('b', 'm', 'r') and not exists (select from pg_type e where e.typarray = pg_type.oid)",
-    )
-    used = query(
-        original,
-        "select format_type(atttypid, null) from pg_attribute"
-        " where attrelid = 'shop.every_type'::regclass and attnum > 0",
-    )
-
-    without_libxml = {"xml"} - set(used)
-    assert set(types) - set(used) == every_type.WITHOUT_COLUMN | without_libxml
-
-
-def test_every_value_of_every_type_is_in_the_table(original: str) -> None:
-    with psycopg.connect(original) as connection:
-        for column in every_type.COLUMNS:
-            if column.type == "xml":
-                continue
-            found = connection.execute(f"select count({column.name}) from shop.every_type".encode()).fetchone()
-            assert found == (len(column.values_for(connection.info.server_version)),), column.name
 
 
 def test_shop_has_every_kind_of_object(original: str) -> None:

@@ -8,11 +8,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.replication.log import silence
 from holdfast.replication.log.errors import SilentReplicaError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.log.silence import note_answers
 from holdfast.replication.work.consistent_read import open_first, words_of
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.replica import not_asked
@@ -106,15 +104,3 @@ def test_one_that_answers_again_is_silent_no_more(hung: Replicas) -> None:
     hung.change("off", url=hung.place("off").url, ask_again_at=0.0)
     hung.sync("far")
     assert (row_of(hung, "off").silent_since, row_of(hung, "off").ask_again_at) == (0.0, 0.0)
-
-
-def test_pauses_grow_to_an_hour(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
-    now = 1_000_000.0
-    monkeypatch.setattr(silence, "clock", lambda connection: now)
-    pauses = []
-    for _ in range(9):
-        two.coordination.run(lambda c: note_answers(c, two.archive, silent=["far"]))
-        row = row_of(two, "far")
-        pauses.append(row.ask_again_at - now)
-        now = row.ask_again_at
-    assert pauses == [60, 60, 120, 240, 480, 960, 1920, 3600, 3600]

@@ -8,10 +8,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from py4j.protocol import Py4JError
-from pyspark import SparkContext
 
-from holdfast.common.errors import UsageError
 from sparkjobs.executors import spark
 from sparkjobs.executors.spark import SparkExecutor
 from tests.support.jobs.inline_jobs import session_arguments
@@ -72,17 +69,6 @@ def test_nobody_else_is_given_what_tasks_hold(executor: SparkExecutor) -> None:
     conf = executor.context.getConf()
     assert conf.get("spark.authenticate") == "true"
     assert not [name for name, _ in conf.getAll() if "secret" in name]
-
-
-def test_a_spark_without_a_secret_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Refuses(SparkContext):
-        def __init__(self, conf: object) -> None:
-            raise Py4JError("A secret key must be specified via the spark.authenticate.secret config.")
-
-    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", session_arguments("local[1]"))
-    monkeypatch.setattr(spark, "SparkContext", Refuses)
-    with pytest.raises(UsageError, match=r"has no secret .*: set spark\.authenticate and"):
-        _ = SparkExecutor("test").context
 
 
 @pytest.mark.exhaustive

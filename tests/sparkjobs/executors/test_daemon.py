@@ -17,22 +17,11 @@ import pytest
 from holdfast.operations.job_process import SPARK_CONF, WORKERS
 from sparkjobs.executors import daemon
 from sparkjobs.executors.daemon import PREPARED, Prepared, prepare
+from tests.support.jobs.fresh_python import run
 
 pytestmark = pytest.mark.slow
 
 ZIP = Path(pyspark.__file__).parent / "python" / "lib" / "pyspark.zip"
-
-
-def run(program: str, *path: Path) -> list[str]:
-    done = subprocess.run(
-        [sys.executable, "-c", program],
-        env={"PYTHONPATH": ":".join(map(str, path))},
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    return done.stdout.split()
 
 
 def test_the_daemon_is_the_one_that_jobs_are_submitted_with() -> None:
@@ -45,14 +34,6 @@ def test_what_the_daemon_imports_starts_no_thread_which_a_fork_would_lose() -> N
         "print(len(os.listdir('/proc/self/task')), {'numpy', 'pyarrow'} <= sys.modules.keys())"
     )
     assert run(program) == ["1", "True"]
-
-
-def test_pyarrow_makes_arrays_without_pandas_in_a_worker() -> None:
-    program = (
-        "import sys; from sparkjobs.executors.without_pandas import hide_pandas; hide_pandas(); "
-        "import pyarrow as pa; print(pa.array(['a', None]).null_count, 'pandas' in sys.modules)"
-    )
-    assert run(program) == ["1", "False"]
 
 
 def test_an_installed_pyspark_is_taken_from_its_folder_where_spark_offers_its_zip() -> None:

@@ -1,23 +1,17 @@
-"""Who may back up a source, and what may be appended."""
+"""What may be appended to the update log."""
 
 from __future__ import annotations
-
-import json
-import subprocess
-import sys
-from dataclasses import asdict, replace
 
 import pytest
 
 from bench.support.blocks import make_block
 from holdfast.common.errors import BusyError, RefusedError
-from holdfast.replication.log import log, schema, source_lease
+from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import HeadMovedError
 from holdfast.replication.log.leader import lead
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting
 from holdfast.replication.log.settings import QuorumRequest
-from locking import Owner
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -25,66 +19,6 @@ pytestmark = pytest.mark.slow
 
 def acting(two: Replicas, name: str) -> Acting:
     return two.open(name).in_use()[1]
-
-
-def test_a_source_is_backed_up_through_one_replica_at_a_time(two: Replicas) -> None:
-    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "first"))
-    said = r"shop_db is being backed up by near, run first \(process \d+ on .*\), whose lease ends in"
-    with pytest.raises(BusyError, match=said):
-        run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-    run(lambda c: source_lease.release_source(c, near, "shop_db", "first"))
-    run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-
-
-def test_what_a_killed_run_left_does_not_keep_the_next_one_of_its_replica_waiting(two: Replicas) -> None:
-    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "killed"))
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "next"))
-    run(lambda c: source_lease.release_source(c, near, "shop_db", "killed"))  # it is not that one's any more
-    with pytest.raises(BusyError, match="by near, run next"):
-        run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-
-
-def test_a_lease_that_has_ended_keeps_nobody_waiting(two: Replicas) -> None:
-    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "first", lease=-1.0))
-    run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-
-
-def gone() -> Owner:
-    """A process of this machine that has certainly ended."""
-    process = subprocess.Popen([sys.executable, "-c", ""])
-    process.wait()
-    return replace(Owner().here(), pid=process.pid, process_start=1)
-
-
-def note_process(two: Replicas, owner: Owner) -> None:
-    process = json.dumps(asdict(owner))
-    two.coordination.run(lambda c: c.execute(schema.sources.update().values(process=process)))
-
-
-def test_a_process_proved_gone_keeps_nobody_waiting(two: Replicas) -> None:
-    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "killed"))
-    note_process(two, replace(gone(), boot_id="another"))
-    with pytest.raises(BusyError, match="by near, run killed"):
-        run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-    note_process(two, gone())
-    (lease,) = run(lambda c: source_lease.source_leases(c, two.archive))
-    assert "its process is gone" in lease.words(0.0)
-    run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
-    (lease,) = run(lambda c: source_lease.source_leases(c, two.archive))
-    assert (lease.replica, lease.run, lease.value(0.0)["process"]) == ("far", "other", "running")
-
-
-@pytest.mark.parametrize("words", ["", "no JSON", '{"newer": 1}', "[]"])
-def test_a_process_that_is_not_known_keeps_its_lease(two: Replicas, words: str) -> None:
-    run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
-    run(lambda c: source_lease.take_source(c, near, "shop_db", "first"))
-    run(lambda c: c.execute(schema.sources.update().values(process=words)))
-    with pytest.raises(BusyError, match=r"by near, run first, whose lease"):
-        run(lambda c: source_lease.take_source(c, far, "shop_db", "other"))
 
 
 def test_what_does_more_than_add_stands_only_behind_what_it_was_planned_after(two: Replicas) -> None:

@@ -14,12 +14,11 @@ from holdfast.archive.format.state import State
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
-from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
+from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError, StoreAwayError
 from holdfast.replication.log.log import Draft, EntryChange, append
 from holdfast.replication.log.replicas import replica, take_lease
-from holdfast.replication.log.source_lease import take_source
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
@@ -57,20 +56,6 @@ def test_entries_are_executed_in_order_each_by_one_commit_the_own_ones_too(three
         assert pointer(three, name) == 6
         assert three.is_whole(name)
     assert len({frozenset(three.state(name).blocks) for name in ("near", "far", "off")}) == 1
-
-
-def test_only_the_files_that_are_not_there_are_fetched(two: Replicas) -> None:
-    two.back_up("near")
-    two.sync("far")
-    assert two.sync("far").files == 0
-    two.back_up("near")
-    source, target = two.folder / "near" / "data", two.folder / "far" / "data"
-    catalogs = [path for path in source.rglob("catalog-*") if not (target / path.relative_to(source)).exists()]
-    for path in catalogs:
-        there = target / path.relative_to(source)
-        there.parent.mkdir(parents=True)
-        shutil.copy(path, there)
-    assert two.sync("far").files == 1
 
 
 def test_a_replica_that_is_behind_is_brought_up_before_it_adds(two: Replicas) -> None:
@@ -208,30 +193,6 @@ def test_a_process_that_died_before_it_told_of_its_commit_is_made_up_for(two: Re
     two.coordination.run(lambda c: c.execute(schema.replicas.update().values(pointer=1)))
     assert two.sync("near").entries == 0
     assert pointer(two, "near") == 2
-
-
-def test_a_file_that_nobody_has_is_named_with_who_was_asked(three: Replicas) -> None:
-    three.back_up("near")
-    shutil.move(three.folder / "near", three.folder / "away")
-    with pytest.raises(DamagedError, match=r"which entry 1 \(of near\) adds: near: .*off: .*is missing"):
-        three.sync("far")
-    assert not (three.folder / "near").exists()  # not even locks are written where there is no archive
-    shutil.move(three.folder / "away", three.folder / "near")
-    assert three.sync("far").entries == 1
-
-
-def test_a_file_that_is_damaged_at_one_replica_is_fetched_from_another(three: Replicas) -> None:
-    three.back_up("near")
-    three.sync("off")
-    for path in (three.folder / "near" / "data").rglob("*.parquet"):
-        path.chmod(0o644)
-        path.write_bytes(b"x" * path.stat().st_size)
-    three.sync("far")
-    newest = max(three.state("far").blocks.values(), key=lambda placed: placed.commit)
-    assert newest.id == three.backups[-1]
-    archive = Archive.open(three.place("far"))
-    for file in archive.state.blocks[newest.id].block.files():
-        assert (three.folder / "far" / file.path).read_bytes() == (three.folder / "off" / file.path).read_bytes()
 
 
 def test_a_replica_that_was_brought_back_from_an_older_copy_is_lost(two: Replicas) -> None:
@@ -381,11 +342,3 @@ def test_an_entry_that_is_another_one_behind_its_append_is_told(two: Replicas, m
     two.once_appended(monkeypatch, replace)
     with pytest.raises(OldStoreError, match="entry 1 of the log is another one than"):
         near.add(two.backup(near.store), check=nothing, fence=None)
-
-
-def test_a_backup_keeps_its_replica_active(two: Replicas) -> None:
-    _, acting = two.open("near").in_use()
-    two.coordination.run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
-    two.coordination.run(lambda c: take_source(c, acting, "shop_db", "run"))
-    row = two.coordination.run(lambda c: replica(c, two.archive, "near"))
-    assert (row.epoch, row.active_until > 0) == (acting.epoch, True)

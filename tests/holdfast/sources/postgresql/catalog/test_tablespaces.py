@@ -7,12 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.dump import dump_schema
 from holdfast.sources.postgresql.dump.toc import read_entries
-from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, leave_tablespaces, used_by
+from holdfast.sources.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 
 pytestmark = pytest.mark.service
@@ -55,9 +54,3 @@ def test_tablespaces_are_recorded_and_can_be_left_out(session: Any, address: Add
     assert [entry.sql for entry in left] == [entry.sql for entry in entries]
     quick = next(entry for entry in left if entry.name == "quick" and entry.kind == "TABLE")
     assert quick.settings == "SET default_table_access_method = heap;"
-
-
-def test_what_lacks_a_tablespace_is_refused(session: Any, address: Address) -> None:
-    check_tablespaces(session, address, ["tablespaces_fast"])
-    with pytest.raises(RefusedError, match=r"lacks tablespaces of the backup, or .*: slow, slower\. Create them first"):
-        check_tablespaces(session, address, ["tablespaces_fast", "slow", "slower"])

@@ -5,12 +5,11 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-import numpy as np
 import pyarrow as pa
 import pytest
 
 from holdfast.sources.postgresql.logical.pgoutput import MessageReader, RelationMessage
-from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError, tuples
+from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError
 
 OID = 16_385
 
@@ -118,16 +117,3 @@ def test_a_slice_of_a_batch_is_read_as_such() -> None:
 def test_what_is_not_known_is_refused(stream: list[bytes], why: str) -> None:
     with pytest.raises(ProtocolError, match=why):
         MessageReader().read(pa.array(stream, pa.binary()))
-
-
-@pytest.mark.parametrize(
-    ("body", "why"),
-    [
-        (b"\0\2n", "another number of columns"),
-        (b"\0\1b\0\0\0\1x", "another format than text"),
-        (b"\0\1t\0\0", "cut off"),
-    ],
-)
-def test_rows_that_are_not_what_they_should_be_are_refused(body: bytes, why: str) -> None:
-    with pytest.raises(ProtocolError, match=why):
-        tuples(np.frombuffer(body, np.uint8), np.array([0]), 1)

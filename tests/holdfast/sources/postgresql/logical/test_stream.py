@@ -264,18 +264,6 @@ def until(holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
-def test_a_warning_comes_before_the_disk_is_full(session: Connection, address: Address) -> None:
-    opened(session, address)
-    state = replace(seen(session), retained_bytes=3_000_000_000)
-    assert stream.retention_warning(state) == ""
-    assert "keeps 3.00 GB of the server's log, more than max_retained_wal (2.00 GB)" in stream.retention_warning(
-        state, 2_000_000_000
-    )
-    near = replace(state, safe_wal_size=500_000_000)
-    assert "after 0.50 GB more the server gives it up" in stream.retention_warning(near)
-    assert stream.retention_warning(replace(state, safe_wal_size=5_000_000_000)) == ""
-
-
 def test_a_slot_is_advanced_to_a_position_and_never_past_it(session: Connection, address: Address) -> None:
     state = opened(session, address)
     session.execute("insert into public.orders values (1, 1)")
@@ -363,9 +351,3 @@ def test_a_server_where_a_standby_took_over_is_seen(
     assert stream.why_broken(was, replace(state, standby=True)) == "the server is a standby now"
     other = replace(state, system_identifier="7")
     assert stream.why_broken(was, other).startswith("the server is another one: system 7, not ")
-
-
-def test_a_server_that_was_brought_back_is_seen(session: Connection, address: Address) -> None:
-    state = opened(session, address)
-    ahead = replace(expected(state), position="FFF/0")
-    assert "it was brought back to an earlier state" in stream.why_broken(ahead, state)

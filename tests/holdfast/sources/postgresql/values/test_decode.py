@@ -7,40 +7,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from holdfast.common.field_ids import EXACT_OF
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.keepable import UnkeepableTypeError
 from holdfast.sources.postgresql.values.decode import Decoder, ValueTooLargeError
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from tests.support.databases.records import column
 
 if TYPE_CHECKING:
     from tests.support.databases.tables import Tables
-
-
-def column(name: str, number: int, base: str, *, generated: str = "") -> Column:
-    return Column(
-        name=name, number=number, type=base, base=base, base_schema="pg_catalog", kind="b", is_array=False,
-        output=f"pg_catalog.{base}out", precision=None, scale=None, not_null=False, generated=generated, identity="",
-    )  # fmt: skip
-
-
-def test_fields_carry_column_numbers_and_sidecars_name_their_column() -> None:
-    schema = schema_of([column("day", 2, "date"), column("day__exact", 5, "text"), column("now", 7, "timestamptz")])
-    assert schema.names == ["day", "day__exact", "now", "day__exact_", "now__exact"]
-    assert [field.metadata[b"PARQUET:field_id"] for field in schema] == [b"2", b"5", b"7", b"100002", b"100007"]
-    assert [field.metadata.get(EXACT_OF) for field in schema] == [None, None, None, b"2", b"7"]
 
 
 def test_virtual_columns_are_not_read() -> None:
     decoder = Decoder([column("a", 1, "int4"), column("b", 2, "int4", generated="v")])
     assert decoder.schema.names == ["a"]
     assert decoder.select_list() == '"a"::"pg_catalog"."int4"'
-
-
-@pytest.mark.parametrize("base", ["pg_node_tree", "pg_mcv_list", "gtsvector"])
-def test_a_type_without_a_way_back_is_refused_by_name(base: str) -> None:
-    with pytest.raises(UnkeepableTypeError, match=f'column "odd" has type {base}'):
-        Decoder([column("odd", 1, base)])
 
 
 @pytest.mark.parametrize("base", ["text", "bytea", "jsonb"])

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.sources.postgresql.logical.ddl_effects import EFFECTS, REASONS, DdlEffect
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[5]
 PAGE = ROOT / "docs" / "changes.md"
 TESTS = ROOT / "tests" / "sparkjobs"
 

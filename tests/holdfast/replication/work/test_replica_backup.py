@@ -1,19 +1,26 @@
-"""What waits for others waits as long as was said, names them, and else ends at once."""
+"""A backup through a replica has its source and its replica for itself, waits as long as was said, and names others."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
-from holdfast.common.errors import BusyError
+from holdfast.archive import Archive
+from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log import source_lease
-from holdfast.replication.log.leader import lead, resign
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import turns
-from holdfast.replication.work.leader_work import leading
-from holdfast.replication.work.replica_backup import open_to_write, source_taken
-from holdfast.replication.work.replica_maintenance import opened_to_lead
+from holdfast.replication.work.replica_backup import (
+    await_quorum,
+    open_to_write,
+    pending_quorum,
+    source_taken,
+    until_kept,
+)
+from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.replicas.replicated import Replicas, nothing, remove
 
@@ -21,10 +28,72 @@ pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch, two: Replicas) -> None:
-    """No pause between two looks; and where the store is."""
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No pause between two looks."""
     monkeypatch.setattr(turns, "POLL_S", 0.0)
+
+
+@pytest.fixture
+def two(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> Replicas:
+    """The replicas, whose store the environment names."""
     monkeypatch.setenv("HOLDFAST_STORE", two.coordination.url)
+    return two
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> ObjectStore:
+    """An archive at one place, for which no store is named."""
+    store = open_store(str(tmp_path / "alone"))
+    Archive.create(store, name="shop")
+    return store
+
+
+def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
+    archive = open_to_write(alone, check=nothing)
+    assert archive.state.log is None
+    with source_taken(alone, "shop_db", "run", None) as settle:
+        settle()
+    until_kept(archive, "shop_db", "0/1", check=nothing, say=pytest.fail)
+
+
+def test_an_archive_at_one_place_has_no_quorum(alone: ObjectStore) -> None:
+    wish, said = QuorumRequest(3), "a quorum of 3 cannot be: this archive is at one place only"
+    with pytest.raises(UsageError, match=said):
+        open_to_write(alone, check=nothing, wish=wish)
+    with pytest.raises(UsageError, match=said), source_taken(alone, "shop_db", "run", None, wish=wish):
+        pass
+    with pytest.raises(UsageError, match=r"alone is no replica: no quorum was asked for"):
+        await_quorum(alone, "b", address=None, say=pytest.fail)
+
+
+def test_changes_of_a_replica_that_nobody_acts_for_are_not_let_go_of(two: Replicas) -> None:
+    plain = Archive.open(two.place("near"))
+    with pytest.raises(UsageError, match="near is a replica that nobody acts for"):
+        until_kept(plain, "shop_db", "", check=nothing, say=pytest.fail)
+    acting = open_to_write(two.place("near"), check=nothing)
+    until_kept(acting, "shop_db", "", check=nothing, say=pytest.fail)
+
+
+def test_a_quorum_is_pending_until_as_many_replicas_have_the_block(two: Replicas) -> None:
+    url = two.coordination.url
+    archive = open_to_write(two.place("near"), check=nothing, wish=QuorumRequest(2))
+    archive.add(two.backup(archive.store), check=nothing, fence=None)
+    block = two.backups[-1]
+    assert "1 of 2" in pending_quorum(two.place("near"), block, address=url)
+    # Who waits brings the others there.
+    assert await_quorum(two.place("near"), block, address=url, say=lambda words: None) == {
+        "entry": 1,
+        "size": 2,
+        "replicas": ["far", "near"],
+    }
+    assert pending_quorum(two.place("near"), block, address=url) == ""
+
+
+def test_more_replicas_than_there_are_make_no_quorum(two: Replicas) -> None:
+    taken = source_taken(two.place("far"), "shop_db", "run", None, wish=QuorumRequest(3))
+    with pytest.raises(UsageError), taken:
+        pass
+    assert two.coordination.run(lambda c: source_lease.source_leases(c, two.archive)) == []
 
 
 def held_by_near(two: Replicas) -> Callable[[], None]:
@@ -69,12 +138,7 @@ def write(two: Replicas) -> None:
     open_to_write(two.place("far"), check=nothing)
 
 
-def compact(two: Replicas) -> None:
-    with opened_to_lead(two.place("far"), check=nothing):
-        pass
-
-
-@pytest.mark.parametrize("work", [begin_backup, write, compact])
+@pytest.mark.parametrize("work", [begin_backup, write])
 def test_a_replica_that_is_worked_on_is_busy_at_once_and_its_holder_is_named(
     two: Replicas, work: Callable[[Replicas], None]
 ) -> None:
@@ -100,21 +164,6 @@ def test_a_replica_that_is_worked_on_is_waited_for_and_its_holder_is_named(
     open_to_write(place, check=nothing, wait=60.0)
     ends.join()
     assert "Waiting for replica far, up to 60 s: replica is held for writing for a sync" in caplog.text
-
-
-def test_who_leads_is_waited_for(
-    two: Replicas, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run, near, far = two.coordination.run, two.open("near").in_use()[1], two.open("far")
-    epoch = run(lambda c: lead(c, near))
-    with pytest.raises(BusyError, match="near"), leading(far):
-        pass
-    monkeypatch.setattr(
-        "holdfast.replication.work.turns.time.sleep", lambda seconds: run(lambda c: resign(c, near, epoch))
-    )
-    with leading(far, wait=60.0):
-        assert far.leader_epoch
-    assert "waiting: " in caplog.text
 
 
 @pytest.mark.parametrize("force", [True, False])

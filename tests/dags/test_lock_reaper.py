@@ -1,0 +1,27 @@
+"""DAGs that end abandoned locks."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from tests.support.airflow.dag_files import TWO, Read, dag
+
+pytestmark = pytest.mark.slow
+
+
+def test_reaper_comes_by_every_ten_minutes_and_never_catches_up(read: Read) -> None:
+    reaper = dag(read(TWO), "lock_reaper_kept")
+    assert reaper.task_ids == ["reap"]
+    assert reaper.schedule == reaper.dagrun_timeout == timedelta(minutes=10)
+    assert not reaper.catchup
+
+
+def test_each_replica_has_locks_of_its_own(read: Read) -> None:
+    tasks: Any = dag(read(TWO), "lock_reaper_twice").tasks
+    assert {task.task_id: task.replica for task in tasks} == {
+        "reap_far": "far",
+        "reap_near": "near",
+    }

@@ -1,0 +1,70 @@
+"""Who needs what only one may have takes it once it is free, or says who has it."""
+
+from __future__ import annotations
+
+import pytest
+
+from holdfast.common.errors import BusyError, HoldfastError
+from holdfast.replication.work.turns import POLL_S, in_turn
+from tests.support.no_waiting import no_waiting
+
+
+class Held:
+    """Something that somebody has for some tries."""
+
+    def __init__(self, tries: int) -> None:
+        self.tries = tries
+        self.asked = 0
+
+    def take(self) -> str:
+        self.asked += 1
+        if self.asked <= self.tries:
+            raise BusyError(f"somebody has it at try {self.asked}")
+        return "mine"
+
+
+def test_what_is_free_is_taken_at_once() -> None:
+    assert in_turn(Held(0).take, wait=0.0, say=pytest.fail, meanwhile=pytest.fail) == "mine"
+
+
+def test_without_a_wait_it_is_tried_once() -> None:
+    held = Held(1)
+    with pytest.raises(BusyError, match="at try 1"):
+        in_turn(held.take, wait=0.0, say=pytest.fail)
+    assert held.asked == 1
+
+
+def test_who_is_waited_for_is_said_once_and_what_else_is_to_be_done_is_done_before_each_try(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    slept: list[float] = []
+    no_waiting(monkeypatch, slept.append)
+    said: list[str] = []
+    done: list[int] = []
+    held = Held(3)
+    assert in_turn(held.take, wait=60.0, say=said.append, meanwhile=lambda: done.append(held.asked)) == "mine"
+    assert said == ["waiting: somebody has it at try 1"]
+    assert done == [1, 2, 3]
+    assert slept == [POLL_S] * 3
+
+
+def test_the_last_pause_ends_with_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, slept = [0.0], list[float]()
+    monkeypatch.setattr("holdfast.replication.work.turns.time.monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        now[0] += seconds
+
+    no_waiting(monkeypatch, sleep)
+    with pytest.raises(BusyError, match="at try 4"):
+        in_turn(Held(99).take, wait=5.0, say=lambda words: None)
+    assert slept == [2.0, 2.0, 1.0]
+
+
+def test_another_error_is_not_waited_for() -> None:
+    def take() -> None:
+        raise HoldfastError("it is lost")
+
+    with pytest.raises(HoldfastError, match="it is lost"):
+        in_turn(take, wait=60.0, say=pytest.fail)

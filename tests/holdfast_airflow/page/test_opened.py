@@ -1,0 +1,119 @@
+"""An archive as it is now: opened once, and read on by its new commits."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from bench.support.blocks import make_block
+from holdfast.archive import Archive
+from holdfast.archive.format.runs import RunLog
+from holdfast.common.errors import UsageError
+from holdfast.config.archives_yaml import find_archive
+from holdfast.storage import ObjectStore
+from holdfast_airflow.page.opened import OpenedArchive, growth
+from locking import LockBusy, RWLock
+from tests.support.archives.blocks_without_rows import add
+
+NOW = datetime.now(UTC)
+
+
+@pytest.fixture
+def opened(store: ObjectStore) -> OpenedArchive:
+    return OpenedArchive(find_archive("shop"))
+
+
+def back_up(store: ObjectStore, number: int, *, hours_ago: float = 1, source: str = "shop_db") -> None:
+    at = NOW - timedelta(hours=hours_ago)
+    add(Archive.open(store), make_block(identity=f"b{number}", source=source, position=f"0/{number}00", at=at))
+
+
+def test_what_was_opened_is_read_on_by_its_new_commits(opened: OpenedArchive, store: ObjectStore) -> None:
+    first = opened.refreshed()
+    back_up(store, 1)
+    again = opened.refreshed()
+    assert again is first
+    assert again.state.sequence == 1
+
+
+def test_the_record_of_now_has_locks_holds_and_growth(opened: OpenedArchive, store: ObjectStore) -> None:
+    back_up(store, 1)
+    made = opened.hold("shop_db", "latest", reason="a move", user="olga")
+    with RWLock(store, "maintenance").write(purpose="vacuum"):
+        told = opened.now()
+    assert told["record"]["name"] == "shop"
+    assert [each["resource"] for each in told["locks"]] == ["maintenance"]
+    assert [(each["hold"], each["owner"]) for each in told["holds"]] == [(made["hold"], "olga")]
+    assert (told["breaks"], told["drills"], len(told["growth"])) == ([], [], 1)
+    assert opened.release(made["hold"], reason="moved", user="olga") == {"hold": made["hold"]}
+    assert opened.now()["holds"] == []
+
+
+def test_a_lock_that_is_broken_is_told_with_who_and_why(opened: OpenedArchive, store: ObjectStore) -> None:
+    lock = RWLock(store, "maintenance").write(purpose="vacuum")
+    done = opened.break_lock(lock.txn, reason="it burnt down", user="olga")
+    assert (done["by"]["user"], done["reason"]) == ("olga", "it burnt down")
+    [told] = opened.now()["breaks"]
+    assert (told["by"]["user"], told["state"]) == ("olga", "succeeded")
+
+
+def test_a_hold_waits_for_nobody(opened: OpenedArchive, store: ObjectStore) -> None:
+    back_up(store, 1)
+    with RWLock(store, "format").write(purpose="migration"), pytest.raises(LockBusy, match="for migration"):
+        opened.hold("shop_db", "latest", reason="x", user="olga")
+    assert Archive.open(store).state.holds == {}
+
+
+def test_a_line_is_made_anew_only_where_something_came(opened: OpenedArchive, store: ObjectStore) -> None:
+    back_up(store, 1, hours_ago=5)
+    first = opened.line("shop_db", None, None, 100)
+    assert first["now"] > NOW.isoformat()[:10]
+    again = opened.line("shop_db", None, None, 100)
+    assert {**again, "now": ""} == {**first, "now": ""}
+    back_up(store, 2)
+    assert {**opened.line("shop_db", None, None, 100), "now": ""} != {**first, "now": ""}
+    with pytest.raises(UsageError):
+        opened.line("crm", None, None, 100)
+
+
+def test_a_moment_is_told_as_a_restore_would_find_it(opened: OpenedArchive, store: ObjectStore) -> None:
+    back_up(store, 1)
+    found = opened.moment("shop_db", "latest")
+    assert (found["position"], found["commit"]) == ("0/100", 1)
+    assert found["at"].startswith((NOW - timedelta(hours=1)).isoformat()[:13])
+
+
+def test_the_newest_record_of_each_run_is_told_with_its_rate(opened: OpenedArchive, store: ObjectStore) -> None:
+    log = RunLog(store, "backup-1", "backup")
+    log.progress("reading tables")
+    log.progress("committing")
+    told = opened.progress(["backup-1", "gone"])
+    assert told["gone"] is None
+    found = told["backup-1"]
+    assert found is not None
+    assert (found["run"], found["step"], found["state"], found["error"]) == ("backup-1", "committing", "running", "")
+    assert found["bytes_per_s"] == 0
+
+
+@pytest.mark.parametrize(
+    ("ages", "sizes"),
+    [
+        ([], []),
+        ([3], [1]),
+        ([5, 5, 5], [3]),
+        ([600, 300, 0], [1, 2, 3]),
+        ([600, 599.9, 0], [2, 3]),
+    ],
+    ids=["nothing", "one", "all at once", "apart", "in one span"],
+)
+def test_growth_adds_up_what_is_there_by_spans_of_time(store: ObjectStore, ages: list[float], sizes: list[int]) -> None:
+    for number, age in enumerate(ages, 1):
+        back_up(store, number, hours_ago=age)
+    state = Archive.open(store).state
+    each = {placed.size for placed in state.blocks.values()}
+    assert len(each) <= 1
+    found: list[dict[str, Any]] = growth(state)
+    assert [told["bytes"] for told in found] == [size * next(iter(each)) for size in sizes]
+    assert [told["at"] for told in found] == sorted(told["at"] for told in found)

@@ -1,0 +1,142 @@
+"""The list of archives, and one of them, by Airflow's database alone."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from holdfast.config.archives_model import ArchiveConfig
+from holdfast_airflow.assets import record_of
+from holdfast_airflow.page.configuration import KnownArchives
+from holdfast_airflow.page.overview import detail, known_archives, overview
+from tests.support.airflow.database import NOON, AirflowRows
+
+
+def configured(**archives: dict[str, Any]) -> KnownArchives:
+    return KnownArchives({name: ArchiveConfig.model_validate(told) for name, told in archives.items()})
+
+
+SHOP = {"url": "/shop", "sources": {"shop_db": {"url": "postgresql://db/shop", "objectives": {"rpo": "1h"}}}}
+
+
+def record(source: str = "shop_db", **more: Any) -> dict[str, Any]:
+    facts = {"restorable_to": NOON.isoformat(), "verified": NOON.isoformat()}
+    told = {"source": source, "facts": facts, "objectives": {"rpo": "1h"}, "waiting": []}
+    return {"archive": "id", "name": "shop", "url": "/shop", "sources": [told], "bytes": 5, "commits": 3, **more}
+
+
+def kept(airflow: AirflowRows, name: str, told: dict[str, Any]) -> None:
+    airflow.event(airflow.asset(record_of(name).uri), told)
+
+
+def entry(airflow: AirflowRows, configuration: KnownArchives, name: str = "shop", hours: float = 0) -> dict[str, Any]:
+    [found] = overview(airflow.session, configuration, [name], NOON + timedelta(hours=hours))
+    return found
+
+
+def test_archives_are_those_of_the_file_with_mistakes_and_those_that_were_recorded(airflow: AirflowRows) -> None:
+    kept(airflow, "old", record())
+    known = KnownArchives(configured(shop=SHOP).archives, {"wrong": "no url"})
+    assert known_archives(airflow.session, known) == {"shop", "wrong", "old"}
+
+
+def test_an_archive_is_ready_as_long_as_its_record_keeps_its_objectives(airflow: AirflowRows) -> None:
+    kept(airflow, "shop", record())
+    found = entry(airflow, configured(shop=SHOP))
+    assert (found["state"], found["place"], found["bytes"], found["commits"]) == ("ready", "/shop", 5, 3)
+    assert (found["configured"], found["record_age_s"], found["encrypted"]) == (True, 0.0, False)
+    later = entry(airflow, configured(shop=SHOP), hours=2)
+    assert (later["state"], later["record_age_s"]) == ("not ready", 7200.0)
+
+
+def test_without_a_record_nothing_is_known(airflow: AirflowRows) -> None:
+    found = entry(airflow, configured(shop=SHOP))
+    assert (found["state"], found["recorded"], found["bytes"]) == ("unknown", None, None)
+    assert [each["source"] for each in found["sources"]] == ["shop_db"]
+    assert entry(airflow, configured(shop={"url": "/shop"}))["state"] == "unknown"
+
+
+def test_one_that_the_file_has_no_longer_is_shown_by_its_record(airflow: AirflowRows) -> None:
+    kept(airflow, "shop", record())
+    found = entry(airflow, KnownArchives())
+    assert (found["configured"], found["place"], found["state"]) == (False, "/shop", "ready")
+
+
+@pytest.mark.parametrize("pool", ["backups", "gone"])
+def test_a_pool_that_is_not_there_is_a_mistake(airflow: AirflowRows, pool: str) -> None:
+    airflow.pool("backups")
+    kept(airflow, "shop", record())
+    found = entry(airflow, configured(shop={**SHOP, "pool": pool}))
+    assert (found["state"], bool(found["mistake"])) == (("ready", False) if pool == "backups" else ("not ready", True))
+    if pool == "gone":
+        assert found["mistake"].startswith("Airflow has no pool 'gone', so no task of this archive starts")
+
+
+def test_paused_dags_and_mistakes_need_a_person(airflow: AirflowRows) -> None:
+    kept(airflow, "shop", record())
+    airflow.dag("backup_shop", "holdfast", "shop", paused=True)
+    found = entry(airflow, configured(shop=SHOP))
+    assert (found["state"], found["paused"]) == ("not ready", ["backup_shop"])
+    wrong = KnownArchives({}, {"books": "no url"})
+    assert (entry(airflow, wrong, "books")["state"], entry(airflow, wrong, "books")["mistake"]) == (
+        "not ready",
+        "no url",
+    )
+
+
+def test_those_come_first_that_need_a_person(airflow: AirflowRows) -> None:
+    for name in ("a_ready", "d_ready"):
+        kept(airflow, name, record())
+    configuration = KnownArchives(
+        configured(a_ready=SHOP, d_ready=SHOP, b_unknown=SHOP).archives, {"c_wrong": "no url"}
+    )
+    names = ["d_ready", "c_wrong", "b_unknown", "a_ready"]
+    found = overview(airflow.session, configuration, names, NOON)
+    assert [each["archive"] for each in found] == ["c_wrong", "b_unknown", "a_ready", "d_ready"]
+
+
+def test_tasks_are_counted_for_their_own_archive(airflow: AirflowRows) -> None:
+    for name in ("shop", "books"):
+        airflow.dag(f"backup_{name}", "holdfast", name)
+        airflow.run(f"backup_{name}", "r1", "running")
+    airflow.task("backup_shop", "r1", "save", "running")
+    for number in range(2):
+        airflow.task("backup_shop", "r1", f"wait {number}", "queued")
+    airflow.task("backup_books", "r1", "save", "running")
+    found = {each["archive"]: each for each in overview(airflow.session, KnownArchives(), ["shop", "books"], NOON)}
+    assert (found["shop"]["running"], found["shop"]["waiting"]) == (1, 2)
+    assert (found["books"]["running"], found["books"]["waiting"], found["books"]["failed"]) == (1, 0, 0)
+
+
+def test_replicas_are_told_as_far_as_a_record_tells_them(airflow: AirflowRows) -> None:
+    far = {
+        "name": "far",
+        "entries_behind": 2,
+        "bytes_behind": 9,
+        "seconds_behind": 60.0,
+        "active": False,
+        "lost": False,
+    }
+    kept(airflow, "shop", record(replication={"replicas": [{**far, "url": "/far", "epoch": 1}]}))
+    config = configured(shop={"replicas": {"near": "/near", "far": "/far"}, "store": "sqlite:////a.db", "quorum": 2})
+    found = entry(airflow, config)
+    assert (found["place"], found["quorum"], found["replicas"]) == ("near, far", 2, [far])
+
+
+def test_one_archive_is_told_with_all_that_is_known_of_it(airflow: AirflowRows) -> None:
+    kept(airflow, "shop", record())
+    airflow.dag("backup_shop", "holdfast", "shop")
+    airflow.dag("restore_shop", "holdfast", "shop")
+    airflow.run("backup_shop", "r1", "failed")
+    airflow.task("backup_shop", "r1", "save", "failed")
+    airflow.run("restore_shop", "r1", "running")
+    airflow.task("restore_shop", "r1", "load", "running")
+    found = detail(airflow.session, configured(shop=SHOP), "shop", NOON)
+    assert found["record"] == record()
+    assert [each["task_id"] for each in found["active"]] == ["load"]
+    assert [each["task_id"] for each in found["failures"]] == ["save"]
+    assert (found["dags"], found["failed"], found["state"]) == (["backup_shop", "restore_shop"], 1, "not ready")
+    nothing = detail(airflow.session, configured(shop=SHOP), "books", NOON)
+    assert (nothing["record"], nothing["dags"], nothing["state"]) == (None, [], "unknown")

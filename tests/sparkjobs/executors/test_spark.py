@@ -1,0 +1,146 @@
+"""Spark as a job's executor: why it does not start, and what a failed task says; test_application.py has real ones."""
+
+from __future__ import annotations
+
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from py4j.protocol import Py4JError
+
+from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
+from holdfast.operations.job_process import OF_WORKERS, WORKERS
+from sparkjobs.executors import Tally, daemon, spark
+from sparkjobs.executors.spark import GUARDED, SparkExecutor
+
+
+class Gateway:
+    """Stands for Spark's Java, which knows nothing of a master here."""
+
+    @staticmethod
+    def _ensure_initialized() -> None:
+        pass
+
+
+def refusing(error: Exception) -> type[Gateway]:
+    class Refuses(Gateway):
+        def __init__(self, conf: object) -> None:
+            raise error
+
+    return Refuses
+
+
+def test_a_spark_without_a_secret_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    error = Py4JError("A secret key must be specified via the spark.authenticate.secret config.")
+    monkeypatch.setattr(spark, "SparkContext", refusing(error))
+    with pytest.raises(UsageError, match=r"has no secret .*: set spark\.authenticate and"):
+        _ = SparkExecutor("test").context
+
+
+def test_a_spark_that_does_not_start_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark, "SparkContext", refusing(RuntimeError("JAVA_HOME is not set")))
+    with pytest.raises(HoldfastError, match=r"Spark did not start: .*JAVA_HOME is not set\. Try again"):
+        _ = SparkExecutor("test").context
+
+
+class Context(Gateway):
+    """Stands for Spark's context: runs each job in this thread, and fails where it is told to."""
+
+    master = "local[3]"
+    defaultParallelism = 3  # noqa: N815 - PySpark's name, as those below
+
+    def __init__(self, conf: Any) -> None:
+        self.conf = dict(conf.getAll())
+        self.jobs: list[list[int]] = []
+        self.error: Exception | None = None
+        self.cancelled = False
+
+    def setLogLevel(self, level: str) -> None:  # noqa: N802
+        """Take any level."""
+
+    def accumulator(self, zero: Tally, param: object) -> SimpleNamespace:
+        return SimpleNamespace(value=zero)
+
+    def cancelAllJobs(self) -> None:  # noqa: N802
+        self.cancelled = True
+
+    def parallelize(self, some: list[int], parts: int) -> Any:
+        assert parts == len(some)
+        self.jobs.append(list(some))
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(mapPartitions=lambda work: SimpleNamespace(collect=lambda: list(work(some))))
+
+
+@pytest.fixture
+def executor(monkeypatch: pytest.MonkeyPatch) -> SparkExecutor:
+    monkeypatch.setattr(spark, "SparkContext", Context)
+    monkeypatch.setattr(spark, "telling", lambda work, tally, *, results: lambda items: map(work, items))
+    return SparkExecutor("test")
+
+
+def context_of(executor: SparkExecutor) -> Any:
+    return executor.context
+
+
+def run(executor: SparkExecutor, tasks: list[int], *, at_once: int | None = None) -> list[Any]:
+    def work(item: Any, *_: Any) -> Any:
+        return 10 * item
+
+    return executor.run(tasks, work, watch=lambda tally: None, tells_results=True, at_once=at_once)
+
+
+def test_it_is_guarded_named_and_of_as_many_cores_as_spark_has(executor: SparkExecutor) -> None:
+    conf = context_of(executor).conf
+    assert conf.items() >= {**GUARDED, "spark.app.name": "holdfast test"}.items()
+    assert (executor.cores, executor.is_bounded) == (3, False)
+    assert context_of(executor) is context_of(executor)
+
+
+def test_its_workers_are_told_of_imports_that_were_begun(
+    executor: SparkExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Any] = []
+
+    def prepare(environment: Any) -> SimpleNamespace:
+        asked.append(environment)
+        return SimpleNamespace(address="/here")
+
+    monkeypatch.setattr(daemon, "prepare", prepare)
+    executor.prepare()
+    assert asked == [WORKERS]
+    assert context_of(executor).conf[f"{OF_WORKERS}{daemon.PREPARED}"] == "/here"
+
+
+def test_results_come_in_the_order_of_their_tasks(executor: SparkExecutor) -> None:
+    assert run(executor, [3, 1, 2]) == [30, 10, 20]
+    assert context_of(executor).jobs == [[3, 1, 2]]
+    assert run(executor, [5, 4, 3, 2, 1], at_once=2) == [50, 40, 30, 20, 10]
+    assert sorted(context_of(executor).jobs[1:]) == [[1], [2], [3], [4], [5]]
+
+
+@pytest.mark.parametrize("at_once", [None, 1])
+def test_a_java_that_has_ended_is_told_as_such(executor: SparkExecutor, at_once: int | None) -> None:
+    context_of(executor).error = Py4JError("An error occurred while calling None")
+    with pytest.raises(SparkEndedError, match="Spark's Java process has ended in the middle of the job"):
+        run(executor, [1, 2], at_once=at_once)
+    assert context_of(executor).cancelled is (at_once is not None)
+
+
+def test_the_first_failure_of_a_task_is_the_jobs_and_ends_the_others(
+    executor: SparkExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    failure = ReportedError("shop.orders cannot be kept", 5)
+    context = context_of(executor)
+    monkeypatch.setattr(context, "accumulator", lambda zero, param: SimpleNamespace(value=Tally(0, 0, [failure])))
+    with pytest.raises(ReportedError, match=r"shop\.orders cannot be kept"):
+        run(executor, [1])
+    assert context.cancelled
+
+
+def test_an_error_of_ours_goes_on_as_it_is(executor: SparkExecutor) -> None:
+    context_of(executor).error = ZeroDivisionError("ours")
+    with pytest.raises(ZeroDivisionError, match="ours"):
+        run(executor, [1])
+    assert not [thread for thread in threading.enumerate() if thread.name == "progress"]
