@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.replication.log.replicas import LogState, ReplicaRow
     from holdfast.replication.work.recovery import Recovered
-    from holdfast.replication.work.replica import Synced
+    from holdfast.replication.work.synced import Synced
     from holdfast.storage import ObjectStore
 
 

@@ -12,7 +12,7 @@ import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
@@ -20,11 +20,12 @@ from holdfast.archive.format.state import check_writable, validate
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.common.words import human_span
-from holdfast.replication.log import log, quorum
+from holdfast.replication.log import log, missing, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
 from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced
 from holdfast.replication.work.fetch_files import Others, fetch
+from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store
 from locking import LockBusy, LockError, Owner
 from locking.store import StoreError
@@ -60,37 +61,6 @@ _OWN_WAIT_S = 4 * 3600.0
 
 SILENT_S = 5.0
 """So long a lock is waited for without a word: most syncs have little to do."""
-
-
-@dataclass(frozen=True)
-class Synced:
-    """Result of executing entries.
-
-    :param index: of the last entry that is here.
-    :param entries: how many were executed; `files` and `size` of what was fetched for them.
-    :param given_up: indexes of entries that were given up before, since nobody has had their files for long.
-    :param not_asked: other replicas that are not lost and could not be asked how far they are.
-    """
-
-    replica: str
-    index: int
-    entries: int
-    files: int
-    size: int
-    given_up: tuple[int, ...] = ()
-    not_asked: tuple[NotAsked, ...] = ()
-
-    def describe(self) -> dict[str, Any]:
-        """Return the result as a dict for JSON."""
-        return {
-            "replica": self.replica,
-            "index": self.index,
-            "entries": self.entries,
-            "files": self.files,
-            "bytes": self.size,
-            "given_up": list(self.given_up),
-            "not_asked": [each.describe() for each in self.not_asked],
-        }
 
 
 @dataclass
@@ -314,7 +284,7 @@ class ReplicatedArchive(Archive):
         def note(connection: Connection) -> None:
             if index:
                 move_pointer(connection, acting, done=index)
-                log.note_found(connection, acting.archive, first=1, last=index)
+                missing.note_found(connection, acting.archive, first=1, last=index)
             log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:
                 note_synced(connection, acting)

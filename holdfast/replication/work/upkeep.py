@@ -19,7 +19,8 @@ from holdfast.replication.log.replicas import log_states, lost, mark_lost, repli
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.log.store import opened
 from holdfast.replication.work.abandon import give_up_in_time
-from holdfast.replication.work.replica import ReplicatedArchive, Synced
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError

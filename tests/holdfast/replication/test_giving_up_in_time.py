@@ -15,7 +15,7 @@ from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.status import status
 from holdfast.replication.work import abandon, upkeep
 from holdfast.replication.work.abandon import give_up, give_up_in_time
-from holdfast.replication.work.replica import Synced
+from holdfast.replication.work.synced import Synced
 from holdfast.replication.work.upkeep import sync_replica
 from locking import LockBusy, RWLock
 from locking.store import StoreUnavailable

@@ -22,7 +22,8 @@ from holdfast.replication.log.replicas import replica, take_lease
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
-from holdfast.replication.work.replica import ReplicatedArchive, Synced
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.replication.work.synced import Synced
 from locking.store import StoreUnavailable
 from tests.support.replicas.replicated import Replicas, nothing
 

@@ -12,7 +12,7 @@ from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.replication.log.errors import LostReplicaError, MissingFilesError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.silence import NotAsked
-from holdfast.replication.work.replica import Synced
+from holdfast.replication.work.synced import Synced
 from holdfast.replication.work.upkeep import log_at, report_damage, sync_replica, told_by_job
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
