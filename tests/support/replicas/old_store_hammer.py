@@ -29,6 +29,7 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import HoldfastError, sentence
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import ReplicaRow, replicas
+from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership
 from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
@@ -74,6 +75,10 @@ class Hammer:
     _crew: list[int] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
 
+    @property
+    def _store(self) -> CoordinationStore:
+        return self.given.coordination
+
     def go(self, seconds: float) -> None:
         """Have processes at work for so long, and kill the last of them."""
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -108,11 +113,11 @@ class Hammer:
             self._kill(process)
             self._start(drawn)
         elif chance < 0.7 or not self._copies:
-            self._copies = [*self._copies, self.given.coordination.run(_rows)][-COPIES:]
+            self._copies = [*self._copies, self._store.run(_rows)][-COPIES:]
             self.tally["copies"] += 1
-        elif chance < 0.85:
+        elif chance < 0.8:
             self._put_back(drawn)
-        else:
+        elif chance < 0.9:
             self._suspend(drawn)
 
     def _suspend(self, drawn: random.Random) -> None:
@@ -131,7 +136,7 @@ class Hammer:
 
     def _put_back(self, drawn: random.Random) -> None:
         copy = drawn.choice(self._copies)
-        self.given.coordination.run(lambda c: _write(c, copy))
+        self._store.run(lambda c: _write(c, copy))
         self.tally["put back"] += 1
 
     def _start(self, drawn: random.Random) -> None:
@@ -162,17 +167,15 @@ class Hammer:
 
     def end(self) -> None:
         """Bring all replicas to the same, as the runbooks say: there has to be a way, whatever has happened."""
-        run, archive = self.given.coordination.run, self.given.archive
+        run, archive = self._store.run, self.given.archive
         run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
-        self._must(
-            "rebuild-store", lambda: rebuild(self.given.coordination, self.given.under, self.names, wait=PATIENCE_S)
-        )
+        self._must("rebuild-store", lambda: rebuild(self._store, self.given.under, self.names, wait=PATIENCE_S))
         if all(row.is_lost for row in self._rows()):
-            found = membership.candidates(self.given.coordination, archive)
+            found = membership.candidates(self._store, archive)
             best = max(found, key=lambda each: (-1 if each.index is None else each.index, each.name))
             self._must(
                 f"elect {best.name}",
-                lambda: membership.elect(self.given.coordination, archive, best.name, wait=PATIENCE_S),
+                lambda: membership.elect(self._store, archive, best.name, wait=PATIENCE_S),
             )
         for row in self._rows():
             self._recovered(row)
@@ -180,9 +183,7 @@ class Hammer:
             for row in self._rows():
                 self._must(f"sync {row.name}", lambda name=row.name: self.given.sync(name))
         for name in [row.name for row in self._rows() if row.leaves_by]:
-            self._must(
-                f"remove {name}", partial(membership.remove, self.given.coordination, archive, name, wait=PATIENCE_S)
-            )
+            self._must(f"remove {name}", partial(membership.remove, self._store, archive, name, wait=PATIENCE_S))
         for row in self._rows():
             self._must(f"backup through {row.name}", lambda name=row.name: self.given.back_up(name, "at_the_end"))
             for each in self._rows():
@@ -191,14 +192,12 @@ class Hammer:
     def _recovered(self, row: ReplicaRow) -> None:
         archive, name = self.given.archive, row.name
         if row.is_lost and not row.pointer:
-            self._must(
-                f"add {name}", lambda: membership.add(self.given.coordination, archive, name, row.url, wait=PATIENCE_S)
-            )
+            self._must(f"add {name}", lambda: membership.add(self._store, archive, name, row.url, wait=PATIENCE_S))
         if row.is_lost:
-            self._must(f"recover {name}", lambda: recover(self.given.coordination, archive, name, wait=PATIENCE_S))
+            self._must(f"recover {name}", lambda: recover(self._store, archive, name, wait=PATIENCE_S))
 
     def _rows(self) -> list[ReplicaRow]:
-        return self.given.coordination.run(lambda c: replicas(c, self.given.archive))
+        return self._store.run(lambda c: replicas(c, self.given.archive))
 
     def _must(self, words: str, work: Any) -> None:
         try:
