@@ -166,7 +166,7 @@ def prepare(
 def _named(told: Sequence[Told]) -> dict[str, str]:
     """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
     readable = [each.place for each in told if isinstance(each, ReadableReplica)]
-    furthest = max(readable, key=lambda place: place.index, default=None)
+    furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
     asked = {each.name for each in told}
     return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
