@@ -27,7 +27,7 @@ from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore, open_store
 from tests.support.jobs.command_here import run_here
 from tests.support.replicas.hung import HUNG, PATIENCE_S, hanging
-from tests.support.replicas.rebuilt import away, copied, go_on, joined, rebuild, urls
+from tests.support.replicas.rebuilt import away, become, copied, go_on, joined, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 UNKNOWN = "which the coordination store does not know"
@@ -489,3 +489,74 @@ def test_another_replica_that_contradicts_the_store_keeps_one_from_being_recover
         three.recover("off")
     rebuild(three.coordination, urls(three, "near", "far", "off"))
     go_on(three, "near", "far", "off")
+
+
+def test_what_was_set_aside_is_not_gone_on_from_by_the_next_rebuilding(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    away(two, "near")
+    two.back_up("far")
+    two.back_up("far")
+    put_first_back = copied(two)  # in which far is not lost
+    away(two, "near", back=True)
+    rebuild(two.coordination, urls(two), source="near")
+    assert two.place_of("far").set_aside
+    put_first_back()
+    assert become(two, rebuild(two.coordination, urls(two))) == {"near": "", "far": "it was set aside"}
+    assert (two.place_of("near").set_aside, two.place_of("far").set_aside) == (False, True)
+    go_on(two)
+    assert two.backups[1] in two.state("far").blocks
+    assert set(two.backups[2:4]) <= two.state("far").aside.keys()
+
+
+def test_where_all_others_are_gone_it_is_gone_on_from_once_somebody_says_so(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    away(two, "near")
+    two.back_up("far")
+    away(two, "near", back=True)
+    rebuild(two.coordination, urls(two), source="near")
+    shutil.rmtree(two.folder / "near")
+    with pytest.raises(RefusedError, match="far: it was set aside"):
+        rebuild(two.coordination, urls(two), without=("near",), force=True)
+    rebuild(two.coordination, urls(two), source="far", without=("near",), force=True)
+    two.back_up("far")
+    assert two.backups[2] in two.state("far").blocks
+
+
+def test_a_replica_that_was_made_anew_has_what_was_acknowledged_before_though_its_commits_do_not_name_it(
+    three: Replicas,
+) -> None:
+    acknowledged(three, "near", with_quorum(three, "near"))
+    three.sync("far")
+    rebuild(three.coordination, urls(three, "near", "far", "off"), force=True)
+    three.recover("off")  # from a commit that names no entry
+    assert (three.place_of("off").index, three.place_of("off").entry) == (2, "")
+    put_back = copied(three)
+    three.back_up("off")
+    put_back()
+    away(three, "off")
+    three.back_up("near")
+    away(three, "off", back=True)
+    rebuild(three.coordination, urls(three, "near", "far", "off"), source="off")
+    go_on(three, "near", "far", "off")
+    assert three.backups[1] in three.state("near").blocks
+    assert three.backups[3] in three.state("near").aside
+
+
+def test_what_was_set_aside_is_not_elected(two: Replicas) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    away(two, "near")
+    two.back_up("far")
+    away(two, "near", back=True)
+    rebuild(two.coordination, urls(two), source="near")
+    two.lose("near", "far")
+    with pytest.raises(RefusedError, match=r"far was set aside .* 'holdfast replica rebuild-store --from far'"):
+        membership.elect(two.coordination, two.archive, "far")
+    assert membership.elect(two.coordination, two.archive, "near") == 0
+    go_on(two)
+    assert two.backups[1] in two.state("far").blocks

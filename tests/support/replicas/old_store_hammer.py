@@ -15,6 +15,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -124,13 +125,11 @@ class Hammer:
         """Suspend a process while copies are put back, and another one goes on in its place."""
         process = drawn.choice(self._crew)
         os.kill(process, signal.SIGSTOP)
-        try:
-            for _ in range(drawn.randrange(1, 3)):
+        with ThreadPoolExecutor(1) as pool:  # it may be within a transaction, which the copy then waits for
+            for _ in range(drawn.randrange(1, 3) if self._copies else 0):
                 time.sleep(drawn.uniform(0.1, 0.5))
-                if self._copies:
-                    self._put_back(drawn)
-                time.sleep(drawn.uniform(0.1, 0.8))
-        finally:
+                pool.submit(self._put_back, drawn)
+            time.sleep(drawn.uniform(0.1, 0.8))
             os.kill(process, signal.SIGCONT)
         self.tally["suspended"] += 1
 
