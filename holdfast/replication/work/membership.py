@@ -206,7 +206,8 @@ def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogStat
 class Candidate:
     """A replica that may be elected.
 
-    :param index: of the last entry that its archive has; None: it cannot be read, which `problem` says.
+    :param index: of the last entry that its archive has; None: it cannot be read.
+    :param problem: why it cannot be elected.
     """
 
     name: str
@@ -343,4 +344,4 @@ def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Can
         return replace(blank, problem=sentence(error))
     if place is None or place.replica != name:
         return replace(blank, problem="something else lies there")
-    return replace(blank, index=place.index)
+    return replace(blank, index=place.index, problem="it was set aside" if place.set_aside else "")

@@ -555,6 +555,11 @@ def test_what_was_set_aside_is_not_elected(two: Replicas) -> None:
     away(two, "near", back=True)
     rebuild(two.coordination, urls(two), source="near")
     two.lose("near", "far")
+    found = membership.candidates(two.coordination, two.archive)
+    assert [(each.name, each.index, each.problem) for each in found] == [
+        ("far", 1, "it was set aside"),
+        ("near", 1, ""),
+    ]
     with pytest.raises(RefusedError, match=r"far was set aside .* 'holdfast replica rebuild-store --from far'"):
         membership.elect(two.coordination, two.archive, "far")
     assert membership.elect(two.coordination, two.archive, "near") == 0

@@ -171,7 +171,7 @@ class Hammer:
         self._must("rebuild-store", lambda: rebuild(self._store, self.given.under, self.names, wait=PATIENCE_S))
         if all(row.is_lost for row in self._rows()):
             found = membership.candidates(self._store, archive)
-            best = max(found, key=lambda each: (-1 if each.index is None else each.index, each.name))
+            best = max(found, key=lambda each: (not each.problem, each.index or 0, each.name))
             self._must(
                 f"elect {best.name}",
                 lambda: membership.elect(self._store, archive, best.name, wait=PATIENCE_S),

@@ -240,7 +240,7 @@ class Worker:
 
     def _elect(self, name: str) -> int:
         found = membership.candidates(self._store, self._job.archive)
-        furthest = max(found, key=lambda each: (-1 if each.index is None else each.index, each.name)).name
+        furthest = max(found, key=lambda each: (not each.problem, each.index or 0, each.name)).name
         chosen = furthest if self._random.random() < 0.7 else name
         return membership.elect(self._store, self._job.archive, chosen, wait=PATIENCE_S)
 
