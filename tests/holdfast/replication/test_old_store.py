@@ -432,6 +432,9 @@ def test_a_command_asks_what_archives_yaml_names_whatever_it_calls_the_archive(
     ):
         done = run_here(*command, more={"HOLDFAST_ARCHIVES": str(config)})
         assert (done.code, UNKNOWN in done.err) == (4, True), (command, done)
+    done = run_here("replica", "rebuild-store", more={"HOLDFAST_ARCHIVES": str(config)})
+    assert (done.code, "shop goes on from far" in done.out) == (0, True), done
+    assert run_here("replica", "sync", "far", more={"HOLDFAST_ARCHIVES": str(config)}).code == 0
 
 
 def test_what_is_named_and_is_no_replica_contradicts_nothing_and_who_cannot_be_asked_is_named(two: Replicas) -> None:
