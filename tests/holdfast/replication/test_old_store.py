@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.common.errors import BusyError, OutcomeUnknownError, RefusedError
+from holdfast.common.errors import BusyError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
-from holdfast.replication.log.settings import QuorumRequest, StoreAddress
-from holdfast.replication.log.store import CoordinationStore
+from holdfast.replication.log.settings import REPLICAS_VARIABLE, QuorumRequest, StoreAddress, show_replicas
+from holdfast.replication.log.store import CoordinationStore, opened
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
@@ -568,3 +568,15 @@ def test_what_was_set_aside_is_not_elected(two: Replicas) -> None:
     assert membership.elect(two.coordination, two.archive, "near") == 0
     go_on(two)
     assert two.backups[1] in two.state("far").blocks
+
+
+def test_what_the_environment_names_must_be_urls_by_name(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    for said in ("[]", "near", '{"near": 1}'):
+        monkeypatch.setenv(REPLICAS_VARIABLE, said)
+        with pytest.raises(UsageError, match="HOLDFAST_REPLICAS is to be a JSON object"), opened(two.coordination.url):
+            pass
+    monkeypatch.setenv(REPLICAS_VARIABLE, show_replicas(urls(two)))
+    with opened(two.coordination.url) as coordination:
+        assert coordination.named == urls(two)
+    with opened(StoreAddress(two.coordination.url, {"off": "elsewhere"})) as coordination:
+        assert coordination.named == {"off": "elsewhere"}
