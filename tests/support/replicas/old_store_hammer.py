@@ -36,8 +36,9 @@ from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreError
+from tests.support.hammer.worker import Log
 from tests.support.jobs.command import until
-from tests.support.replicas.old_store_worker import Job, rebuild
+from tests.support.replicas.old_store_worker import Job, rebuild, told_by_rebuild
 from tests.support.replicas.replicated import Replicas
 
 Event = dict[str, Any]
@@ -168,7 +169,7 @@ class Hammer:
         """Bring all replicas to the same, as the runbooks say: there has to be a way, whatever has happened."""
         run, archive = self._store.run, self.given.archive
         run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
-        self._must("rebuild-store", lambda: rebuild(self._store, self.given.under, self.names, wait=PATIENCE_S))
+        self._must("rebuild-store", self._rebuilt)
         if all(row.is_lost for row in self._rows()):
             found = membership.candidates(self._store, archive)
             best = max(found, key=lambda each: (not each.problem, each.index or 0, each.name))
@@ -198,6 +199,16 @@ class Hammer:
     def _rows(self) -> list[ReplicaRow]:
         return self._store.run(lambda c: replicas(c, self.given.archive))
 
+    def _rebuilt(self) -> None:
+        """Rebuild the store where it contradicts replicas, and write down as a worker does who was told so."""
+        done = rebuild(self._store, self.given.under, self.names, wait=PATIENCE_S)
+        if done is None:
+            return
+        log = Log(self.folder / "end.jsonl")
+        log.write("refused", time.monotonic_ns(), work="end", error="OldStoreError")
+        log.write("done", time.monotonic_ns(), work="end", said=told_by_rebuild(done))
+        log.close()
+
     def _must(self, words: str, work: Any) -> None:
         try:
             work()
@@ -214,7 +225,7 @@ class Hammer:
 
         - A sequential read shows every backup that a quorum had before it began, and so do all replicas in the end.
         - A backup that one replica had is at all replicas in the end, or was set aside: then its files are there, and
-          somebody was told that replicas contradict the store.
+          somebody was told that replicas contradict the store, and then that this one does not go on as it is.
         - All replicas are equal, and whole.
 
         Blocks that truncations and compactions have removed are looked for nowhere.
@@ -250,10 +261,17 @@ class Hammer:
         plain = {each["block"]: each["at"] for each in events if each["what"] == "plain"}
         aside = {block: name for name, there in self._places() for block in there.state.aside}
         contradicted = [each["at"] for each in events if each.get("error") == "OldStoreError"]
+        settled = [
+            (each["at"], each["said"].get("lost", ()), each["said"].get("aside", ()))
+            for each in events
+            if each["what"] == "done" and each["work"] in ("rebuild", "recover", "end")
+        ]
         for block in plain.keys() - state.blocks.keys() - gone:
             _check(block in aside, f"acknowledged by a replica, and at no place any more: {block}")
-            said = any(at > plain[block] for at in contradicted)
-            _check(said, f"set aside at {aside[block]} without a word: {block}")
+            later = [at for at in contradicted if at > plain[block]]
+            _check(bool(later), f"set aside at {aside[block]} without a word: {block}")
+            named = any(aside[block] in lost or block in blocks for at, lost, blocks in settled if at > min(later))
+            _check(named, f"set aside without its replica {aside[block]} being named: {block}")
             self.tally["set aside"] += 1
 
     def _removed(self) -> set[str]:

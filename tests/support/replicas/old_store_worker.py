@@ -258,9 +258,8 @@ class Worker:
     def _remove(self, name: str) -> str:
         return membership.remove(self._store, self._job.archive, name, wait=PATIENCE_S)
 
-    def _rebuild(self, name: str) -> str:
-        done = rebuild(self._store, self._job.under, self._job.names, wait=PATIENCE_S)
-        return done.done.survey.source.name if done else "nothing to do"
+    def _rebuild(self, name: str) -> dict[str, object]:
+        return told_by_rebuild(rebuild(self._store, self._job.under, self._job.names, wait=PATIENCE_S))
 
     def _leading(self, name: str, work: Callable[[ReplicatedArchive], object]) -> None:
         archive = self._open(name)
@@ -334,6 +333,14 @@ def rebuild(store: CoordinationStore, under: str, names: Sequence[str], *, wait:
         except RefusedError as error:
             refused = error
     raise refused or RefusedError("no replica is at its place")
+
+
+def told_by_rebuild(done: Rebuilt | None) -> dict[str, object]:
+    """Return whom a rebuilding goes on from, and whom it names as lost."""
+    if done is None:
+        return {"from": "", "lost": []}
+    survey = done.done.survey
+    return {"from": survey.source.name, "lost": [fate.told.name for fate in survey.fates if fate.lost]}
 
 
 def _is_there(store: ObjectStore) -> bool:
