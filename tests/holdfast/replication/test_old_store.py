@@ -580,3 +580,16 @@ def test_what_the_environment_names_must_be_urls_by_name(two: Replicas, monkeypa
         assert coordination.named == urls(two)
     with opened(StoreAddress(two.coordination.url, {"off": "elsewhere"})) as coordination:
         assert coordination.named == {"off": "elsewhere"}
+
+
+def test_where_all_replicas_are_lost_none_is_removed_unless_that_is_said(two: Replicas) -> None:
+    two.back_up("far")
+    two.lose("near", "far")
+    for name in ("near", "far"):
+        with pytest.raises(RefusedError, match=f"all replicas are lost, {name} too, .* 'holdfast replica elect' one"):
+            membership.remove(two.coordination, two.archive, name)
+    for name in ("near", "far"):
+        membership.remove(two.coordination, two.archive, name, force=True)
+    rebuild(two.coordination, urls(two))  # which is needed: the store knows no replica
+    go_on(two)
+    assert two.backups[1] in two.state("near").blocks
