@@ -43,6 +43,9 @@ from tests.support.replicas.replicated import Replicas
 
 Event = dict[str, Any]
 
+Copy = dict[str, list[dict[str, Any]]]
+"""Rows of a coordination store, by table."""
+
 ROOT = Path(__file__).resolve().parents[3]
 
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
@@ -73,7 +76,7 @@ class Hammer:
     folder: Path
     processes: int = 3
     tally: Counter[str] = field(default_factory=Counter)
-    _copies: list[dict[str, list[dict[str, Any]]]] = field(default_factory=list)
+    _copies: list[Copy] = field(default_factory=list)
     _crew: list[int] = field(default_factory=list)
     _began: float = field(default_factory=time.monotonic)
 
@@ -118,24 +121,26 @@ class Hammer:
             self._copies = [*self._copies, self._store.run(_rows)][-COPIES:]
             self.tally["copies"] += 1
         elif chance < 0.8:
-            self._put_back(drawn)
+            self._put_back(drawn.choice(self._copies))
         elif chance < 0.9:
             self._suspend(drawn)
 
     def _suspend(self, drawn: random.Random) -> None:
-        """Suspend a process while copies are put back, and another one goes on in its place."""
+        """Suspend a process while copies are put back, and the others go on."""
         process = drawn.choice(self._crew)
-        os.kill(process, signal.SIGSTOP)
+        self._send(process, signal.SIGSTOP)
         with ThreadPoolExecutor(1) as pool:  # it may be within a transaction, which the copy then waits for
-            for _ in range(drawn.randrange(1, 3) if self._copies else 0):
+            puts = []
+            for _ in range(drawn.randrange(1, 3)):
                 time.sleep(drawn.uniform(0.1, 0.5))
-                pool.submit(self._put_back, drawn)
+                puts.append(pool.submit(self._put_back, drawn.choice(self._copies)))
             time.sleep(drawn.uniform(0.1, 0.8))
-            os.kill(process, signal.SIGCONT)
+            self._send(process, signal.SIGCONT)
+            for each in puts:
+                each.result()
         self.tally["suspended"] += 1
 
-    def _put_back(self, drawn: random.Random) -> None:
-        copy = drawn.choice(self._copies)
+    def _put_back(self, copy: Copy) -> None:
         self._store.run(lambda c: _write(c, copy))
         self.tally["put back"] += 1
 
@@ -156,12 +161,15 @@ class Hammer:
         print(json.dumps(asdict(job)), file=self._forking.stdin, flush=True)
         self._crew.append(int(self._forking.stdout.readline()))
 
-    def _kill(self, process: int) -> None:
+    def _send(self, process: int, number: signal.Signals) -> None:
         try:
-            os.kill(process, signal.SIGKILL)
+            os.kill(process, number)
         except ProcessLookupError:
             said = (self.folder / "said").read_text(errors="replace")
             raise ViolationError(f"a process ended by itself: {said[said.find('Traceback') :]}") from None
+
+    def _kill(self, process: int) -> None:
+        self._send(process, signal.SIGKILL)
         until(lambda: not Path(f"/proc/{process}").exists(), "a killed process to be gone")
         self.tally["kills"] += 1
 
@@ -295,12 +303,12 @@ def _check(holds: bool, words: str) -> None:
         raise ViolationError(words)
 
 
-def _rows(connection: sa.Connection) -> dict[str, list[dict[str, Any]]]:
+def _rows(connection: sa.Connection) -> Copy:
     tables = schema.metadata.sorted_tables
     return {table.name: [dict(row) for row in connection.execute(table.select()).mappings()] for table in tables}
 
 
-def _write(connection: sa.Connection, copy: dict[str, list[dict[str, Any]]]) -> None:
+def _write(connection: sa.Connection, copy: Copy) -> None:
     for table in reversed(schema.metadata.sorted_tables):
         connection.execute(table.delete())
     for table in schema.metadata.sorted_tables:
