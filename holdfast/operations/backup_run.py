@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from holdfast.operations.backup_decision import Decision
     from holdfast.operations.executor_choice import Executor
     from holdfast.operations.requests.backup import BackupRequest
+    from holdfast.replication.log.settings import AnyAddress
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
@@ -77,7 +78,7 @@ def run_to_the_end(
     attempt: Callable[[Mapping[str, str]], str],
     say: Callable[[str], None] = lambda words: None,
     note: Callable[[str], None] = lambda words: None,
-    coordination: str | None = None,
+    coordination: AnyAddress = None,
     wait: float = 0.0,
     executor: Executor = "auto",
 ) -> None:
@@ -121,7 +122,7 @@ def confirm(
     result: Mapping[str, Any],
     *,
     say: Callable[[str], None] = lambda words: None,
-    coordination: str | None = None,
+    coordination: AnyAddress = None,
     patience: float = math.inf,
 ) -> dict[str, Any]:
     """Wait for the quorum of a backup, and release the log of archived changes on its server.

@@ -9,7 +9,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import UsageError
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import STORE_VARIABLE, StoreAddress
 from holdfast_airflow.connections import find_archive_or_connection
 
 if TYPE_CHECKING:
@@ -44,6 +44,14 @@ def coordination_address(archive: ArchiveConfig) -> str | None:
     return os.environ.get(STORE_VARIABLE) or archive.store
 
 
+def store_address(archive: ArchiveConfig) -> StoreAddress:
+    """Return the address of the store with an archive's update log, and the replicas that are configured.
+
+    A store that was brought back from an older copy may not know them.
+    """
+    return StoreAddress(coordination_address(archive), archive.replicas or {})
+
+
 @contextmanager
 def replicated(archive: str) -> Iterator[Replicated]:
     """Open the coordination store of an archive.
@@ -59,6 +67,6 @@ def replicated(archive: str) -> Iterator[Replicated]:
     if not configured.replicas:
         raise UsageError(f"archive {archive} has no 'replicas' in archives.yaml")
     places = partial(open_store, key=configured.key)
-    with opened(coordination_address(configured)) as coordination:
+    with opened(store_address(configured)) as coordination:
         log = log_at(coordination, {places(url).url for url in configured.replicas.values()})
         yield Replicated(coordination, log, places)

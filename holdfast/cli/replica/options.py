@@ -11,14 +11,15 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.cli.shared import places
+from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, load_config, read_archives
-from holdfast.replication.log.replicas import replica
+from holdfast.replication.log.replicas import replica, replicas
 from holdfast.replication.log.store import ENVIRONMENT, is_there, opened
 from holdfast.replication.work import membership
 from holdfast.replication.work.upkeep import log_at
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Collection, Iterator, Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.replication.log.replicas import LogState, ReplicaRow
@@ -79,6 +80,27 @@ def _archives(wanted: str | None) -> Mapping[str, ArchiveConfig]:
     return read.archives if wanted in read.archives else load_config(path).archives
 
 
+def _named(
+    coordination: CoordinationStore,
+    word: str | None,
+    configured: ArchiveConfig | None,
+    known: Collection[ArchiveConfig],
+) -> Mapping[str, str]:
+    """Return the replicas that archives.yaml names of the archive that is meant.
+
+    Where the options do not name it, it is the one that has a replica where the coordination store has one.
+    """
+    if configured is not None:
+        return configured.replicas or {}
+    try:
+        log = membership.only_archive(coordination, word)
+    except UsageError:  # what needs an archive says so itself
+        return {}
+    there = {row.url for row in coordination.run(lambda c: replicas(c, log.archive))}
+    named = (each.replicas for each in known if each.replicas)
+    return next((each for each in named if there & {url.rstrip("/") for url in each.values()}), {})
+
+
 @contextmanager
 def ask(store: str | None, archive: str | None, *, create: bool = False, only_look: bool = False) -> Iterator[Asked]:
     """Open the coordination store that the options, the environment or archives.yaml name.
@@ -95,4 +117,5 @@ def ask(store: str | None, archive: str | None, *, create: bool = False, only_lo
         if only_look and address and not is_there(address):
             address = f"sqlite:///{stack.enter_context(TemporaryDirectory())}/empty.db"
         coordination = stack.enter_context(opened(address, create=create))
+        coordination.named = _named(coordination, archive, configured, known.values())
         yield Asked(coordination, archive, configured)

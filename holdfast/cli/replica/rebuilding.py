@@ -82,7 +82,7 @@ def rebuild_store(
 
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
     """Return the replicas that archives.yaml and the command name."""
-    urls = dict((asked.configured.replicas if asked.configured else None) or {})
+    urls = dict(asked.coordination.named)
     for each in said:
         name, found, url = each.partition("=")
         if not (name and found and url):

@@ -10,7 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import CompactionConfig, Name, SourceConfig, VacuumConfig
 from holdfast.config.archives_yaml import find_config, load_config, read_archives
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import open_store
 
@@ -37,7 +37,7 @@ def archive_store(url: str, key: str | None = None, default_key: str | None = No
     """Return an archive's store, given its URL or its name in archives.yaml.
 
     Where that says which coordination store keeps the log of its replicas, this process and its jobs know it then,
-    unless the environment says another one.
+    unless the environment says another one; and where its replicas are, beside those that the store knows.
 
     :param key: address of its key, whatever archives.yaml says; `default_key`: where that does not know the archive.
     """
@@ -47,6 +47,8 @@ def archive_store(url: str, key: str | None = None, default_key: str | None = No
         return open_store(url, key)
     if configured.store:
         os.environ.setdefault(STORE_VARIABLE, configured.store)
+    if configured.replicas:
+        os.environ[REPLICAS_VARIABLE] = show_replicas(configured.replicas)
     is_replica = url in (configured.replicas or {}).values()
     return open_store(url if is_replica else configured.place(), key)
 

@@ -2,8 +2,8 @@
 
 A store that was brought back from an older copy would give the same index to another entry, and replicas that have
 executed the first one would never be equal to those that execute the second. So before anything relies on the store,
-all replicas that can be read are asked how far they are. They are asked side by side, and one that hangs is waited for
-no longer than all of them together may take.
+all replicas that can be read are asked how far they are: those that the store knows, and those that a configuration
+names. They are asked side by side, and one that hangs is waited for no longer than all of them together may take.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import logging
 from dataclasses import dataclass
 from functools import partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.archive.archive import IDENTITY_KEY, Archive
@@ -18,6 +19,7 @@ from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sent
 from holdfast.common.side_by_side import NoAnswerError, ask_each
 from holdfast.replication.log import line
 from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
+from holdfast.replication.log.named_places import NamedPlaces
 from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
 from holdfast.replication.log.store import clock
@@ -123,7 +125,7 @@ def ask_others(
     """Return the positions of the other replicas in the log, also of those that are lost or being recovered.
 
     Those that cannot be read are named. One that does not answer in time is known to be silent from then on, and is
-    asked again after a pause.
+    asked again after a pause. So are places that a configuration names, and the coordination store does not know.
 
     :param archive: its id.
     :param name: of the replica that asks; "": all are asked.
@@ -132,8 +134,13 @@ def ask_others(
     rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
     others = [row for row in rows if row.name != name]
     asked = [row for row in others if not is_paused(row, now)]
-    answers = _ask(coordination, archive, asked, lambda row: _told(archive, row, places))
-    found: dict[str, LogPlace] = {}
+    named = NamedPlaces.beside({row.url for row in rows}, coordination.named, places)
+
+    def question(row: ReplicaRow) -> LogPlace | None:
+        return _told(archive, row, places)
+
+    answers = _ask(coordination, archive, asked, question, named.questions(archive))
+    found, more_not_asked = named.told(answers)
     not_asked = {row.name: paused_words(row, now) for row in others if is_paused(row, now)}
     for row in asked:
         answer = answers[row.name]
@@ -142,10 +149,11 @@ def ask_others(
                 not_asked[row.name] = sentence(answer)
         elif isinstance(answer, Exception):
             raise answer
-        else:
+        elif answer is not None:
             found[row.url] = answer
     unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
-    return Answers(found, unasked, frozenset(row.name for row in others if row.url not in found))
+    unread = frozenset(row.name for row in others if row.url not in found)
+    return Answers(found, unasked + more_not_asked, unread)
 
 
 def run_agreed(
@@ -153,17 +161,20 @@ def run_agreed(
     archive: str,
     work: Callable[[Connection, Answers], T],
     places: Callable[[str], ObjectStore],
+    *,
+    but_for: str = "",
 ) -> T:
     """Run a transaction where no replica that can be read contradicts the coordination store.
 
     All replicas are asked before it begins; those that could not be are named in the log.
 
     :param archive: its id.
+    :param but_for: the name of a replica that is not asked, since it was looked at already.
     :param work: is called with the connection and what the replicas have answered.
     :param places: opens a replica by its URL.
     :raises OldStoreError: one does.
     """
-    told = ask_others(coordination, archive, "", places)
+    told = ask_others(coordination, archive, but_for, places)
     for each in told.not_asked:
         logger.warning("%s.", each.words)
 
@@ -175,11 +186,19 @@ def run_agreed(
 
 
 def _ask(
-    coordination: CoordinationStore, archive: str, rows: Sequence[ReplicaRow], question: Callable[[ReplicaRow], T]
+    coordination: CoordinationStore,
+    archive: str,
+    rows: Sequence[ReplicaRow],
+    question: Callable[[ReplicaRow], T],
+    beside: Mapping[str, Callable[[], T]] = MappingProxyType({}),
 ) -> dict[str, T | Exception]:
-    """Ask replicas side by side, and record which of them are silent."""
-    answers = ask_each({row.name: partial(question, row) for row in rows}, limit_s=LIMIT_S)
-    silent = {name for name, answer in answers.items() if isinstance(answer, NoAnswerError)}
+    """Ask replicas side by side, and record which of them are silent.
+
+    :param beside: other questions, by names that no replica has, which are answered under the same time limit.
+    """
+    questions: dict[str, Callable[[], T]] = {row.name: partial(question, row) for row in rows}
+    answers = ask_each({**questions, **beside}, limit_s=LIMIT_S)
+    silent = {row.name for row in rows if isinstance(answers[row.name], NoAnswerError)}
     answered = {row.name for row in rows if row.silent_since} - silent
     if silent or answered:
         coordination.run(lambda c: note_answers(c, archive, silent=silent, answered=answered))

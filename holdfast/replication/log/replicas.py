@@ -209,11 +209,16 @@ def check_removable(connection: Connection, archive: str, name: str, *, force: b
     """Check that a replica has nothing that would be lost with it.
 
     :param force: even where it has what no other one has.
-    :raises RefusedError: it is the last one that is not lost, or ahead of all others; or what it has appended is not at
-        any other place yet.
+    :raises RefusedError: it is the last one that is not lost, or all are lost; or it is ahead of all others; or what it
+        has appended is not at any other place yet.
     """
     row = replica(connection, archive, name)
     others = [each for each in replicas(connection, archive) if each.name != name and not each.is_lost]
+    if row.is_lost and not others and not force:
+        raise RefusedError(
+            f"all replicas are lost, {name} too, and what it has may be at no other place: 'holdfast replica elect' "
+            "one of them first, or say --force"
+        )
     if not row.is_lost and not force:
         if not others:
             raise RefusedError(f"{name} is the only replica that is not lost: removing it needs --force")

@@ -6,10 +6,20 @@ most archives are at one place.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from holdfast.common.errors import UsageError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 STORE_VARIABLE = "HOLDFAST_STORE"
 """The environment variable that says where the coordination store is."""
+
+REPLICAS_VARIABLE = "HOLDFAST_REPLICAS"
+"""The environment variable that says where replicas are, for jobs: a JSON object of their URLs by name."""
 
 QUORUM_TIMEOUT_S = 3600.0
 """So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
@@ -33,3 +43,42 @@ class QuorumRequest:
         That is the replica that the backup is made through.
         """
         return cls(size, timeout) if size > 1 else None
+
+
+@dataclass(frozen=True)
+class StoreAddress:
+    """Address of a coordination store, and the replicas that a configuration names.
+
+    A store that was brought back from an older copy may not know them.
+
+    :param url: of the store; None for what the environment says.
+    :param replicas: their URLs by name.
+    """
+
+    url: str | None
+    replicas: Mapping[str, str] = field(default_factory=dict)
+
+
+AnyAddress = StoreAddress | str | None
+"""Address of a coordination store, with or without the replicas that a configuration names; None for what the
+environment says of both.
+"""
+
+
+def parse_replicas(text: str) -> dict[str, str]:
+    """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` has them.
+
+    :raises UsageError: it has something else.
+    """
+    try:
+        found = json.loads(text or "{}")
+    except ValueError:
+        found = None
+    if isinstance(found, dict) and all(isinstance(url, str) for url in found.values()):
+        return found
+    raise UsageError(f'{REPLICAS_VARIABLE} is to be a JSON object such as {{"near": "/srv/near/shop"}}: correct it')
+
+
+def show_replicas(replicas: Mapping[str, str]) -> str:
+    """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` is to have them."""
+    return json.dumps(dict(replicas), sort_keys=True)

@@ -22,13 +22,15 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import OutcomeUnknownError, UsageError
 from holdfast.replication.log.errors import StoreAwayError
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, StoreAddress, parse_replicas
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterator, Mapping
     from types import TracebackType
 
     from sqlalchemy import URL, Connection, Engine
+
+    from holdfast.replication.log.settings import AnyAddress
 
 T = TypeVar("T")
 
@@ -89,11 +91,14 @@ class CoordinationStore:
     """A coordination store that is ready for use.
 
     :param url: as it may be shown: without a password.
+    :ivar named: URLs by name of replicas that a configuration names. Where the store is of an older copy, it may not
+        know them: so they are asked, too, wherever all replicas are.
     """
 
     def __init__(self, engine: Engine, url: str) -> None:
         self._engine = engine
         self.url = url
+        self.named: Mapping[str, str] = {}
 
     @classmethod
     def open(cls, address: str) -> CoordinationStore:
@@ -282,13 +287,15 @@ def is_there(address: str) -> bool:
 
 
 @contextmanager
-def opened(address: str | None, *, create: bool = False) -> Iterator[CoordinationStore]:
+def opened(address: AnyAddress, *, create: bool = False) -> Iterator[CoordinationStore]:
     """Open the store at an address, or else where the environment says.
 
+    :param address: with the replicas that a configuration names; without them, the environment says which.
     :param create: make a file of SQLite that is not there.
     :raises UsageError: neither says where it is, or there is no such file.
     """
-    found = address or os.environ.get(ENVIRONMENT)
+    given = address if isinstance(address, StoreAddress) else StoreAddress(address, _named_by_environment())
+    found = given.url or os.environ.get(ENVIRONMENT)
     if not found:
         raise UsageError(f"say where the coordination store is: --store, {ENVIRONMENT}, or 'store' in archives.yaml")
     if not create and not is_there(found):
@@ -297,4 +304,9 @@ def opened(address: str | None, *, create: bool = False) -> Iterator[Coordinatio
             "makes a new one, and 'holdfast replica rebuild-store' one for replicas whose store is gone"
         )
     with CoordinationStore.open(found) as store:
+        store.named = given.replicas
         yield store
+
+
+def _named_by_environment() -> dict[str, str]:
+    return parse_replicas(os.environ.get(REPLICAS_VARIABLE, ""))

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.archive.format.state import State
+    from holdfast.replication.log.settings import AnyAddress
     from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
@@ -95,7 +96,7 @@ def words_of(read_from: Mapping[str, Any]) -> str:
     return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}{asked}"
 
 
-def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: str | None = None) -> Opened:
+def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: AnyAddress = None) -> Opened:
     """Open an archive to read one commit of it.
 
     For a sequential read, the coordination store is asked afterwards. Where a commit is damaged, an eventual read is of
@@ -120,7 +121,7 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
 
 
 def open_first(
-    stores: Sequence[ObjectStore], consistency: Consistency = "eventual", *, address: str | None = None
+    stores: Sequence[ObjectStore], consistency: Consistency = "eventual", *, address: AnyAddress = None
 ) -> Opened:
     """Open the first replica that can be read in a consistency.
 

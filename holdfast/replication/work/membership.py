@@ -206,7 +206,8 @@ def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogStat
 class Candidate:
     """A replica that may be elected.
 
-    :param index: of the last entry that its archive has; None: it cannot be read, which `problem` says.
+    :param index: of the last entry that its archive has; None: it cannot be read.
+    :param problem: why it cannot be elected.
     """
 
     name: str
@@ -233,7 +234,8 @@ def elect(
 
     :param lose_entries: give them up.
     :param lose_acknowledged: also those that a quorum has acknowledged.
-    :raises RefusedError: not all replicas are lost, or entries would be given up and that was not said.
+    :raises RefusedError: not all replicas are lost, or it was set aside, or entries would be given up and that was not
+        said.
     :raises OldStoreError: a replica that can be read has executed an entry that the store does not have.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
@@ -243,6 +245,11 @@ def elect(
         place = opened.state.log
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
+        if place.set_aside:  # what it has is not of this line, whatever its index is
+            raise RefusedError(
+                f"{name} was set aside when the coordination store was rebuilt: elect another one, or have the log go "
+                f"on from it all the same by 'holdfast replica rebuild-store --from {name}'"
+            )
         log = coordination.run(lambda c: _all_lost(c, archive))
         check_line(coordination, archive, name, store)
         run_agreed(coordination, archive, lambda c, told: None, places)
@@ -337,4 +344,4 @@ def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Can
         return replace(blank, problem=sentence(error))
     if place is None or place.replica != name:
         return replace(blank, problem="something else lies there")
-    return replace(blank, index=place.index)
+    return replace(blank, index=place.index, problem="it was set aside" if place.set_aside else "")

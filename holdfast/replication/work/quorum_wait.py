@@ -33,6 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.replication.log.consistency_check import Answers
     from holdfast.replication.log.replicas import ReplicaRow
+    from holdfast.replication.log.settings import AnyAddress
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.replica import ReplicatedArchive
     from holdfast.storage import ObjectStore
@@ -152,7 +153,7 @@ def _remembered(
 
 
 @contextmanager
-def opened_to_wait(address: str | None, block: str, *, patience: float) -> Iterator[CoordinationStore]:
+def opened_to_wait(address: AnyAddress, block: str, *, patience: float) -> Iterator[CoordinationStore]:
     """Open the coordination store to wait for the quorum of a block.
 
     A store that does not answer is asked again.

@@ -75,7 +75,7 @@ class Rebuilding:
 
     :param archive: its id; `name`: its name.
     :param known: None: the store knows nothing of it.
-    :param is_needed: the store knows nothing of it, or contradicts a replica.
+    :param is_needed: the store knows nothing of it, or no replica of it, or contradicts one.
     :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
@@ -166,7 +166,7 @@ def prepare(
 def _named(told: Sequence[Told]) -> dict[str, str]:
     """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
     readable = [each.place for each in told if isinstance(each, ReadableReplica)]
-    furthest = max(readable, key=lambda place: place.index, default=None)
+    furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
     asked = {each.name for each in told}
     return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
@@ -207,8 +207,10 @@ def _lost(connection: Connection, archive: str) -> dict[str, str]:
 def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Told], store: str) -> bool:
     """Return whether a replica contradicts the coordination store.
 
-    It follows another log, or has executed an entry that the store does not have.
+    It follows another log, or has executed an entry that the store does not have; or the store has no replica at all.
     """
+    if not known.rows:
+        return True
     good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
     readable = [each for each in told if isinstance(each, ReadableReplica)]
     if any(each.place.store != known.log.store for each in readable if each.name in good and not each.place.recovering):

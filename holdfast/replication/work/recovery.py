@@ -27,7 +27,14 @@ from holdfast.archive.format.state import Change
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import recovery_claim
-from holdfast.replication.log.consistency_check import LIMIT_S, check_line, look_at, open_replica, silent_among
+from holdfast.replication.log.consistency_check import (
+    LIMIT_S,
+    check_line,
+    look_at,
+    open_replica,
+    run_agreed,
+    silent_among,
+)
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
 from holdfast.replication.log.replicas import LEASE_S, Acting, replica, replicas
 from holdfast.replication.work.fetch_files import fetch, missing_files
@@ -39,10 +46,13 @@ from locking.store import ObjectNotFound, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 
+    from sqlalchemy import Connection
+
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.model import LogPlace
     from holdfast.archive.format.state import State
+    from holdfast.replication.log.consistency_check import Answers
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
@@ -95,15 +105,19 @@ def recover(
     :param deep: read what is there, too, and replace what is not what was written; else sizes are compared.
     :param wait: seconds for locks that others hold.
     :raises UsageError: something else than this replica is at its place.
-    :raises OldStoreError: it has executed an entry that the coordination store does not have.
+    :raises OldStoreError: it, or another replica, has executed an entry that the coordination store does not have.
     :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
     target, until = places(row.url), time.monotonic() + wait
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         check_line(coordination, archive, name, target)
+
+        def begin(connection: Connection, told: Answers) -> tuple[Acting, ReplicaRow]:
+            return recovery_claim.begin(connection, archive, name, source=source, lease=lease)
+
         acting, chosen = in_turn(
-            lambda: coordination.run(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease)),
+            lambda: run_agreed(coordination, archive, begin, places, but_for=name),
             wait=max(0.0, until - time.monotonic()),
             say=lambda words: logger.warning("%s", words),
         )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.replication.log.replicas import Acting
-    from holdfast.replication.log.settings import QuorumRequest
+    from holdfast.replication.log.settings import AnyAddress, QuorumRequest
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.replica import ReplicatedArchive
     from holdfast.storage import ObjectStore
@@ -87,7 +87,7 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
 
 
 def await_quorum(
-    store: ObjectStore, block: str, *, address: str | None, say: Say, patience: float = math.inf
+    store: ObjectStore, block: str, *, address: AnyAddress, say: Say, patience: float = math.inf
 ) -> dict[str, Any]:
     """Wait until the quorum of a block has succeeded, and return its result.
 
@@ -115,7 +115,7 @@ def await_quorum(
     return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
 
 
-def pending_quorum(store: ObjectStore, block: str, *, address: str | None) -> str:
+def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> str:
     """Return the state of a block's quorum in words.
 
     It is "" where nothing is to be waited for: the quorum is settled, or its deadline is long over, or a sync of this
@@ -142,7 +142,7 @@ def source_taken(
     store: ObjectStore,
     source: str,
     run: str,
-    address: str | None,
+    address: AnyAddress,
     *,
     wish: QuorumRequest | None = None,
     wait: float = 0.0,

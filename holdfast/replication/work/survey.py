@@ -150,7 +150,8 @@ def decide(
 ) -> Survey:
     """Choose the replica that the log goes on from, and each one's fate.
 
-    :param source: its name; None: of those that are not lost, the one that has come furthest.
+    :param source: its name; None: of those that are not lost, the one that has come furthest. One that was set aside
+        is gone on from only where it is named.
     :param without: names of replicas that are left out, whatever they have.
     :param lost: why the store says that replicas are lost, by name. Commits do not tell that files are damaged: so they
         stay lost, and the log goes on from one of them only where `source` names it.
@@ -163,7 +164,8 @@ def decide(
         if name not in names:
             raise UsageError(f"there is no replica {name} among these: {', '.join(sorted(names)) or 'none'}")
     usable = [each for each in told if isinstance(each, ReadableReplica) and not each.place.recovering]
-    chosen = [each for each in usable if each.name not in without and source in (None, each.name)]
+    meant = (each for each in usable if each.name not in without and source in (None, each.name))
+    chosen = [each for each in meant if source or not each.place.set_aside]
     if not chosen:
         said = "; ".join(f"{each.name}: {_why_not(each)}" for each in told)
         raise RefusedError(f"there is no replica that the log could go on from ({said}): mend the place of one")
@@ -176,10 +178,19 @@ def decide(
     return Survey(best, tuple(fates))
 
 
+_SET_ASIDE = "it was set aside"
+
+
 def _why_not(told: Told) -> str:
     if isinstance(told, UnreadableReplica):
         return told.problem
-    return "it is being recovered" if told.place.recovering else "it was not chosen"
+    if told.place.recovering:
+        return "it is being recovered"
+    return (
+        f"{_SET_ASIDE}: --from {told.name} goes on from it all the same"
+        if told.place.set_aside
+        else "it was not chosen"
+    )
 
 
 def _still_lost(fate: ReplicaFate, best: ReadableReplica, is_chosen: bool, lost: Mapping[str, str]) -> ReplicaFate:
@@ -214,6 +225,8 @@ class _Choice:
             return ReplicaFate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
         if told.place.recovering:
             return ReplicaFate(told, lost="it was not recovered to its end")
+        if told.place.set_aside:  # somebody has decided on what it has more, and only its recovery ends that
+            return ReplicaFate(told, lost=_SET_ASIDE)
         more = _more(told, self.best)
         if told.name in self.without:
             return ReplicaFate(told, "it was left out", self._acknowledged(told) if more else "")
@@ -237,6 +250,8 @@ class _Choice:
         theirs = _entry_at(self.best.archive, index) if index <= self.best.place.index else ""
         if self.lose_acknowledged or not index or theirs == _entry_at(told.archive, index) != "":
             return ""
+        if not theirs and index <= self.best.place.index and not _lacks(self.best, told, index):
+            return ""  # it was made anew since: its commits do not name the entry, and it has all that was there then
         return (
             f"{told.name} has executed entry {index}, by which the quorum of a backup was acknowledged, and "
             f"{self.best.name} has not: --lose-acknowledged gives that backup up"
@@ -259,6 +274,16 @@ def _more(told: ReadableReplica, best: ReadableReplica) -> str:
     theirs = best.archive.state
     blocks = told.archive.state.blocks.keys() - theirs.blocks.keys() - theirs.removed.keys()
     return f"has {len(blocks)} blocks at entry {index} that {best.name} has not" if blocks else ""
+
+
+def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
+    """Return whether a replica lacks blocks that another one had at an entry and has still."""
+    newest_first = range(told.archive.state.sequence, 0, -1)
+    commits = (told.archive.commit(sequence) for sequence in newest_first)
+    last = next((each.sequence for each in commits if each.log is not None and each.log.index <= index), 0)
+    had = {block for block, placed in told.archive.state.blocks.items() if placed.commit <= last}
+    theirs = best.archive.state
+    return not had <= theirs.blocks.keys() | theirs.removed.keys()
 
 
 def _lack(told: ReadableReplica, best: ReadableReplica) -> str:

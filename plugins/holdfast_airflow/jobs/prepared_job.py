@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
+
+from holdfast.replication.log.settings import StoreAddress
 
 if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
@@ -18,7 +20,7 @@ class PreparedJob:
     :param database: that it reads or writes; None where it works on the archive alone.
     :param request: of the operation.
     :param key: address of the key that opens the archive; None for what the environment says.
-    :param coordination: address of the store with the update log of its replicas; None for what the environment says.
+    :param coordination: address of the store with the update log of its replicas.
     """
 
     url: str
@@ -27,7 +29,7 @@ class PreparedJob:
     database: Address | None
     request: Request
     key: str | None = None
-    coordination: str | None = None
+    coordination: StoreAddress = field(default_factory=lambda: StoreAddress(None))
 
     @property
     def arguments(self) -> list[str]:

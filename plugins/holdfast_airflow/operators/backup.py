@@ -14,7 +14,7 @@ from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
-from holdfast_airflow.coordination import coordination_address
+from holdfast_airflow.coordination import coordination_address, store_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
@@ -97,7 +97,7 @@ class BackupOperator(DatabaseJobOperator):
             address,
             summary,
             say=self.log.info,
-            coordination=coordination_address(archive),
+            coordination=store_address(archive),
             patience=0,
         )
         done = {**summary, "quorum": told["quorum"]}

@@ -31,10 +31,10 @@ from holdfast.operations.job_process import (
     spark_conf,
 )
 from holdfast.operations.outcome import job_result
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
 from holdfast_airflow.arguments import span
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
-from holdfast_airflow.coordination import coordination_address
+from holdfast_airflow.coordination import store_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.ends import end_of, open_archive, read_last_record, told_end
 from holdfast_airflow.jobs.inline_process import run_inline
@@ -249,7 +249,7 @@ class ArchiveJobOperator(SparkSubmitOperator):
         self.application = str(find_application(self.operation))
         source, database = self.subject(archive)
         run = new_run_id(f"{self.operation}-{source or 'all'}")
-        coordination = coordination_address(archive)
+        coordination = store_address(archive)
         return PreparedJob(url, run, source, database, self.request(archive, source), archive.key, coordination)
 
     def _check_spark(self) -> str:
@@ -387,8 +387,10 @@ class ArchiveJobOperator(SparkSubmitOperator):
             raise UsageError("a job runs under locks only")
         url, password = (job.database.url, job.database.password) if job.database else (None, None)
         environment = job_environment(url, password, self._locks, self.role, key=job.key)
-        if job.coordination:
-            environment[STORE_VARIABLE] = job.coordination
+        if job.coordination.url:
+            environment[STORE_VARIABLE] = job.coordination.url
+        if job.coordination.replicas:
+            environment[REPLICAS_VARIABLE] = show_replicas(job.coordination.replicas)
         return {**environment, RUN_VARIABLE: job.run}
 
     def _set_up_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> None:

@@ -8,7 +8,7 @@ from holdfast.common.errors import UsageError
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
 from holdfast_airflow.connections import database_address
-from holdfast_airflow.coordination import coordination_address
+from holdfast_airflow.coordination import store_address
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
 
@@ -55,7 +55,7 @@ class RestoreOperator(DatabaseJobOperator):
         from holdfast.storage import open_store
 
         stores = [open_store(url, archive.key) for url in archive.replicas.values()]
-        return open_first(stores, "sequential", address=coordination_address(archive)).store.url
+        return open_first(stores, "sequential", address=store_address(archive)).store.url
 
     def _consistency(self, archive: ArchiveConfig) -> Consistency:
         made: RestoreRequest = request_of(self, RestoreRequest)

@@ -11,12 +11,13 @@ import pytest
 from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast.replication.log.replicas import mark_lost
-from holdfast_airflow.exceptions import JobRefused
+from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import SyncReplica
 from locking import RWLock
 from locking import inspect as inspect_locks
 from tests.support.airflow.metrics import SentMetrics, sent_to
 from tests.support.airflow.operators import FakeSpark, execute
+from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, remove
 
 pytestmark = pytest.mark.slow
@@ -28,6 +29,17 @@ def test_a_replica_is_brought_to_the_head_of_the_log(shop: Replicas) -> None:
     assert (done["replica"], done["index"], done["entries"], done["files"]) == ("far", 1, 1, 2)
     assert shop.is_whole("far")
     assert execute(SyncReplica(task_id="sync", archive="shop", replica="far"))["entries"] == 0
+
+
+def test_a_replica_that_only_archives_yaml_knows_is_asked_before_a_sync(shop: Replicas) -> None:
+    with_far = copied(shop)
+    shop.coordination.run(lambda c: remove(c, shop.archive, "far", force=True))
+    without_far = copied(shop)
+    with_far()
+    shop.back_up("far")
+    without_far()
+    with pytest.raises(JobFailed, match=r"far has executed entry 1 .*, which the coordination store does not know"):
+        execute(SyncReplica(task_id="sync", archive="shop", replica="near"))
 
 
 def test_a_sync_tells_how_far_all_replicas_are_behind_also_where_it_fails(shop: Replicas) -> None:
@@ -71,6 +83,7 @@ def test_the_copies_of_a_sync_are_spread_over_spark(
     arguments = seen["argv"][seen["argv"].index(script) + 1 :]
     assert (arguments[:3], len(arguments)) == (["--archive", shop.place("far").url, "--run"], 4)
     assert seen["env"]["HOLDFAST_STORE"] == shop.coordination.url
+    assert json.loads(seen["env"]["HOLDFAST_REPLICAS"]) == {name: shop.place(name).url for name in ("near", "far")}
     assert not any("coordination.db" in word for word in seen["argv"])
     assert inspect_locks(shop.place("far")) == []
 

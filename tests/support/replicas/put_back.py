@@ -52,7 +52,7 @@ class Walk:
         works: list[Callable[[str], None]] = [
             *[self._quorum] * 3, *[self._plain] * 2, *[self._sync] * 3, *[self._read] * 3, *[self._lose] * 1,
             *[self._recover] * 2, self._trim, *[self._copy] * 1, *[self._put_back] * 2, self._remove, self._add,
-            self._rebuild,
+            self._rebuild, self._lose_all, self._elect,
         ]  # fmt: skip
         for _ in range(count):
             work, name = choose.choice(works), choose.choice(self.names)
@@ -91,6 +91,18 @@ class Walk:
         rows = self.given.coordination.run(lambda c: replicas(c, self.given.archive))
         if sum(not row.is_lost for row in rows) > 1:
             self.given.lose(name)
+
+    def _lose_all(self, name: str) -> None:
+        rows = self.given.coordination.run(lambda c: replicas(c, self.given.archive))
+        self.given.lose(*(row.name for row in rows))
+
+    def _elect(self, name: str) -> None:
+        membership.elect(self.given.coordination, self.given.archive, name)
+
+    def _elect_furthest(self) -> None:
+        found = membership.candidates(self.given.coordination, self.given.archive)
+        best = max(found, key=lambda each: (not each.problem, each.index or 0))
+        self._elect(best.name)
 
     def _recover(self, name: str) -> None:
         self.given.recover(name)
@@ -151,6 +163,9 @@ class Walk:
         self.rebuild()
         given = self.given
         rows = given.coordination.run(lambda c: replicas(c, given.archive))
+        if all(row.is_lost for row in rows):
+            self._elect_furthest()
+            rows = given.coordination.run(lambda c: replicas(c, given.archive))
         good = [row.name for row in rows if not row.is_lost]
         for name in good:
             given.sync(name)

@@ -1,0 +1,51 @@
+"""Real processes are killed on replicas whose store is put back from copies: nothing is lost in silence.
+
+`HOLDFAST_SEED=n` chooses the operations, kills and copies of an earlier run again, and not what comes of them.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.replication.log.store import CoordinationStore
+from tests.support.replicas.old_store_hammer import Hammer
+from tests.support.replicas.replicated import Replicas
+
+pytestmark = pytest.mark.slow
+
+SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(30)
+
+NAMES = ("near", "far", "off")
+
+
+def hammered(given: Replicas, folder: Path, seed: int, seconds: float) -> None:
+    hammer = Hammer(given, NAMES, seed, folder / "history")
+    try:
+        hammer.go(seconds)
+        hammer.end()
+        hammer.judge()
+    finally:
+        print(f"Seed {seed}, histories in {hammer.folder}: {dict(hammer.tally)}")  # noqa: T201 - what failed
+
+
+def test_nothing_is_lost_in_silence_whoever_is_killed_and_whatever_copy_is_put_back(
+    three: Replicas, tmp_path: Path
+) -> None:
+    hammered(three, tmp_path, SEEDS[0], 10)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", SEEDS)
+def test_nor_is_it_in_the_long_run(three: Replicas, tmp_path: Path, seed: int) -> None:
+    hammered(three, tmp_path, seed, 30)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.service
+@pytest.mark.parametrize("both", ["postgresql"], indirect=True)
+@pytest.mark.parametrize("seed", SEEDS[:5])
+def test_nor_is_it_with_a_store_in_postgresql(both: CoordinationStore, tmp_path: Path, seed: int) -> None:
+    hammered(Replicas.begun(tmp_path, both, "far", "off"), tmp_path, seed, 30)
