@@ -113,6 +113,7 @@ class BackupOperator(DatabaseJobOperator):
             key=archive.key,
             block=str(summary["block"]),
             until=until.isoformat(),
+            replicas=archive.replicas,
         )
 
     def _place(self) -> tuple[ArchiveConfig, ObjectStore]:

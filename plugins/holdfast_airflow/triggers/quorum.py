@@ -5,11 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, UsageError
 from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
 from locking.store import StoreDenied, StoreError
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 POLL_S = 10.0
 
@@ -25,6 +28,7 @@ class QuorumTrigger(SettledTrigger):
     :param key: address of the key that opens the archive; None where it needs none.
     :param block: id of the block.
     :param until: ISO 8601 with offset: then it gives up, if the store does not answer.
+    :param replicas: URLs of the archive's replicas in archives.yaml, by name: they are asked, too.
     :param poll_s: seconds between two looks, at most.
     """
 
@@ -36,6 +40,7 @@ class QuorumTrigger(SettledTrigger):
         key: str | None,
         block: str,
         until: str,
+        replicas: Mapping[str, str] | None = None,
         poll_s: float = POLL_S,
     ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -44,12 +49,13 @@ class QuorumTrigger(SettledTrigger):
         self.key = key
         self.block = block
         self.until = until
+        self.replicas = dict(replicas or {})
         self.poll_s = poll_s
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments of this trigger."""
         kind = type(self)
-        names = ("url", "store", "key", "block", "until", "poll_s")
+        names = ("url", "store", "key", "block", "until", "replicas", "poll_s")
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
 
     async def wait(self) -> dict[str, str]:
@@ -71,10 +77,12 @@ class QuorumTrigger(SettledTrigger):
 
     def _look(self) -> str:
         """Return a sentence on a pending quorum; an empty string where it is decided."""
+        from holdfast.replication.log.settings import StoreAddress
         from holdfast.replication.work.replica_backup import pending_quorum
         from holdfast.storage import open_store
 
-        return pending_quorum(open_store(self.url, self.key), self.block, address=self.store)
+        address = StoreAddress(self.store, self.replicas)
+        return pending_quorum(open_store(self.url, self.key), self.block, address=address)
 
 
 def _event(state: str, message: str = "") -> dict[str, str]:

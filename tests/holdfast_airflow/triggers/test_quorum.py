@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.common.errors import HoldfastError
 from holdfast.replication.log import schema
-from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.log.settings import QuorumRequest, StoreAddress
 from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.replicas.replicated import Replicas, nothing
@@ -106,3 +106,19 @@ def test_it_is_made_again_from_what_it_says_of_itself(two: Replicas) -> None:
     module, _, name = path.rpartition(".")
     again = getattr(importlib.import_module(module), name)(**fields)
     assert again.serialize() == trigger.serialize()
+
+
+def test_replicas_of_archives_yaml_are_asked_too(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+
+    def ask(*_: object, address: object) -> str:
+        asked.append(address)
+        return ""
+
+    monkeypatch.setattr("holdfast.replication.work.replica_backup.pending_quorum", ask)
+    trigger = waits(two)
+    _, fields = trigger.serialize()
+    assert fire(QuorumTrigger(**{**fields, "replicas": {"far": "/far"}})) == {"state": "decided", "message": ""}
+    del fields["replicas"]  # a task that an earlier release has deferred
+    assert fire(QuorumTrigger(**fields))["state"] == "decided"
+    assert asked == [StoreAddress(two.coordination.url, named) for named in ({"far": "/far"}, {})]
