@@ -6,7 +6,7 @@ import typer
 
 from holdfast.cli.replica.aside import aside_app
 from holdfast.cli.replica.giving_up import give_up
-from holdfast.cli.replica.members import add, elect, remove
+from holdfast.cli.replica.members import add, elect, forget, remove
 from holdfast.cli.replica.rebuilding import rebuild_store
 from holdfast.cli.replica.status import status
 from holdfast.cli.replica.upkeep import recover, sync, trim
@@ -25,4 +25,5 @@ replica_app.command()(elect)
 replica_app.command()(give_up)
 replica_app.command()(rebuild_store)
 replica_app.command()(remove)
+replica_app.command()(forget)
 replica_app.add_typer(aside_app)

@@ -1,4 +1,4 @@
-"""`holdfast replica add`, `elect` and `remove`: the set of an archive's replicas."""
+"""`holdfast replica add`, `elect`, `remove` and `forget`: the set of an archive's replicas."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_valu
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
-from holdfast.common.errors import UsageError
+from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from holdfast.config.archives_model import Name
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import log_states, replicas
 from holdfast.replication.work import membership
-from locking.store import ObjectNotFound
+from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from holdfast.replication.log.replicas import LogState
+    from holdfast.replication.log.replicas import LogState, ReplicaRow
     from holdfast.storage import ObjectStore
 
 
@@ -220,8 +220,51 @@ def remove(
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
         unknown = membership.remove(asked.coordination, log.archive, name, force=force, wait=wait, places=asked.place)
+    _tell_removed(output, log, row, unknown)
+
+
+def forget(
+    name: Replica,
+    store: Store = None,
+    archive: OfArchive = None,
+    yes: Yes = False,
+    wait: Wait = 0,
+    as_json: Json = False,
+) -> None:
+    """Remove a replica that is gone for good, and with it what only it may have: nothing asks for it any more.
+
+    Asks for the replica's name once more. Refuses one that answers.
+    """
+    output = Output(as_json=as_json)
+    with ask(store, archive) as asked:
+        log, row = asked.log(), asked.row(name)
+        if _answers(asked.place(row.url), log.archive):
+            raise RefusedError(
+                f"replica {name} at {row.url} answers: 'holdfast replica remove {name}' removes it, and refuses where "
+                "it has what no other one has"
+            )
+        confirm(
+            name,
+            f"{log.name} goes on without {name}, which cannot be read at {row.url}: backups that only it has are lost",
+            yes=yes,
+            output=output,
+        )
+        unknown = membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
+    _tell_removed(output, log, row, unknown)
+
+
+def _answers(place: ObjectStore, archive: str) -> bool:
+    """Return whether a replica of an archive can be read at a place, within seconds."""
+    try:
+        return Archive.open(place.impatient(), recovering=True).identity.id == archive
+    except (HoldfastError, StoreError):
+        return False
+
+
+def _tell_removed(output: Output, log: LogState, row: ReplicaRow, unknown: str) -> None:
     if unknown:
         output.say(unknown)
+    name = row.name
     value = {"archive": log.archive, "name": log.name, "removed": name, "url": row.url, "not_recorded": unknown or None}
     words = f"{name} is no replica of {log.name} any more; what lies at {row.url} stays there"
     output.result(value, lambda console: console.print(words, markup=False))

@@ -1,4 +1,4 @@
-"""`holdfast replica add`, `elect` and `remove`: what they do, and what they refuse."""
+"""`holdfast replica add`, `elect`, `remove` and `forget`: what they do, and what they refuse."""
 
 from __future__ import annotations
 
@@ -172,6 +172,31 @@ def test_what_no_other_replica_has_is_forgotten_only_by_force(holdfast: RunComma
     assert Archive.open(two.place("far")).state.blocks
     assert holdfast("replica", "remove", "near").code == 5
     assert holdfast("replica", "remove", "near", "--force").code == 0
+
+
+def test_one_that_is_gone_for_good_is_forgotten_once_somebody_says_so(holdfast: RunCommand, two: Replicas) -> None:
+    answers = holdfast("replica", "forget", "far", "--yes", "--json")
+    assert (
+        answers.code,
+        "far answers: 'holdfast replica remove far'" in answers.value["error"].replace(f" at {two.folder}/far", ""),
+    ) == (5, True)
+    two.back_up("far")
+    (two.folder / "far").rename(two.folder / "away")
+    asked = holdfast("replica", "forget", "far")
+    assert (asked.code, "backups that only it has are lost" in asked.err) == (2, True)
+    assert "nothing was done. Add --yes" in asked.err
+    assert sorted(replica_rows(holdfast)) == ["far", "near"]
+    done = holdfast("replica", "forget", "far", "--yes", "--json")
+    assert (done.code, done.value["removed"]) == (0, "far")
+    assert "should the coordination store be put back" in done.value["not_recorded"]
+    assert sorted(replica_rows(holdfast)) == ["near"]
+
+
+def test_another_archive_in_its_place_is_no_answer(holdfast: RunCommand, two: Replicas) -> None:
+    shutil.rmtree(two.folder / "far")
+    Archive.create(two.place("far"), name="another")
+    assert holdfast("replica", "forget", "far", "--yes").code == 0
+    assert Archive.open(two.place("far")).identity.name == "another"
 
 
 def test_a_replica_that_was_removed_can_come_back(holdfast: RunCommand, two: Replicas) -> None:
