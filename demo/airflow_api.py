@@ -122,10 +122,11 @@ class AirflowApi:
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, *, map_index: int = -1) -> str:
         """Return the log of one try as text, errors with their whole traceback."""
         path = f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances/{task_id}/logs/{try_number}"
+        which = {"map_index": map_index} if map_index >= 0 else {}
         lines: list[str] = []
         token: str | None = None
         for _ in range(_LOG_PAGES):
-            page = self._get(path, map_index=map_index, **({"token": token} if token else {"full_content": "true"}))
+            page = self._get(path, **which, **({"token": token} if token else {"full_content": "true"}))
             lines += [_log_line(entry) for entry in page["content"]]
             token = page.get("continuation_token")
             if not token or not page["content"]:

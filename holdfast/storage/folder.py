@@ -280,6 +280,8 @@ class FolderStore(ObjectStore):
             if not self._root.is_dir():
                 self._root.parent.mkdir(parents=True, exist_ok=True)
                 self._modes.make(self._root)
+                if not self._root.is_dir():
+                    raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
             raise StoreError(
                 f"No folder can be made at {self.url} ({error.strerror}): choose another place."
