@@ -140,7 +140,11 @@ class SparkExecutor:
         if self._has_reach or _is_local(self.context.master):
             return
         self._has_reach = True
-        found = self._run_tasks(range(self.cores), partial(out_of_reach, things), None)
+        try:
+            found = self._run_tasks(range(self.cores), partial(out_of_reach, things), None)
+        except Exception as error:
+            _raise_cause(Tally(), error)
+            raise
         if found:
             raise HoldfastError(f"Spark's workers cannot do what this machine can: {'; '.join(sorted(set(found)))}")
 

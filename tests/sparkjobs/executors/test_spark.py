@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import threading
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
@@ -144,3 +144,56 @@ def test_an_error_of_ours_goes_on_as_it_is(executor: SparkExecutor) -> None:
     with pytest.raises(ZeroDivisionError, match="ours"):
         run(executor, [1])
     assert not [thread for thread in threading.enumerate() if thread.name == "progress"]
+
+
+class JavaError(Py4JJavaError):  # type: ignore[misc]  # it has no types
+    """Error of Spark's Java, without a Java."""
+
+    def __init__(self, said: str) -> None:
+        Exception.__init__(self, said)
+
+    def __str__(self) -> str:
+        return str(self.args[0])
+
+
+class Remote(Context):
+    """Stands for the context of a cluster, whose workers answer what they are told to."""
+
+    master = "spark://master:7077"
+    said: ClassVar[list[str]] = []
+
+    def parallelize(self, some: Any, parts: int) -> Any:
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(mapPartitions=lambda work: SimpleNamespace(collect=lambda: list(self.said)))
+
+
+@pytest.fixture
+def remote(monkeypatch: pytest.MonkeyPatch) -> SparkExecutor:
+    monkeypatch.setattr(spark, "SparkContext", Remote)
+    return SparkExecutor("test")
+
+
+def test_what_workers_cannot_reach_is_told_once_for_all_of_them(
+    remote: SparkExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Remote, "said", ["on b, no route", "on a, no route", "on b, no route"])
+    with pytest.raises(HoldfastError, match=r"what this machine can: on a, no route; on b, no route$"):
+        remote.check_reach([])
+    remote.check_reach([])  # a job asks for each of its steps
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        (
+            "(ModuleNotFoundError: No module named 'sparkjobs') PYTHONPATH was: /opt",
+            "Spark's workers have no Holdfast in their Python: install Holdfast",
+        ),
+        ("holdfast.common.errors.UsageError: a worker of Spark (b) has Holdfast 0.0.9", "a worker of Spark .b. has"),
+    ],
+)
+def test_workers_that_cannot_be_used_are_told_before_any_task(remote: SparkExecutor, said: str, told: str) -> None:
+    context_of(remote).error = JavaError(said)
+    with pytest.raises(UsageError, match=told):
+        remote.check_reach([])
