@@ -34,7 +34,7 @@ def hammered(given: Replicas, folder: Path, seed: int, seconds: float) -> None:
 def test_nothing_is_lost_in_silence_whoever_is_killed_and_whatever_copy_is_put_back(
     three: Replicas, tmp_path: Path
 ) -> None:
-    hammered(three, tmp_path, SEEDS[0], 10)
+    hammered(three, tmp_path, SEEDS[0], 6)
 
 
 @pytest.mark.exhaustive

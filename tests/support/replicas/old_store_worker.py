@@ -323,7 +323,7 @@ def rebuild(store: CoordinationStore, under: str, names: Sequence[str], *, wait:
     :raises RefusedError: there is none.
     """
     places = {name: open_store(f"{under}/{name}").url for name in names if _is_there(open_store(f"{under}/{name}"))}
-    refused: RefusedError | None = None
+    refused: list[str] = []
     for source in (None, *places):
         try:
             planned = prepare(store, places, source=source)
@@ -331,8 +331,8 @@ def rebuild(store: CoordinationStore, under: str, names: Sequence[str], *, wait:
                 return None
             return carry_out(store, planned, wait=wait)
         except RefusedError as error:
-            refused = error
-    raise refused or RefusedError("no replica is at its place")
+            refused.append(f"from {source or 'the furthest'}: {error}")
+    raise RefusedError("; ".join(refused) or "no replica is at its place")
 
 
 def told_by_rebuild(done: Rebuilt | None) -> dict[str, object]:
