@@ -52,7 +52,7 @@ class SparkCluster:
 
     @property
     def applications(self) -> int:
-        """How many applications have come to its master."""
+        """Number of applications that have come to its master."""
         state = httpx.get(f"{self.ui[0]}/json/").json()
         return len(state["activeapps"]) + len(state["completedapps"])
 

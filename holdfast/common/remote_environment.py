@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
 IDENTITY_VARIABLE = "HOLDFAST_WORKER_IDENTITY"
-"""Who tasks on other machines are to a store: `driver` (default), or `own`, such as a role of their machine."""
+"""Variable with the identity of tasks on other machines: `driver` (default), or `own`, such as a role of theirs."""
 
 
 @dataclass

@@ -56,7 +56,7 @@ _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 
 @dataclass(frozen=True)
 class FolderModes:
-    """Who may look into an archive's folder: its owner, and by ``HOLDFAST_FOLDER_MODE=group`` their group.
+    """Rights on an archive's folder: its owner's, and with ``HOLDFAST_FOLDER_MODE=group`` those of their group.
 
     What is written has these rights whatever the umask. A folder that is there already keeps its own.
 

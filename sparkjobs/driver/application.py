@@ -168,9 +168,8 @@ class Job:
         self.check()
         if self.is_bounded and self._claimed is None:
             raise SparkNeededError(f"{step} is no small work")
-        self._executor.check_reach(
-            [self.store, *(database_address(role) for role in URL_VARIABLES if _has_database(role))]
-        )
+        databases = [database_address(role) for role, variable in URL_VARIABLES.items() if variable in os.environ]
+        self._executor.check_reach([self.store, *databases])
         told = 0
 
         def watch(seen: Tally) -> None:
@@ -379,10 +378,6 @@ def _outages_explained() -> Iterator[None]:
         if (told := explained(error, url)) is not None:
             raise told from error
         raise
-
-
-def _has_database(role: str) -> bool:
-    return URL_VARIABLES[role] in os.environ
 
 
 def database_address(role: str) -> Address:

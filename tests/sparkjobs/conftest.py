@@ -14,6 +14,7 @@ from typing import Literal
 
 import pytest
 
+from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.runs import read_last
 from holdfast.common.errors import HoldfastError, exit_code_of
@@ -39,6 +40,14 @@ _numbers = itertools.count(1)
 
 # Spark's gateway says goodbye when Python exits, into handlers that pytest has closed by then.
 logging.getLogger("py4j").setLevel(logging.WARNING)
+
+
+@pytest.fixture(scope="module")
+def s3() -> Iterator[S3Server]:
+    """An S3 server with a bucket `backups`."""
+    with running_versitygw() as server:
+        server.make_bucket("backups")
+        yield server
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -15,12 +15,14 @@ from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_valu
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
-from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast.common.errors import RefusedError, UsageError
 from holdfast.config.archives_model import Name
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import log_states, replicas
 from holdfast.replication.work import membership
-from locking.store import ObjectNotFound, StoreError
+from holdfast.replication.work.survey import ReadableReplica, of_archive
+from holdfast.replication.work.survey import ask as survey
+from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -238,27 +240,16 @@ def forget(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
-        if _answers(asked.place(row.url), log.archive):
+        (told,) = of_archive(survey({name: row.url}, asked.place), log.archive)
+        if isinstance(told, ReadableReplica):
             raise RefusedError(
                 f"replica {name} at {row.url} answers: 'holdfast replica remove {name}' removes it, and refuses where "
                 "it has what no other one has"
             )
-        confirm(
-            name,
-            f"{log.name} goes on without {name}, which cannot be read at {row.url}: backups that only it has are lost",
-            yes=yes,
-            output=output,
-        )
+        lost = f"{log.name} goes on without {name}, which cannot be read ({told.problem}): what only it has is lost"
+        confirm(name, lost, yes=yes, output=output)
         unknown = membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
     _tell_removed(output, log, row, unknown)
-
-
-def _answers(place: ObjectStore, archive: str) -> bool:
-    """Return whether a replica of an archive can be read at a place, within seconds."""
-    try:
-        return Archive.open(place.impatient(), recovering=True).identity.id == archive
-    except (HoldfastError, StoreError):
-        return False
 
 
 def _tell_removed(output: Output, log: LogState, row: ReplicaRow, unknown: str) -> None:

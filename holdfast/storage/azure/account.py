@@ -27,7 +27,7 @@ AZURE_DOMAINS = (".core.windows.net", ".core.chinacloudapi.cn", ".core.usgovclou
 """What the names of Microsoft's own servers end in."""
 
 _PRINCIPAL = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZURE_AUTHORITY_HOST")
-"""What names a service principal with a secret. Source: azure-identity, EnvironmentCredential."""
+"""Variables of a service principal with a secret. Source: azure-identity, EnvironmentCredential."""
 
 
 @dataclass(frozen=True)

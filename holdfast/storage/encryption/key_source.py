@@ -35,7 +35,7 @@ ENVIRONMENT = "HOLDFAST_KEY"
 SUPPORTED = "file:/path, env:VARIABLE, command:WORDS that print the key, or kms:WORDS that wrap and unwrap"
 
 _CARRIED = "HOLDFAST_CARRIED_KEY_"
-"""How variables begin that hold keys on other machines."""
+"""Prefix of the variables that hold keys on other machines."""
 
 _NONCE_BYTES = 12
 _COMMAND_S = 60.0

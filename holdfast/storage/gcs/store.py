@@ -49,8 +49,10 @@ GOOGLE = "https://storage.googleapis.com"
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
 
 _USUAL = "application_default_credentials.json"
-"""Where `gcloud auth application-default login` leaves them. Source: Google Cloud, 'How Application Default Credentials
-works'."""
+"""File that `gcloud auth application-default login` writes.
+
+Source: Google Cloud, 'How Application Default Credentials works'.
+"""
 
 
 class GcsStore(ObjectStore):

@@ -13,7 +13,7 @@ import httpx
 import pytest
 
 from bench.support.spark_cluster import SparkCluster, running_cluster
-from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
+from bench.support.versitygw import SECRET_KEY, S3Server
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.remote_environment import IDENTITY_VARIABLE
@@ -26,13 +26,6 @@ from tests.support.jobs.command_here import run_here
 pytestmark = pytest.mark.service
 
 URL = "s3://backups/shop"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with running_versitygw() as server:
-        server.make_bucket("backups")
-        yield server
 
 
 @pytest.fixture(scope="module")

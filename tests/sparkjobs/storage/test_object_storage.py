@@ -6,12 +6,12 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
+from bench.support.versitygw import SECRET_KEY, S3Server
 from holdfast.operations.executor_choice import JOB_VARIABLE
 from holdfast.sources.postgresql.connection.address import Address
 from tests.support.jobs.command import ON_SPARK, run
@@ -22,13 +22,6 @@ from tests.support.stores.fake_gcs import running_fake_gcs
 pytestmark = pytest.mark.service
 
 URL = "s3://backups/shop"
-
-
-@pytest.fixture(scope="module")
-def s3() -> Iterator[S3Server]:
-    with running_versitygw() as server:
-        server.make_bucket("backups")
-        yield server
 
 
 def test_a_backup_on_s3_comes_back_and_keeps_no_secret(s3: S3Server, create_database: Callable[..., Address]) -> None:
