@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +10,7 @@ from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.core_api.security import get_user
 from fastapi import APIRouter, Depends, FastAPI, HTTPException, Request, status
 from fastapi.responses import FileResponse, JSONResponse, RedirectResponse
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.exceptions import HTTPException as AnyHTTPException
 
 from holdfast import __version__
@@ -43,6 +45,8 @@ _STATUS = {
     RefusedError.exit_code: status.HTTP_409_CONFLICT,
 }
 
+_log = logging.getLogger(__name__)
+
 _assets = APIRouter(include_in_schema=False)
 
 
@@ -62,6 +66,7 @@ def create_application() -> FastAPI:
     application.exception_handler(AnyHTTPException)(_send_to_login)
     for kind in (HoldfastError, LockError, StoreError, LookTimedOutError):
         application.exception_handler(kind)(_explain)
+    application.exception_handler(SQLAlchemyError)(_blame_database)
     for router in (_assets, reading, changing):
         application.include_router(router)
     return application
@@ -109,3 +114,10 @@ async def _explain(_: Request, error: Exception) -> Response:
         return JSONResponse({"error": str(error)}, status.HTTP_504_GATEWAY_TIMEOUT)
     code = exit_code_of(error)
     return JSONResponse({"error": sentence(error), "exit_code": code}, _STATUS.get(code, status.HTTP_502_BAD_GATEWAY))
+
+
+async def _blame_database(_: Request, error: Exception) -> Response:
+    """Say that Airflow's database failed; what it said belongs into the log: it may quote values of a statement."""
+    _log.error("Airflow's database failed under the Holdfast page", exc_info=error)
+    told = "Airflow's database does not answer as it should, so nothing was begun: try again; its log says more"
+    return JSONResponse({"error": told}, status.HTTP_503_SERVICE_UNAVAILABLE)

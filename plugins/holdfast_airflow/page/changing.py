@@ -10,8 +10,10 @@ from typing import Any
 
 from airflow.api_fastapi.core_api.security import GetUserDep  # noqa: TC002 - FastAPI reads it at run time
 from airflow.models.log import Log
+from airflow.utils.retries import run_with_db_retries
 from airflow.utils.session import create_session
 from fastapi import APIRouter
+from fastapi.concurrency import run_in_threadpool
 
 from holdfast_airflow.page import rights
 from holdfast_airflow.page.models import BreakBody, HoldBody, ReleaseBody  # noqa: TC001 - FastAPI reads them
@@ -26,7 +28,7 @@ async def break_lock(archive: Breakable, txn: Txn, body: BreakBody, user: GetUse
     """Break a lock: its holder's uncommitted work is lost."""
     name = user.get_name()
     opened = page.opened(archive)
-    _audit(archive, name, "holdfast_break_lock", f"{txn}: {body.reason}")
+    await run_in_threadpool(_audit, archive, name, "holdfast_break_lock", f"{txn}: {body.reason}")
     return await page.looks.within(partial(opened.break_lock, txn, reason=body.reason, user=name))
 
 
@@ -35,7 +37,7 @@ async def add_hold(archive: Changeable, body: HoldBody, user: GetUserDep, page: 
     """Hold a restore point: no truncation takes it."""
     name = user.get_name()
     opened = page.opened(archive)
-    _audit(archive, name, "holdfast_hold", f"{body.source} at {body.at}: {body.reason}")
+    await run_in_threadpool(_audit, archive, name, "holdfast_hold", f"{body.source} at {body.at}: {body.reason}")
     return await page.looks.within(partial(opened.hold, body.source, body.at, reason=body.reason, user=name))
 
 
@@ -46,10 +48,12 @@ async def release_hold(
     """Take a hold back: from then on only the rules keep its restore point."""
     name = user.get_name()
     opened = page.opened(archive)
-    _audit(archive, name, "holdfast_release_hold", f"{hold}: {body.reason}")
+    await run_in_threadpool(_audit, archive, name, "holdfast_release_hold", f"{hold}: {body.reason}")
     return await page.looks.within(partial(opened.release, hold, reason=body.reason, user=name))
 
 
 def _audit(archive: str, user: str, event: str, words: str) -> None:
-    with create_session() as session:
-        session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))
+    """Tell Airflow's audit log; a database that is busy, as SQLite is while others write, is asked again."""
+    for attempt in run_with_db_retries():
+        with attempt, create_session() as session:
+            session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))

@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 from airflow.models.log import Log
 from sqlalchemy import select
+from sqlalchemy.exc import OperationalError
+from sqlalchemy.orm import Session
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive
 from holdfast.archive.locks.break_lock import read_breaks
 from holdfast.storage import ObjectStore
+from holdfast_airflow.page import changing
 from locking import RWLock, inspect
 from tests.support.airflow.page import Browsed
 from tests.support.archives.blocks_without_rows import add
@@ -59,6 +65,42 @@ def test_a_lock_is_broken_with_a_record_that_names_the_user(page: Browsed, store
     assert (record.result["by"]["user"], record.result["reason"]) == ("olga", "its machine burnt down")
     assert audited(page) == [("holdfast_break_lock", "olga", "restore_shop", f"{txn}: its machine burnt down")]
     assert list(inspect(store)) == []
+
+
+def break_database(monkeypatch: pytest.MonkeyPatch, times: int) -> None:
+    """Have Airflow's database refuse so many writes, as SQLite does while others write."""
+    works: Any = vars(changing)["create_session"]
+    refusals = iter(range(times))
+
+    @contextmanager
+    def session() -> Iterator[Session]:
+        with works() as usable:
+            yield usable
+            if next(refusals, None) is not None:
+                usable.expunge_all()
+                raise OperationalError("INSERT INTO log", {"owner": "olga"}, Exception("database is locked"))
+
+    monkeypatch.setattr(changing, "create_session", session)
+    monkeypatch.setattr(time, "sleep", lambda _: None)
+
+
+def test_a_database_that_is_busy_for_a_moment_is_asked_again(
+    page: Browsed, filled: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    break_database(monkeypatch, 2)
+    assert page.post(HOLDS, HOLD).status_code == 200
+    assert [row[0] for row in audited(page)] == ["holdfast_hold"]
+
+
+def test_nothing_is_changed_where_the_audit_log_cannot_be_written(
+    page: Browsed, filled: ObjectStore, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    break_database(monkeypatch, 100)
+    answer = page.post(HOLDS, HOLD)
+    assert (answer.status_code, "nothing was begun: try again" in answer.json()["error"]) == (503, True)
+    assert "olga" not in answer.text
+    assert "database is locked" in caplog.text
+    assert (Archive.open(filled).state.holds, audited(page)) == ({}, [])
 
 
 CHANGES: list[tuple[str, dict[str, Any]]] = [

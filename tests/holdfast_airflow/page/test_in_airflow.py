@@ -76,11 +76,19 @@ class Stage:
 
     def client(self, user: str | None) -> httpx.Client:
         """Return a client of the API server, logged in as a user or as nobody; it is closed in the end."""
-        made = self.clients.enter_context(httpx.Client(base_url=self.airflow.url, timeout=30, trust_env=False))
+        hooks = {"response": [self._explain]}
+        made = self.clients.enter_context(
+            httpx.Client(base_url=self.airflow.url, timeout=30, trust_env=False, event_hooks=hooks)
+        )
         if user:
             token = made.post("/auth/token", json={"username": user, "password": self.passwords[user]})
             made.headers["Authorization"] = f"Bearer {token.json()['access_token']}"
         return made
+
+    def _explain(self, answer: httpx.Response) -> None:
+        """Fail with what Airflow's log says where the server has failed: an answer does not quote it."""
+        if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+            pytest.fail(f"{answer.request.url}: {self.airflow.log_file.read_text(errors='replace')[-8000:]}")
 
 
 @pytest.fixture(scope="module")
