@@ -8,20 +8,22 @@ commits, or else its blocks, show that it has nothing that this one lacks.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.common.errors import RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
+from holdfast.replication.log.log import DROP
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
+    from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.model import LogPlace
-    from holdfast.archive.format.state import State
+    from holdfast.archive.format.state import Removed, State
     from holdfast.storage import ObjectStore
 
 
@@ -247,14 +249,11 @@ class _Choice:
     def _acknowledged(self, told: ReadableReplica) -> str:
         """Return in words which acknowledged backup would be given up with a replica; "" where none would, or may."""
         index = told.place.acknowledged
-        theirs = _entry_at(self.best.archive, index) if index <= self.best.place.index else ""
-        if self.lose_acknowledged or not index or theirs == _entry_at(told.archive, index) != "":
+        if self.lose_acknowledged or not index or not _lacks(self.best, told, index):
             return ""
-        if not theirs and index <= self.best.place.index and not _lacks(self.best, told, index):
-            return ""  # it was made anew since: its commits do not name the entry, and it has all that was there then
         return (
             f"{told.name} has executed entry {index}, by which the quorum of a backup was acknowledged, and "
-            f"{self.best.name} has not: --lose-acknowledged gives that backup up"
+            f"{self.best.name} has not all that was there then: --lose-acknowledged gives that up"
         )
 
 
@@ -277,13 +276,37 @@ def _more(told: ReadableReplica, best: ReadableReplica) -> str:
 
 
 def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
-    """Return whether a replica lacks blocks that another one had at an entry and has still."""
-    newest_first = range(told.archive.state.sequence, 0, -1)
-    commits = (told.archive.commit(sequence) for sequence in newest_first)
-    last = next((each.sequence for each in commits if each.log is not None and each.log.index <= index), 0)
-    had = {block for block, placed in told.archive.state.blocks.items() if placed.commit <= last}
-    theirs = best.archive.state
-    return not had <= theirs.blocks.keys() | theirs.removed.keys()
+    """Return whether a replica lacks what another one had at an entry, and did not truncate since.
+
+    Which backups had succeeded by then, commits do not tell: so all that were there count.
+    """
+    mine = _entry_at(told.archive, index)
+    if mine and mine == _entry_at(best.archive, index):
+        return False
+    last = _commit_at(told.archive, index)
+    state, theirs = told.archive.state, best.archive.state
+    had = _with_parts(placed for placed in state.blocks.values() if placed.commit <= last or placed.head.parts)
+    joined = (each for each in state.removed.values() if each.added <= last < each.removed)
+    had |= _removed_by(told.archive, joined, lambda kind: kind == "compaction")
+    has = _with_parts(theirs.blocks.values())
+    return not had <= has | _removed_by(best.archive, theirs.removed.values(), lambda kind: kind != DROP)
+
+
+def _commit_at(archive: Archive, index: int) -> int:
+    """Return the number of the last commit up to an entry."""
+    newest_first = (archive.commit(sequence) for sequence in range(archive.state.sequence, 0, -1))
+    return next((each.sequence for each in newest_first if each.log is not None and each.log.index <= index), 0)
+
+
+def _with_parts(blocks: Iterable[Placed]) -> set[str]:
+    """Return the ids of blocks, and of those that they stand for."""
+    return {each for placed in blocks for each in (placed.id, *(part.block.id for part in placed.head.parts))}
+
+
+def _removed_by(archive: Archive, removed: Iterable[Removed], is_meant: Callable[[str], bool]) -> set[str]:
+    """Return the ids of those removed blocks whose removing commits are of a kind that is meant."""
+    kind = cache(lambda number: archive.commit(number).kind)
+    return {each.id for each in removed if is_meant(kind(each.removed))}
 
 
 def _lack(told: ReadableReplica, best: ReadableReplica) -> str:

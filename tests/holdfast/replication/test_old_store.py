@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.errors import BusyError, OutcomeUnknownError, RefusedError
-from holdfast.replication.log import log, quorum, schema
+from holdfast.replication.log import log, quorum
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
-from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
+from tests.support.replicas.quorums import acknowledged, overdue, with_quorum
 from tests.support.replicas.rebuilt import away, become, copied, go_on, joined, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
@@ -125,23 +125,6 @@ def test_what_a_replica_has_executed_stays_known_while_it_is_made_anew(
     two.change("far", is_lost=True, lost_reason="it is as it was")
     with pytest.raises(OldStoreError, match=UNKNOWN):
         trim(two.coordination, two.archive)
-
-
-def with_quorum(three: Replicas, name: str, size: int = 2) -> str:
-    """Make a backup through a replica that needs a quorum; return its block."""
-    archive = three.open(name)
-    archive.wish = QuorumRequest(size)
-    return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
-
-
-def acknowledged(three: Replicas, name: str, block: str) -> None:
-    """Wait as the command does until a backup is acknowledged."""
-    waiting = QuorumWait(three.coordination, three.archive, block, name)
-    waiting.check_success(waiting.decided())
-
-
-def overdue(three: Replicas) -> None:
-    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
 
 
 def test_no_sequential_read_is_made_beside_a_quorum_that_the_store_has_forgotten(three: Replicas) -> None:
@@ -254,39 +237,6 @@ def test_a_replica_that_was_removed_since_is_known_by_all(three: Replicas) -> No
     for name in ("off", "near"):
         with pytest.raises(OldStoreError, match=UNKNOWN):
             three.back_up(name)
-
-
-def test_an_acknowledged_backup_is_given_up_only_where_that_is_said(three: Replicas) -> None:
-    put_back = copied(three)
-    away(three, "near")
-    acknowledged(three, "far", with_quorum(three, "far"))
-    put_back()
-    away(three, "near", back=True)
-    away(three, "far", "off")
-    for _ in range(3):
-        three.back_up("near")
-    away(three, "far", "off", back=True)
-    places = urls(three, "near", "far", "off")
-    with pytest.raises(RefusedError, match="far has acknowledged the quorum of a backup by entry 2; off has executed"):
-        rebuild(three.coordination, places)
-    said = "far has executed entry 2, by which the quorum of a backup was acknowledged, and near has not"
-    with pytest.raises(RefusedError, match=f"{said}: --lose-acknowledged gives that backup up"):
-        rebuild(three.coordination, places, source="near")
-    with pytest.raises(RefusedError, match=said):
-        rebuild(three.coordination, places, source="near", without=("far", "off"))
-    rebuild(three.coordination, places, source="far")
-    go_on(three, "near", "far", "off")
-    assert three.backups[1] in three.state("near").blocks
-
-
-def test_it_is_given_up_where_that_is_said(three: Replicas) -> None:
-    put_back = copied(three)
-    acknowledged(three, "far", with_quorum(three, "far"))
-    put_back()
-    places = urls(three, "near", "far", "off")
-    rebuild(three.coordination, places, source="off", lose_acknowledged=True)
-    go_on(three, "near", "far", "off")
-    assert three.backups[1] in three.state("far").aside
 
 
 def test_one_that_has_passed_a_failed_entry_does_not_vouch_for_its_success(three: Replicas) -> None:

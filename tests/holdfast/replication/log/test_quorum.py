@@ -16,6 +16,7 @@ from holdfast.replication.log.errors import QuorumFailedError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, mark_lost, replicas
 from holdfast.replication.log.settings import QuorumRequest
+from tests.support.replicas.quorums import overdue
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -34,11 +35,6 @@ def stands(three: Replicas, block: str) -> Quorum:
     found = three.coordination.run(lambda c: quorum.of_block(c, three.archive, block))
     assert found is not None
     return found
-
-
-def overdue(three: Replicas) -> None:
-    """Have the deadlines be over."""
-    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
 
 
 def ends(three: Replicas, source: str = "shop_db") -> tuple[str, str]:

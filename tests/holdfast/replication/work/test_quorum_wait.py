@@ -12,7 +12,6 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import BusyError, OutcomeUnknownError, UsageError
-from holdfast.replication.log import schema
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
@@ -20,6 +19,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
 from holdfast.replication.work.replica_backup import await_quorum, open_to_write, pending_quorum, source_taken
+from tests.support.replicas.quorums import overdue
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -34,10 +34,6 @@ def begin(three: Replicas, size: int = 2) -> str:
 
 def waiting(three: Replicas, block: str, say: Callable[[str], None] = lambda words: None) -> QuorumWait:
     return QuorumWait(three.coordination, three.archive, block, "near", say=say)
-
-
-def overdue(three: Replicas) -> None:
-    three.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
 
 
 def has(three: Replicas, name: str, block: str) -> bool:
