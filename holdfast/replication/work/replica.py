@@ -282,6 +282,7 @@ class ReplicatedArchive(Archive):
         index, blocks = self._place().index, self.state.blocks
 
         def note(connection: Connection) -> None:
+            self._check_line(connection)
             if index:
                 move_pointer(connection, acting, done=index)
                 missing.note_found(connection, acting.archive, first=1, last=index)
@@ -290,6 +291,16 @@ class ReplicatedArchive(Archive):
                 note_synced(connection, acting)
 
         coordination.run(note)
+
+    def _check_line(self, connection: Connection) -> None:
+        """Check this replica against the log in the transaction that relies on it.
+
+        The store may have been brought back from an older copy since all replicas were asked.
+
+        :raises OldStoreError: the replica has executed another entry than the log has.
+        """
+        coordination, acting = self.in_use()
+        check_others(connection, acting.archive, {self.store.url: self._place()}, coordination.url)
 
     def add(self, plan: Callable[[State], Change], *, check: Check, fence: str | None) -> ArchiveCommit:
         """Append a change to the log, and execute the log up to it.
@@ -394,9 +405,14 @@ class ReplicatedArchive(Archive):
 
     def _append(self, draft: Draft) -> int:
         coordination, acting = self.in_use()
+
+        def append(connection: Connection) -> int:
+            self._check_line(connection)
+            return log.append(connection, acting, draft)
+
         for lost_answers in range(_APPENDS):
             try:
-                return coordination.run(lambda c: log.append(c, acting, draft))
+                return coordination.run(append)
             except OutcomeUnknownError:
                 continue  # the next one finds it by its id, if it is there
             except StoreAwayError:

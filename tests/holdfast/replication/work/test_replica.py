@@ -25,6 +25,7 @@ from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
 from locking.store import StoreUnavailable
+from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -277,6 +278,23 @@ def test_a_replica_that_others_bring_forward_meanwhile_is_not_taken_for_an_older
     assert pointer(two, "far") == 2
 
 
+def test_an_entry_is_not_taken_for_executed_where_another_one_was(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    near, far = two.open("near"), two.open("far")  # both have asked the others, and are suspended
+    put_back = copied(two)
+    two.back_up("near", source="crm")
+    put_back()
+    for each in (near, far):
+        monkeypatch.setattr(each, "_others_agree", lambda: None)
+    far.add(two.backup(far.store), check=nothing, fence=None)
+    with pytest.raises(OldStoreError, match=r"near has executed entry 1 \(.*\), which the coordination store"):
+        near.sync(check=nothing, fence=None)
+    assert pointer(two, "near") < 2
+    with pytest.raises(OldStoreError, match=r"near has executed entry 1 \(.*\), which the coordination store"):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+
+
 def test_a_store_that_was_brought_back_in_the_middle_of_a_backup_takes_no_entry(two: Replicas) -> None:
     for _ in range(3):
         two.back_up("near", source="crm")
@@ -338,6 +356,7 @@ def test_an_entry_that_is_another_one_behind_its_append_is_told(two: Replicas, m
 
     def replace() -> None:
         two.coordination.run(lambda c: c.execute(schema.entries.update().values(entry="another")))
+        two.coordination.run(lambda c: c.execute(schema.line.update().values(entry="another")))
         two.sync("near")
 
     two.once_appended(monkeypatch, replace)
