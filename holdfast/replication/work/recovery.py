@@ -152,7 +152,12 @@ def recover(
                         raise vanished(why) from error
                     raise
             check()
-            coordination.run(lambda c: recovery_claim.take_pointer(c, acting, pointer=work.index + 1))
+
+            def take(connection: Connection, told: Answers) -> None:
+                recovery_claim.take_pointer(connection, acting, pointer=work.index + 1)
+
+            # Once more, this one too: the store may have been brought back from an older copy since.
+            run_agreed(coordination, archive, take, places)
             aside = work.adopt(check)
             coordination.run(lambda c: recovery_claim.finish(c, acting))
     return Recovered(name, chosen.name, work.index, files, size, kept, aside)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -13,12 +13,13 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.replication.log import recovery_claim, schema
-from holdfast.replication.log.errors import EpochOverError, LostReplicaError
+from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.work import fetch_files, recovery
 from holdfast.replication.work.leader_work import leading
 from holdfast.storage import ObjectStore
 from tests.support.replicas.hung import hanging
+from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -153,6 +154,25 @@ def test_a_recovery_that_somebody_else_has_begun_anew_adds_nothing(
     monkeypatch.setattr(recovery._Recovery, "adopt", begun_anew)
     with pytest.raises(EpochOverError, match="somebody else has begun to recover far meanwhile"):
         two.recover("far")
+
+
+def test_nothing_is_set_aside_where_the_store_was_brought_back_meanwhile(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    three.back_up("near")
+    three.sync("off")
+    three.lose("near")
+
+    def brought_back(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:
+        put_back = copied(three)
+        three.back_up("far")
+        put_back()
+        return fetch_files.missing_files(store, files)
+
+    monkeypatch.setattr(recovery, "missing_files", brought_back)
+    with pytest.raises(OldStoreError, match=r"far has executed entry 2 \(.*\), which the coordination store"):
+        three.recover("near", source="off")
+    assert (three.place_of("near").recovering, three.place_of("near").index) == (True, 1)
 
 
 def test_a_replica_stays_lost_where_its_source_is_damaged(two: Replicas) -> None:
