@@ -21,6 +21,7 @@ CONSTANTS
     Puts,     \* how often the store's copy is put back
     Turns,    \* whether what the copy replaces is kept, and put back next
     Rebuilds, \* how often the log is rebuilt
+    Late,     \* how many steps a process takes that has asked before, and was suspended since
     Apart,    \* whether some replicas cannot be read at some steps; else all can at each
     Removed   \* the guards of the protocol that are left out; {} in the protocol as it is
 
@@ -30,9 +31,10 @@ VARIABLES
     copy,     \* a copy of it that was kept
     archive,  \* what each replica's own commits say
     told,     \* the backups that somebody was told of as done, without those that were given up by name since
-    left      \* how often what is bounded may still happen
+    left,     \* how often what is bounded may still happen
+    late      \* how many steps may still be taken by who has asked before
 
-vars == <<entries, store, copy, archive, told, left>>
+vars == <<entries, store, copy, archive, told, left, late>>
 
 Guard(name) == name \notin Removed
 
@@ -52,6 +54,7 @@ Init ==
     /\ told = {}
     /\ left = [plain |-> Plain, quorum |-> Quorums, fail |-> Failures, lose |-> Losses, trim |-> Trims,
                change |-> Changes, take |-> 1, put |-> Puts, rebuild |-> Rebuilds]
+    /\ late = Late
 
 -----------------------------------------------------------------------------
 (* What a line says. *)
@@ -338,7 +341,7 @@ Rebuild(R) ==
 
 -----------------------------------------------------------------------------
 
-Next ==
+Prompt ==
     \/ \E i \in Still("take", {1}) : Take
     \/ \E i \in Still("put", {1}) : Put
     \/ \E r \in Still("plain", Authors \intersect Who(TRUE, FALSE)) : Backup(r)
@@ -353,6 +356,17 @@ Next ==
     \/ \E r \in Recovers : Begin(r) \/ Recover(r)
     \/ \E i \in Still("change", Whoever(TRUE, FALSE)) : \E r \in Replicas : Add(r) \/ Remove(r)
     \/ \E R \in Still("rebuild", Looks) : Rebuild(R)
+
+(* Who has asked before a copy was put back goes on with what is there by now: only its own replica must agree. *)
+Suspended ==
+    \/ \E r \in Still("plain", Authors \intersect Good) : Backup(r)
+    \/ \E r \in Still("quorum", Authors \intersect Good) : BackupWithQuorum(r)
+    \/ \E r \in Good : Execute(r) \/ Note(r)
+    \/ \E r \in Pend(Good) : Acknowledge(r)
+
+Next ==
+    \/ Prompt /\ UNCHANGED late
+    \/ late > 0 /\ late' = late - 1 /\ Suspended
 
 Safe == Init /\ [][Next]_vars
 

@@ -41,6 +41,7 @@ MODELS = {
         "NewMember": 295,
         "Away": 3384,
         "SomeUnread": 971,
+        "Suspended": 1277,
     },
 }
 """How many states each model of each module has. Another number means that the model says something else."""
