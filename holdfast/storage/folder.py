@@ -9,7 +9,6 @@ import heapq
 import os
 import time
 import uuid
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from operator import itemgetter
@@ -21,8 +20,8 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 from holdfast.common.cleanup import tidied
 from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
+from holdfast.storage.contract.folder_modes import FolderModes, sync_folder
 from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
-from holdfast.storage.contract.settings import bad_setting
 from locking.store import (
     Listing,
     ObjectExists,
@@ -39,9 +38,6 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-MODE = "HOLDFAST_FOLDER_MODE"
-"""Name of an environment variable; empty counts as not set."""
-
 WRITE_BUFFER = 1 << 20
 """Bytes gathered before a bulk write goes to the file system."""
 
@@ -52,52 +48,6 @@ _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
 _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
-
-
-@dataclass(frozen=True)
-class FolderModes:
-    """Rights on an archive's folder: its owner's, and with ``HOLDFAST_FOLDER_MODE=group`` those of their group.
-
-    What is written has these rights whatever the umask. A folder that is there already keeps its own.
-
-    :param folder: mode of folders
-    :param file: mode of files
-    """
-
-    folder: int = 0o700
-    file: int = 0o600
-
-    @classmethod
-    def from_environment(cls) -> FolderModes:
-        """Return what the environment says; raises :class:`UsageError` where it says something else."""
-        said = os.environ.get(MODE, "") or "private"
-        if said not in ("private", "group"):
-            raise bad_setting(MODE, said, "private, group")
-        return cls() if said == "private" else cls(0o750, 0o640)
-
-    def open(self, path: str, flags: int) -> int:
-        """Open a new file."""
-        descriptor = os.open(path, flags, self.file)
-        with contextlib.suppress(PermissionError):  # a file system that keeps no rights of its own
-            os.fchmod(descriptor, self.file)
-        return descriptor
-
-    def make(self, folder: Path) -> None:
-        """Make a folder, if nobody else does meanwhile."""
-        with contextlib.suppress(FileExistsError):
-            folder.mkdir(self.folder)
-            with contextlib.suppress(PermissionError):
-                folder.chmod(self.folder)
-
-    def make_below(self, folder: Path, root: Path) -> None:
-        """Make a folder below a root, and those between, and make their names durable."""
-        missing = []
-        while folder != root and not folder.is_dir():
-            missing.append(folder)
-            folder = folder.parent
-        for name in reversed(missing):
-            self.make(name)
-            _sync_folder(name.parent)
 
 
 class FolderStore(ObjectStore):
@@ -404,17 +354,11 @@ def _against_tidying() -> Retrying:
 
 def _sync_names(folder: Path) -> None:
     try:
-        _sync_folder(folder)
+        sync_folder(folder)
     except OSError as error:
         raise StoreOutcomeUnknown(
             f"Whether what was written in {folder} would survive a power failure is not known: {error.strerror}."
         ) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with tidied(lambda: os.close(descriptor)):
-        os.fsync(descriptor)
 
 
 @contextlib.contextmanager

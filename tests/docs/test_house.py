@@ -1,12 +1,15 @@
 """The house in the documentation is the one in the folders: each package, what is in it, and what it may import.
 
-No folder is a heap: neither those of the house, nor of benches and tests. Each module has the test of its name.
+No folder is a heap: neither those of the house, nor of benches and tests. Each module has the test of its name, and is
+not long; no two classes have one name.
 """
 
 from __future__ import annotations
 
+import ast
 import importlib
 import itertools
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,6 +21,7 @@ FLOORS = ("holdfast_airflow", "sparkjobs", "holdfast", "locking")
 MIGRATIONS = "holdfast.replication.migrations.versions"
 
 MOST_MODULES = 20
+MOST_LINES = 450
 NO_MODULES = {"__init__.py", "conftest.py"}
 
 MIRRORED = ("dags", "demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
@@ -86,6 +90,30 @@ def test_a_folder_is_seen_at_a_glance() -> None:
     }
     assert len(modules) > 100
     assert {name for name, many in modules.items() if many > MOST_MODULES} == set()
+
+
+def product() -> list[Path]:
+    return [
+        file for root in ("dags", "holdfast", "locking", "plugins", "sparkjobs") for file in (ROOT / root).rglob("*.py")
+    ]
+
+
+def test_a_module_is_read_at_one_sitting() -> None:
+    lengths = {str(file.relative_to(ROOT)): len(file.read_text().splitlines()) for file in product()}
+    assert len(lengths) > 500
+    assert {name: length for name, length in lengths.items() if length > MOST_LINES} == {}
+
+
+def test_no_two_classes_have_one_name() -> None:
+    names = [
+        node.name
+        for file in product()
+        for node in ast.walk(ast.parse(file.read_text()))
+        if isinstance(node, ast.ClassDef)
+    ]
+    public = [name for name in names if not name.startswith("_")]
+    assert len(public) > 500
+    assert [name for name, many in Counter(public).items() if many > 1] == []
 
 
 def mirror(module: Path) -> Path:

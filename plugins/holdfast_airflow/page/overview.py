@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast_airflow.page.activity import Dags, Task
     from holdfast_airflow.page.configuration import KnownArchives
     from holdfast_airflow.page.records import KeptRecord
-    from holdfast_airflow.page.verdicts import Verdict
+    from holdfast_airflow.page.verdicts import SourceVerdict
 
 _WORST = {"not ready": 0, "unknown": 1, "ready": 2}
 
@@ -112,7 +112,7 @@ def _without_pool(config: ArchiveConfig | None, pools: Collection[str]) -> str:
 
 def _verdicts(
     config: ArchiveConfig | None, record: KeptRecord | None, failures: Sequence[Task], now: datetime
-) -> list[Verdict]:
+) -> list[SourceVerdict]:
     told = {each["source"]: each for each in record.told["sources"]} if record else {}
     configured = config.sources if config else {}
     names = sorted({*told, *configured})

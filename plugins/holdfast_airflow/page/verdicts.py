@@ -24,7 +24,7 @@ State = Literal["ready", "not ready", "unknown"]
 
 
 @dataclass(frozen=True)
-class Verdict:
+class SourceVerdict:
     """Verdict on one source.
 
     :param state: `ready` where all its objectives are kept and nothing speaks against it; `unknown` without a record,
@@ -58,7 +58,7 @@ def judge_source(
     failures: Iterable[Task],
     sources: Collection[str],
     replication: Mapping[str, Any] | None,
-) -> Verdict:
+) -> SourceVerdict:
     """Return the verdict on a source by its part of a record.
 
     :param told: of the record, as `holdfast.status.record_of` makes it.
@@ -82,14 +82,14 @@ def judge_source(
     reasons += [_failed(each) for each in failures if _is_about(each, name, sources)]
     reasons += _replicas(replication)
     if not reasons and not judged:
-        return Verdict(name, "unknown", [NO_OBJECTIVES], judged, told["facts"])
-    return Verdict(name, "not ready" if reasons else "ready", reasons, judged, told["facts"])
+        return SourceVerdict(name, "unknown", [NO_OBJECTIVES], judged, told["facts"])
+    return SourceVerdict(name, "not ready" if reasons else "ready", reasons, judged, told["facts"])
 
 
-def without_record(source: str, failures: Iterable[Task], sources: Collection[str]) -> Verdict:
+def without_record(source: str, failures: Iterable[Task], sources: Collection[str]) -> SourceVerdict:
     """Return the verdict on a source that no task has told anything of."""
     failed = [_failed(each) for each in failures if _is_about(each, source, sources)]
-    return Verdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
+    return SourceVerdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
 
 
 def _is_about(task: Task, source: str, sources: Collection[str]) -> bool:
