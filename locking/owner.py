@@ -57,7 +57,7 @@ class Owner:
             self,
             user=self.user or _user(),
             host=socket.gethostname(),
-            boot_id=_boot_id(),
+            boot_id=boot_id(),
             pid_namespace=_pid_namespace(),
             pid=os.getpid(),
             process_start=_process_start(os.getpid()) or 0,
@@ -83,7 +83,7 @@ def process_is_gone(owner: Owner) -> bool:
 
     False where that cannot be known from here.
     """
-    here = (_boot_id(), _pid_namespace())
+    here = (boot_id(), _pid_namespace())
     if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
         return False
     try:
@@ -109,7 +109,7 @@ def liveness(owner: Owner) -> Liveness:
     """
     if process_is_gone(owner):
         return "gone"
-    here = (_boot_id(), _pid_namespace())
+    here = (boot_id(), _pid_namespace())
     if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.process_start <= 0:
         return "unknown"
     return "running" if _process_start(owner.pid) == owner.process_start else "unknown"
@@ -134,7 +134,8 @@ def _status(pid: int) -> list[str] | None:
     return status.rpartition(")")[2].split()
 
 
-def _boot_id() -> str:
+def boot_id() -> str:
+    """Return the id of this machine's present boot; "" where it tells none."""
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     return ""

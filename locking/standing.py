@@ -18,7 +18,7 @@ def must_stand(look: Look, folder: LockFolder, *, mode: Mode, txn: str, lease: f
     The age is in seconds, by the store's clock. The error says why the lock is lost.
     """
     _not_ended(look, folder, txn)
-    _alone(look, folder, mode, txn)
+    check_alone(look, folder, mode, txn)
     claim = look.claims.get(txn)
     if claim is None or claim.target is None:
         raise LockLost(f"The lock of {folder.resource} is gone from the store (txn {txn}).")
@@ -34,7 +34,11 @@ def _not_ended(look: Look, folder: LockFolder, txn: str) -> None:
         raise LockLost(f"Somebody ended the lock of {folder.resource} (txn {txn}).")
 
 
-def _alone(look: Look, folder: LockFolder, mode: Mode, txn: str) -> None:
+def check_alone(look: Look, folder: LockFolder, mode: Mode, txn: str) -> None:
+    """Check that no other holder excludes this one.
+
+    :raises LockLost: one does.
+    """
     for other in look.living():
         if other.txn != txn and other.target is not None and excludes(mode, other.mode):
             raise LockLost(f"{folder.resource} has another holder (txn {other.txn}) beside us (txn {txn}).")

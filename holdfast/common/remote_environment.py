@@ -34,7 +34,7 @@ class RemoteEnvironment:
     variables: dict[str, str | None] = field(default_factory=dict, repr=False)
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
 
-    _in_force: ClassVar[RemoteEnvironment | None] = None
+    in_force: ClassVar[RemoteEnvironment | None] = None
     """In this process; one worker process serves one application."""
 
     def add(self, variables: Mapping[str, str | None]) -> None:
@@ -67,7 +67,7 @@ class RemoteEnvironment:
 
         Files are in memory alone: the folder of an application stays on its workers, and a worker is often killed.
         """
-        if RemoteEnvironment._in_force == self:
+        if RemoteEnvironment.in_force == self:
             return
         for name, value in self.variables.items():
             if value is None:
@@ -76,7 +76,7 @@ class RemoteEnvironment:
                 os.environ[name] = value
         for name, content in self.files.items():
             os.environ[name] = _in_memory(name, content)
-        RemoteEnvironment._in_force = self
+        RemoteEnvironment.in_force = self
 
 
 def _in_memory(name: str, content: bytes) -> str:

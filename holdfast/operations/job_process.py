@@ -226,7 +226,7 @@ def submit(
         merged = {**os.environ, **local_environment(master), **environment}
         command = _spark_command(application, arguments, master, conf or {}, merged["PATH"])
     with (log or Path(os.devnull)).open("ab") as output:
-        code = _run(command, merged, output, on_tick)
+        code = run_process(command, merged, output, on_tick)
     check_hand_over(application, code)
     return code
 
@@ -255,7 +255,9 @@ def _spark_command(
     return [*command, str(find_application(application)), *arguments]
 
 
-def _run(command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], on_tick: Callable[[], None]) -> int:
+def run_process(
+    command: Sequence[str], environment: Mapping[str, str], output: IO[bytes], on_tick: Callable[[], None]
+) -> int:
     """Run a command in a session of its own until nothing of it is left."""
     process = subprocess.Popen(
         command,

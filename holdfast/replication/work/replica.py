@@ -107,7 +107,7 @@ class ReplicatedArchive(Archive):
         archive.coordination = coordination
         archive.places = places or partial(open_store, key=store.key)
         archive._agree()
-        archive._others_agree()
+        archive.check_others_agree()
         place = archive._place()
         archive.acting = coordination.run(lambda c: activate(c, archive.identity.id, place.replica))
         return archive
@@ -157,7 +157,7 @@ class ReplicatedArchive(Archive):
         coordination.run(lambda c: mark_lost(c, self.identity.id, row.name, reason))
         raise lost(replace(row, lost_reason=reason))
 
-    def _others_agree(self) -> None:
+    def check_others_agree(self) -> None:
         """Check the coordination store against the other replicas.
 
         It must have all entries that those have executed which can be read.
@@ -247,7 +247,7 @@ class ReplicatedArchive(Archive):
         if upto is not None and here >= upto:
             return ()
         if coordination.run(lambda c: quorum.overdue(c, acting.archive)):
-            self._others_agree()
+            self.check_others_agree()
 
         def read(connection: Connection) -> Sequence[LogEntry]:
             # First: who cannot fetch the block of an entry passes it once that has failed.
@@ -327,7 +327,7 @@ class ReplicatedArchive(Archive):
                     return super().add(plan, check=check_all, fence=fence)
                 draft = self._draft(change, state)
                 self._agree()
-                self._others_agree()
+                self.check_others_agree()
                 self.check_readable(draft.wish)
                 check_all()
                 try:

@@ -105,7 +105,7 @@ def test_a_command_that_was_interrupted_says_so_also_where_its_job_does_not_end(
 
     monkeypatch.setattr(job_process, "end_session", end)
     with (tmp_path / "output").open("wb") as output, pytest.raises(FirstError):
-        job_process._run([sys.executable, "-c", "import time; time.sleep(60)"], os.environ, output, interrupt)
+        job_process.run_process([sys.executable, "-c", "import time; time.sleep(60)"], os.environ, output, interrupt)
     assert ended
 
 

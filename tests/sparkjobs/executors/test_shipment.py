@@ -44,7 +44,7 @@ class Context:
 
 
 def test_the_environment_is_there_before_anything_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(RemoteEnvironment, "_in_force", None)
+    monkeypatch.setattr(RemoteEnvironment, "in_force", None)
     monkeypatch.setenv("PLACE", "the worker's")
     monkeypatch.setenv(MAX_VALUE_VARIABLE, "77")
     place = Place()

@@ -116,9 +116,9 @@ class Laws:
         if self._second_line is None:
             stands = checks()
             return stands, stands
-        with patch.object(standing, "_alone", self._second_line):
+        with patch.object(standing, "check_alone", self._second_line):
             stands = checks()
-        with patch.object(standing, "_alone", _no_second_line):
+        with patch.object(standing, "check_alone", _no_second_line):
             return stands, checks()
 
     def _commits(self, world: World) -> None:

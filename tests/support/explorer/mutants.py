@@ -72,7 +72,7 @@ def scenario(name: str) -> Scenario:
     return next(each for each in ALL if each.name == name)
 
 
-NO_OTHER_HOLDER: tuple[Patch, ...] = ((standing, "_alone", _nothing),)
+NO_OTHER_HOLDER: tuple[Patch, ...] = ((standing, "check_alone", _nothing),)
 
 
 def _reader_sees_no_writers(view: View) -> Ruling:

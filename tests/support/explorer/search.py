@@ -61,8 +61,8 @@ def explore_by_both_lines(scenario: Scenario) -> Found:
     """
     machine = Machine(scenario)
     reached: list[Any] = []
-    laws = Laws(machine, second_line=standing._alone)
-    with patch.object(standing, "_alone", lambda *look: reached.append(look)):
+    laws = Laws(machine, second_line=standing.check_alone)
+    with patch.object(standing, "check_alone", lambda *look: reached.append(look)):
         found = _explore(machine, laws, limit=2_000_000)
     if reached:
         raise SecondLineReached(scenario.name)

@@ -197,7 +197,7 @@ def nanoseconds(seconds: float) -> int:
 def main(job: Job) -> None:
     with ExitStack() as stack:
         if job.elsewhere:
-            stack.enter_context(patch.object(owner, "_boot_id", return_value=job.seed))
+            stack.enter_context(patch.object(owner, "boot_id", return_value=job.seed))
         if job.mutant:
             from tests.support.explorer.mutants import MUTANTS
 

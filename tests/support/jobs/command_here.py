@@ -25,7 +25,7 @@ from sparkjobs.driver import application as driver
 from tests.support.jobs.command import NOTHING, Finished, environment
 
 _make_executor = driver.make_executor
-_run_process = job_process._run
+_run_process = job_process.run_process
 _INLINE = "sparkjobs.run_inline"
 _HANDLED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -37,7 +37,7 @@ def run_here(*arguments: str, address: Address | None = None, more: Mapping[str,
         _as_it_was(),
         patch.dict(os.environ, environment(address, more), clear=True),
         patch.object(sys, "argv", ["holdfast", *arguments]),
-        patch.object(job_process, "_run", _run),
+        patch.object(job_process, "run_process", _run),
         redirect_stdout(out),
         redirect_stderr(err),
         pytest.raises(SystemExit) as ended,

@@ -286,7 +286,7 @@ def test_an_entry_is_not_taken_for_executed_where_another_one_was(
     two.back_up("near", source="crm")
     put_back()
     for each in (near, far):
-        monkeypatch.setattr(each, "_others_agree", lambda: None)
+        monkeypatch.setattr(each, "check_others_agree", lambda: None)
     far.add(two.backup(far.store), check=nothing, fence=None)
     with pytest.raises(OldStoreError, match=r"near has executed entry 1 \(.*\), which the coordination store"):
         near.sync(check=nothing, fence=None)
