@@ -13,6 +13,7 @@ from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_f
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span, named
 from holdfast.drill.history import drills_of
+from holdfast.drill.key_proof import last_proof
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 class Objective:
     """One objective of a source, and how it stands.
 
-    :param name: as in archives.yaml: `rpo`, `rto`, `drill_within` or `verified_within`.
+    :param name: as in archives.yaml: `rpo`, `rto`, `drill_within`, `verified_within` or `key_proved_within`.
     :param limit: in words, as there.
     :param is_met: whether it is kept.
     :param stands: a clause that says how it stands.
@@ -55,6 +56,7 @@ class Facts:
     :param drill_s: seconds that it took, from its begin to a usable database.
     :param verified: every file was read, or written, after this; None without a backup.
     :param damaged: files that a verification found damaged.
+    :param key_proved: when a drill last had the archive's key from a copy.
     """
 
     restorable_to: datetime | None = None
@@ -62,6 +64,7 @@ class Facts:
     drill_s: float | None = None
     verified: datetime | None = None
     damaged: tuple[str, ...] = ()
+    key_proved: datetime | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return them as JSON; `from_described` reads it back."""
@@ -71,20 +74,24 @@ class Facts:
             "drill_s": self.drill_s,
             "verified": _told(self.verified),
             "damaged": list(self.damaged),
+            "key_proved": _told(self.key_proved),
         }
 
     @classmethod
     def from_described(cls, told: Mapping[str, Any]) -> Facts:
         """Return the facts that `describe` told."""
-        times = {key: _time(told.get(key)) for key in ("restorable_to", "drilled", "verified")}
+        times = {key: _time(told.get(key)) for key in ("restorable_to", "drilled", "verified", "key_proved")}
         return cls(drill_s=told.get("drill_s"), damaged=tuple(told.get("damaged", ())), **times)
 
 
-def facts_of(archive: Archive, source: str, *, drills: bool = True, verification: bool = True) -> Facts:
-    """Return the facts of a source; requests: two for `drills`, one for `verification`."""
+def facts_of(
+    archive: Archive, source: str, *, drills: bool = True, verification: bool = True, key: bool = True
+) -> Facts:
+    """Return the facts of a source; requests: two for `drills`, one for `verification`, two for `key`."""
+    facts = Facts(key_proved=last_proof(archive.store)) if key else Facts()
     if source not in source_names(archive.state):
-        return _with_drill(Facts(), archive.store, source) if drills else Facts()
-    facts = Facts(restorable_to=intervals(archive.state, source)[-1].end)
+        return _with_drill(facts, archive.store, source) if drills else facts
+    facts = replace(facts, restorable_to=intervals(archive.state, source)[-1].end)
     if drills:
         facts = _with_drill(facts, archive.store, source)
     if verification:
@@ -105,7 +112,7 @@ def _with_drill(facts: Facts, store: ObjectStore, source: str) -> Facts:
 
 
 def judge(archive: Archive, sources: Mapping[str, SourceConfig]) -> list[Objective]:
-    """Return how the objectives of an archive's sources stand; requests: one, and three a source with all of them.
+    """Return how the objectives of an archive's sources stand; requests: one, and five a source with all of them.
 
     :param sources: by name, as in archives.yaml; a source without a backup misses all that it promises.
     """
@@ -123,6 +130,7 @@ def _needed(archive: Archive, source: str, objectives: ObjectivesConfig) -> Fact
         source,
         drills=bool(objectives.rto or objectives.drill_within),
         verification=bool(objectives.verified_within),
+        key=bool(objectives.key_proved_within),
     )
 
 
@@ -134,7 +142,13 @@ def restorable_ages(archive: Archive) -> dict[str, timedelta]:
 
 def judge_facts(source: str, facts: Facts, objectives: ObjectivesConfig, now: datetime) -> list[Objective]:
     """Return how the objectives of a source stand, by facts that may be older than `now`."""
-    judges = {"rpo": _rpo, "drill_within": _drill_within, "rto": _rto, "verified_within": _verified_within}
+    judges = {
+        "rpo": _rpo,
+        "drill_within": _drill_within,
+        "rto": _rto,
+        "verified_within": _verified_within,
+        "key_proved_within": _key_proved_within,
+    }
     return [
         Objective(source, name, limit, *judged(facts, limit, now))
         for name, judged in judges.items()
@@ -149,7 +163,7 @@ def judge_verification(archive: Archive, source: str, within: str) -> Objective:
     :raises UsageError: it is no length of time.
     """
     now = archive.store.list(IDENTITY_KEY).now
-    facts = facts_of(archive, source, drills=False)
+    facts = facts_of(archive, source, drills=False, key=False)
     return Objective(source, "verified_within", within, *_verified_within(facts, within, now))
 
 
@@ -182,6 +196,13 @@ def _verified_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str
         return False, f"damaged: {named(facts.damaged)}"
     age = now - facts.verified
     return age <= parse_span(limit), f"every file was read, or written, within {human_span(age)}"
+
+
+def _key_proved_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    if facts.key_proved is None:
+        return False, "no drill has had the archive's key from a copy ('holdfast drill --key')"
+    age = now - facts.key_proved
+    return age <= parse_span(limit), f"a drill had the archive's key from a copy {human_span(age)} ago"
 
 
 def _told(at: datetime | None) -> str | None:

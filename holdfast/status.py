@@ -37,7 +37,7 @@ def record_of(archive: Archive, sources: Mapping[str, SourceConfig]) -> dict[str
     """Return the record of an archive: its status, and of each source the facts and limits of its objectives.
 
     It says nothing about the time at which it is read: `holdfast.objectives.judge_facts` judges it at any later one.
-    Requests: one, and three a source.
+    Requests: one, and five a source.
 
     :param sources: by name, as in archives.yaml; one without a backup is in the record, too.
     """

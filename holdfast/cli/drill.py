@@ -16,6 +16,7 @@ from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
 from holdfast.drill import Drill, drills_of, new_run
+from holdfast.drill.key_proof import check_copy
 from holdfast.operations.requests.restore import RestoreRequest
 
 if TYPE_CHECKING:
@@ -58,13 +59,24 @@ def drill(
         typer.Option("--trust-source", help="With --to: let code of the source run with a superuser's rights there."),
     ] = False,
     keep_server: Annotated[bool, typer.Option("--keep-server", help="Let that server run on, to look at it.")] = False,
+    key: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Open the archive by a copy of its key, and record that it is right; default is archives.yaml's.",
+        ),
+    ] = None,
     history: Annotated[bool, typer.Option("--history", help="Show how the last drills went, and do none.")] = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Restore a random restore point from the archive alone, compare it, and check its assertions."""
     output = Output(as_json=as_json)
-    store = places.archive_store(url)
+    usual, kept = places.keys(url)
+    copy = None if history else key or kept
+    if copy:
+        check_copy(copy, usual)
+    store = places.archive_store(url, copy)
     if history:
         Archive.open(store)
         done = drills_of(store, source)
@@ -77,6 +89,7 @@ def drill(
     work = Drill(store, source, at, seed, keep_server=keep_server, trust_source=trust_source, say=output.say)
     within = newest_within or places.newest_within(url)
     work.newest_within = parse_span(within) if within else None
+    work.proves_key = copy is not None
     work.to = places.target(url, to) if to else None
     work.prepare()
     work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]
@@ -86,7 +99,7 @@ def drill(
         return run_job(store, wish, address=address, role="target", wait=wait, output=output, here=not to)
 
     run = new_run(work.name)
-    value = {"run": run, **work.run(run, restore)}
+    value = {"run": run, **work.run(run, restore), "key": copy}
     output.result(value, lambda console: _show(console, value))
 
 
@@ -104,6 +117,7 @@ def _show(console: Console, value: dict[str, Any]) -> None:
         f"{value['tables']} tables, equal to the archive, ready after {value['seconds']:.1f} s",
         f"{checked} of {checked} assertions hold" if checked else "no assertions were given",
         f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old",
+        *([f"the archive was opened by {value['key']}"] if value["key"] else []),
         *([f"not restored: {value['not_restored']} objects, named above"] if value["not_restored"] else []),
         f"recorded as {value['run']}",
     ]

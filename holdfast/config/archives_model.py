@@ -82,12 +82,14 @@ class ObjectivesConfig(Section):
     :param rto: recovery time objective: the last drill took no longer, from its begin to a usable database.
     :param drill_within: the last drill that went well was no longer ago.
     :param verified_within: every file was read, or written, no longer ago.
+    :param key_proved_within: a drill had the archive's key from a copy no longer ago: `drill.key`, or `drill --key`.
     """
 
     rpo: ShortSpan | None = None
     rto: ShortSpan | None = None
     drill_within: Span | None = None
     verified_within: Span | None = None
+    key_proved_within: Span | None = None
 
 
 class SourceConfig(Section):
@@ -240,11 +242,13 @@ class DrillConfig(Section):
     :param source: whose database; needed where the archive has several.
     :param assertions: queries of one row with the value true.
     :param newest_within: how old the newest restorable moment of each source may be; None: any age will do.
+    :param key: where a copy of the archive's key is kept: drills open the archive by that one.
     """
 
     source: Name | None = None
     assertions: list[Annotated[str, StringConstraints(min_length=1)]] = Field(default_factory=list)
     newest_within: Span | None = None
+    key: KeyAddress | None = None
 
     def of(self, source: str) -> list[str]:
         """Return the assertions on a source's database."""
@@ -320,7 +324,16 @@ class ArchiveConfig(Section):
             raise PydanticCustomError("drill", "'drill.assertions' needs 'drill.source': there are several sources")
         if self.sources and self.drill.source not in (None, *self.sources):
             raise PydanticCustomError("drill", "'drill.source' names none of the 'sources'")
+        self._check_keys()
         return self
+
+    def _check_keys(self) -> None:
+        if self.drill.key and self.drill.key == self.key:
+            raise PydanticCustomError("drill", "'drill.key' is the key in use: name the place of its copy")
+        needs = ["drill.key"] if self.drill.key else []
+        needs += ["key_proved_within"] if any(s.objectives.key_proved_within for s in self.sources.values()) else []
+        if needs and self.encryption is None:
+            raise PydanticCustomError("drill", f"'{needs[0]}' needs 'encryption': without it there is no key")
 
     @property
     def key(self) -> str | None:

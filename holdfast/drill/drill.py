@@ -24,6 +24,7 @@ from holdfast.common.lsn import show_position
 from holdfast.drill import assertions
 from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
+from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
 from holdfast.operations.job_process import new_run_id
 from holdfast.point_in_time.recovery_target import catalog_of
@@ -56,6 +57,7 @@ class Drill:
     :param to: an empty database to restore into; without it, a server is started.
     :param trust_source: let code of the source run with a superuser's rights in `to`.
     :param keep_server: let that server run on.
+    :param proves_key: the store was opened by a copy of its key: record that it is right.
     :param say: is told what people should know.
     """
 
@@ -68,6 +70,7 @@ class Drill:
     to: Address | None = None
     trust_source: bool = False
     keep_server: bool = False
+    proves_key: bool = False
     say: Callable[[str], None] = field(default=lambda words: None)
     name: str = field(default="", init=False)
     """The source's name, once it is prepared."""
@@ -116,6 +119,8 @@ class Drill:
             self._check(address, log.found)
             self._check_age(log.found)
             log.result = log.found
+        if self.proves_key:
+            record_proof(self.store, run)
         return log.result
 
     def _newest(self, state: State) -> dict[str, Any]:

@@ -12,8 +12,10 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.maintenance.scrub_schedule import ScrubProgress, write_progress
 from holdfast.config.archives_model import ObjectivesConfig, SourceConfig
-from holdfast.objectives import judge
+from holdfast.drill.key_proof import record_proof
+from holdfast.objectives import Facts, facts_of, judge
 from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.encryption.key_source import new_key
 
 
 @pytest.fixture
@@ -52,10 +54,29 @@ def test_the_newest_restorable_moment_is_no_older_than_the_rpo(store: ObjectStor
 
 def test_a_source_without_a_backup_misses_what_it_promises(store: ObjectStore) -> None:
     found = judge(
-        Archive.create(store, name="shop"), promised(rpo="1h", rto="1h", drill_within="7d", verified_within="30d")
+        Archive.create(store, name="shop"),
+        promised(rpo="1h", rto="1h", drill_within="7d", verified_within="30d", key_proved_within="90d"),
     )
-    assert sorted(each.name for each in found) == ["drill_within", "rpo", "rto", "verified_within"]
+    assert sorted(each.name for each in found) == ["drill_within", "key_proved_within", "rpo", "rto", "verified_within"]
     assert not any(each.is_met for each in found)
+
+
+def test_a_copy_of_the_key_is_proved_by_a_drill(tmp_path: Path) -> None:
+    (tmp_path / "key").write_text(new_key())
+    (tmp_path / "key").chmod(0o600)
+    store = open_store(str(tmp_path / "sealed"), f"file:{tmp_path / 'key'}")
+    store.begin()
+    archive = archive_of(store, age=timedelta(0))
+    (missed,) = judge(archive, promised(key_proved_within="90d"))
+    assert str(missed) == (
+        "shop_db: key_proved_within 90d is missed: no drill has had the archive's key from a copy "
+        "('holdfast drill --key')"
+    )
+    record_proof(store, "drill-shop_db.1")
+    (kept,) = judge(archive, promised(key_proved_within="90d"))
+    assert (kept.is_met, kept.stands.startswith("a drill had the archive's key from a copy ")) == (True, True)
+    facts = facts_of(archive, "shop_db")
+    assert Facts.from_described(facts.describe()) == facts
 
 
 def test_a_drill_that_went_well_keeps_two_promises(store: ObjectStore) -> None:

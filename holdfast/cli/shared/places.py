@@ -13,6 +13,7 @@ from holdfast.config.archives_yaml import find_config, load_config, read_archive
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import open_store
+from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 
 if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig, Consistency
@@ -109,6 +110,13 @@ def assertions(url: str, source: str) -> list[str]:
     """Return the assertions in archives.yaml about a source's database after a drill."""
     configured = _configured(url)
     return configured.drill.of(source) if configured else []
+
+
+def keys(url: str) -> tuple[str | None, str | None]:
+    """Return where an archive's key is, and where archives.yaml says that a copy of it is for drills."""
+    configured = _configured(url)
+    usual = configured.key if configured else None
+    return usual or os.environ.get(KEY_VARIABLE), configured.drill.key if configured else None
 
 
 def newest_within(url: str) -> str | None:

@@ -10,11 +10,14 @@ from __future__ import annotations
 
 import base64
 import binascii
+import logging
 import os
 import re
 import shlex
+import stat
 import subprocess
 from abc import ABC, abstractmethod
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -28,6 +31,8 @@ from holdfast.storage.encryption.sealing import KEY_BYTES
 
 if TYPE_CHECKING:
     from holdfast.common.remote_environment import RemoteEnvironment
+
+logger = logging.getLogger(__name__)
 
 ENVIRONMENT = "HOLDFAST_KEY"
 """The environment variable with a key's address."""
@@ -135,6 +140,7 @@ def find_key(address: str) -> WrappingKey:
         path = Path(rest).expanduser()
         try:
             text = path.read_text(encoding="ascii")
+            _warn_of_others(path, stat.S_IMODE(path.stat().st_mode))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"the key file {path} cannot be read: {error}") from None
         return _Secret(address, parse_key(text, f"the key file {path}"))
@@ -148,6 +154,15 @@ def find_key(address: str) -> WrappingKey:
         printed = _run(address, words, b"")
         return _Secret(address, parse_key(printed.decode("ascii", "replace"), f"what {address} printed"))
     raise UsageError(f"the key is said to be at {shown(address)}, which is no address of one: write {SUPPORTED}")
+
+
+@cache
+def _warn_of_others(path: Path, mode: int) -> None:
+    """Warn of a key file that others than its owner may use, once for each mode that it is seen with."""
+    if mode & 0o077:
+        logger.warning(
+            "The key file %s is open to others (mode %04o): chmod 600 %s", path, mode, shlex.quote(str(path))
+        )
 
 
 def carry_key(address: str, remote: RemoteEnvironment) -> str:

@@ -41,11 +41,13 @@ class DrillOperator(SourceJobOperator):
     :param assertions: queries that must return one row with the value true, beside those of archives.yaml. (templated)
     :param newest_within: how old the newest restorable moment may be, such as `1h`; without it, what archives.yaml
         says. (templated)
+    :param key: address of a copy of the archive's key, which the drill opens the archive by and proves right; without
+        it, what archives.yaml says. (templated)
     """
 
     operation: ClassVar[str] = "restore"
     role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions", "newest_within")
+    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions", "newest_within", "key")
 
     def __init__(
         self,
@@ -53,6 +55,7 @@ class DrillOperator(SourceJobOperator):
         at: str | None = None,
         assertions: Sequence[str] | str | None = None,
         newest_within: str | None = None,
+        key: str | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.setdefault("name", "holdfast-drill")
@@ -60,6 +63,7 @@ class DrillOperator(SourceJobOperator):
         self.at = at
         self.assertions = assertions
         self.newest_within = newest_within
+        self.key = key
 
     @property
     def measured_as(self) -> str:
@@ -80,8 +84,14 @@ class DrillOperator(SourceJobOperator):
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         from holdfast.drill import Drill, new_run
+        from holdfast.drill.key_proof import check_copy
+        from holdfast.storage import open_store
 
         run_restore = super()._run
+        configured = find_archive_or_connection(self.archive)
+        if copy := self.key or configured.drill.key:
+            check_copy(copy, configured.key)
+            store, job = open_store(job.url, copy), replace(job, key=copy)
 
         def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
             with_moment = replace(job, database=address, request=RestoreRequest.from_arguments(arguments))
@@ -90,11 +100,10 @@ class DrillOperator(SourceJobOperator):
             except JobFailed as error:  # the drill's record has it in the job's own terms
                 raise ReportedError(str(error), error.exit_code) from None
 
-        drill = Drill(store, job.source, self.at or None, say=self.log.info)
+        drill = Drill(store, job.source, self.at or None, proves_key=bool(copy), say=self.log.info)
         drill.prepare()
-        configured = find_archive_or_connection(self.archive).drill
-        drill.asserted = [*configured.of(drill.name), *listed(self.assertions, "assertions")]
-        within = self.newest_within or configured.newest_within
+        drill.asserted = [*configured.drill.of(drill.name), *listed(self.assertions, "assertions")]
+        within = self.newest_within or configured.drill.newest_within
         drill.newest_within = parse_span(within) if within else None
         run = new_run(drill.name)
         self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.url)

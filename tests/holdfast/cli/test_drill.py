@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -72,6 +73,31 @@ def test_how_old_the_newest_moment_may_be_comes_from_the_option_or_the_configura
     assert (done.code, "was to be within 1:00:00: find out why no backup has come since" in done.err) == (4, True)
     assert holdfast("drill", "shop", *TO, "--newest-within", "99999d").code == 0
     assert holdfast("drill", filled.url, *TO, "--newest-within", "1").code == 2
+
+
+def test_a_copy_of_the_key_opens_the_archive_and_is_proved(
+    holdfast: RunCommand, filled: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("daily", "other"):
+        assert holdfast("key", "new", str(tmp_path / name)).code == 0
+    shutil.copy(tmp_path / "daily", tmp_path / "copy")
+    place, daily, copy = str(tmp_path / "sealed"), f"file:{tmp_path / 'daily'}", f"file:{tmp_path / 'copy'}"
+    assert holdfast("copy", filled.url, place, "--to-key", daily).code == 0
+    (tmp_path / "archives.yaml").write_text(
+        f"archives: {{shop: {{url: {place}, encryption: {{key: '{daily}'}}, sources: {{shop_db: {{connection: c, "
+        f"objectives: {{key_proved_within: 90d}}}}}}}}}}"
+    )
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(tmp_path / "archives.yaml"))
+    assert holdfast("drill", "shop", *TO).code == 0
+    assert holdfast("status", "shop", "--check").code == 1
+    done = holdfast("drill", "shop", *TO, "--key", daily)
+    assert (done.code, "is where the key is looked up every day" in done.err) == (2, True)
+    other = holdfast("drill", "shop", *TO, "--key", f"file:{tmp_path / 'other'}")
+    assert (other.code, "fingerprint" in other.err) == (2, True)
+    assert f"the archive was opened by {copy}" in holdfast("drill", "shop", *TO, "--key", copy).out
+    assert holdfast("status", "shop", "--check").code == 0
+    plain = holdfast("drill", filled.url, *TO, "--key", copy)
+    assert plain.code == 2
 
 
 def test_history_shows_how_drills_went(holdfast: RunCommand, filled: ObjectStore, asked: list[str]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,7 @@ from holdfast.drill import drills_of
 from holdfast.drill.assertions import Asserted
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
+from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import DrillOperator
 from locking import Owner, RWLock
@@ -92,6 +94,16 @@ def test_a_random_moment_is_restored_into_a_server_of_its_own_that_is_gone_then(
     (kept,) = drills_of(store, "shop_db")
     assert (kept["state"], kept["seed"]) == ("succeeded", found["seed"])
     assert locks_of(store) == []
+
+
+def test_a_copy_of_the_key_that_does_not_open_the_archive_fails_the_drill(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], servers: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "copy").write_text(new_key())
+    (tmp_path / "copy").chmod(0o600)
+    with pytest.raises(JobRefused, match="not encrypted"):
+        run(drill(key=f"file:{tmp_path / 'copy'}"), context)
+    assert servers == []
 
 
 def test_the_moment_may_be_said(

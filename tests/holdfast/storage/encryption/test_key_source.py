@@ -38,6 +38,19 @@ def test_a_key_is_the_same_wherever_it_is(addresses: list[str]) -> None:
         assert {key.unwrap(each, "a purpose") for each in wrapped} == {b"data key"}
 
 
+@pytest.mark.parametrize(("mode", "is_told"), [(0o600, False), (0o400, False), (0o640, True), (0o644, True)])
+def test_a_key_file_that_is_open_to_others_is_told_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, mode: int, is_told: bool
+) -> None:
+    path = tmp_path / "key"
+    path.write_text(TEXT)
+    path.chmod(mode)
+    for _ in range(2):
+        find_key(f"file:{path}")
+    told = [f"The key file {path} is open to others (mode {mode:04o}): chmod 600 {path}"]
+    assert caplog.messages == (told if is_told else [])
+
+
 def test_new_keys_are_keys_and_differ() -> None:
     assert len({parse_key(new_key(), "it") for _ in range(5)}) == 5
 

@@ -1,0 +1,57 @@
+"""Proofs that a copy of an archive's key opens it: drills that had the key from there, and from nowhere else."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive.format.runs import RunLog, RunRecord
+from holdfast.common.errors import UsageError
+from holdfast.operations.job_process import new_run_id
+from holdfast.storage import SealedStore
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from holdfast.storage import ObjectStore
+
+PREFIX = "key-proof."
+"""What the names of their records begin with."""
+
+
+def check_copy(address: str, usual: str | None) -> None:
+    """Check that the address of a key's copy is not that of the key in use.
+
+    :param usual: where the key is looked up by all others; None: nowhere.
+    :raises UsageError: it is the same, so that a drill would prove nothing of any copy.
+    """
+    if address == usual:
+        raise UsageError(f"{address} is where the key is looked up every day: name the place of its copy")
+
+
+def record_proof(store: ObjectStore, drill: str) -> None:
+    """Record that the key by which a store was opened is right.
+
+    :param drill: name of the drill's record.
+    """
+    key = store.key if isinstance(store, SealedStore) else None
+    with RunLog(store, new_run_id(PREFIX), "key proof") as log:
+        log.result = {"drill": drill, "key": key, "wrapped_by": _wrapped_by(store)}
+
+
+def last_proof(store: ObjectStore) -> datetime | None:
+    """Return when a copy of the key in use was last proved, by the store's clock; requests: two.
+
+    A proof of a key that was exchanged since does not count.
+    """
+    last = {found.key.rpartition("/")[0]: found for found in store.list(f"runs/{PREFIX}").objects}
+    for found in sorted(last.values(), key=lambda each: each.modified, reverse=True):
+        record = RunRecord.from_bytes(store.get(found.key), found.key)
+        if record.state == "succeeded" and (record.result or {}).get("wrapped_by") == _wrapped_by(store):
+            return found.modified
+    return None
+
+
+def _wrapped_by(store: ObjectStore) -> str | None:
+    """Return the fingerprint of the key that opens an archive; "" where a service does; None: it is not encrypted."""
+    ring = store.ring() if isinstance(store, SealedStore) else None
+    return ring.document.wrapped_by if ring else None
