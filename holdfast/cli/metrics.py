@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 Archives = Annotated[
     list[str] | None,
-    typer.Argument(metavar="[ARCHIVE]...", help="Names in archives.yaml, or URLs. Default is all of archives.yaml."),
+    typer.Argument(metavar="ARCHIVE", help="Names in archives.yaml, or URLs. Default is all of archives.yaml."),
 ]
 
 

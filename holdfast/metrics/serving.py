@@ -59,6 +59,7 @@ class _Page:
 
 class _Handler(BaseHTTPRequestHandler):
     timeout = _CLIENT_S
+    server_version, sys_version = "holdfast", ""
     page = _Page()
 
     def do_GET(self) -> None:

@@ -38,13 +38,14 @@ def test_a_rule_says_how_grave_it_is_what_is_wrong_and_which_runbook_helps(rule:
 
 
 @EACH
-def test_the_words_of_a_rule_name_labels_that_its_metrics_have(rule: dict[str, Any]) -> None:
+def test_the_words_of_a_rule_name_labels_that_an_alert_has(rule: dict[str, Any]) -> None:
     named = named_in(rule["expr"])
-    there = set.intersection(*(set(CATALOGUE[metric].labels) for metric, _ in named.metrics))
-    there = named.grouped if rule["expr"].startswith("min by") else there | named.grouped
+    is_grouped = rule["expr"].startswith(("min by", "sum by"))
+    left = frozenset(
+        CATALOGUE[named.metrics[0][0]].labels
+    )  # whose labels the other side of an operator does not change
     shown = set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"]))
-    first = set(CATALOGUE[named.metrics[0][0]].labels)
-    assert shown <= (there if "unless" not in rule["expr"] else first)
+    assert shown <= (named.grouped if is_grouped else left)
 
 
 def test_each_alert_has_one_name_and_a_test_in_which_it_fires_and_one_in_which_it_does_not() -> None:

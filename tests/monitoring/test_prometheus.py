@@ -12,6 +12,8 @@ import pytest
 
 from holdfast.archive.format.runs import RunLog
 from holdfast.metrics.catalogue import CATALOGUE
+from holdfast.metrics.exposition import render
+from holdfast.metrics.samples import Sample
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
@@ -33,6 +35,12 @@ def test_promtool_finds_no_fault_in_the_rules_and_their_tests_pass() -> None:
         done = subprocess.run([program("promtool"), *words], capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "SUCCESS" in done.stdout
+
+
+def test_promtool_finds_no_fault_in_the_names_of_any_metric() -> None:
+    text = render([Sample(each.name, dict.fromkeys(each.labels, "x"), 1.0) for each in CATALOGUE.values()])
+    done = subprocess.run([program("promtool"), "check", "metrics"], input=text, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"", b"")
 
 
 @pytest.fixture
