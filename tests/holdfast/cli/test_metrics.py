@@ -161,12 +161,18 @@ def test_a_port_that_is_taken_is_said(holdfast: RunCommand, filled: ObjectStore)
 
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_it_serves_until_it_is_told_to_end(filled: ObjectStore, number: int) -> None:
-    command = start("metrics", filled.url, "--listen", "127.0.0.1:0")
+def test_it_serves_until_it_is_told_to_end_and_tells_no_secret(
+    configured: ObjectStore, tmp_path: Path, number: int
+) -> None:
+    more = {"HOLDFAST_ARCHIVES": str(tmp_path / "archives.yaml")}
+    command = start("metrics", "--listen", "127.0.0.1:0", more=more)
     assert command.stderr is not None
-    said = command.stderr.readline()
-    url = said.split("metrics at ")[1].split(",")[0]
+    url = command.stderr.readline().split("metrics at ")[1].split(",")[0]
     until(lambda: UP in scrape(url)[2], "the first collection")
+    text = scrape(url)[2]
     command.send_signal(number)
     done = finish(command)
-    assert (done.code, done.out, done.err) == (0, "", "")
+    assert (done.code, done.out) == (0, "")
+    assert done.err.startswith("holdfast: source shop_db of shop cannot be read")
+    assert done.err.count("\n") == 1
+    assert CANARY not in text + done.err
