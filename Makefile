@@ -54,7 +54,7 @@ specs: setup ## Check the models of specs/ alone, in full.
 durations: setup-tests ## Run 'make test' and record in tests/durations.json how long tests take; TIER=all runs all there is.
 	@RECORD=1 scripts/test.sh $(or $(TIER),test)
 
-reference: setup ## Write docs/reference/: the commands, the operators and archives.yaml, as the code describes them.
+reference: setup ## Write docs/reference/: commands, operators, archives.yaml and metrics, as the code describes them.
 	@$(IN_ENV) env AIRFLOW_HOME="$$(mktemp -d)" PYTHONPATH=.:plugins python scripts/write_reference.py
 
 lint: setup ## Check style and import floors.

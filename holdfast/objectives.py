@@ -12,7 +12,7 @@ from holdfast.archive.history.restore_points import intervals, source_names
 from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_files, read_progress
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span, named
-from holdfast.drill.history import drills_of
+from holdfast.drill.history import last_good_drill
 from holdfast.drill.key_proof import last_proof
 
 if TYPE_CHECKING:
@@ -105,10 +105,10 @@ def facts_of(
 
 
 def _with_drill(facts: Facts, store: ObjectStore, source: str) -> Facts:
-    well = [each for each in drills_of(store, source) if each["state"] == "succeeded"]
-    if not well:
+    well = last_good_drill(store, source)
+    if well is None:
         return facts
-    return replace(facts, drilled=datetime.fromisoformat(well[-1]["ended"]), drill_s=well[-1].get("seconds"))
+    return replace(facts, drilled=datetime.fromisoformat(well["ended"]), drill_s=well.get("seconds"))
 
 
 def judge(archive: Archive, sources: Mapping[str, SourceConfig]) -> list[Objective]:

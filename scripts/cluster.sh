@@ -29,21 +29,28 @@ compose() {
 random() { head -c "$1" /dev/urandom | base64 -w0; }
 word() { random 24 | tr '+/' 'xy' | tr -d '='; }
 
+# Adds what is missing: a file of an earlier release lacks names, and a password that is in use is never replaced.
 make_secrets() {
-  [[ -f $SECRETS ]] && return
   local name
   umask 077
   {
+    [[ ! -f $SECRETS ]] || cat "$SECRETS"
     for name in AIRFLOW_DB_PASSWORD SHOP_PASSWORD TARGET_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY SPARK_SECRET \
-      AIRFLOW_SECRET_KEY AIRFLOW_ADMIN_PASSWORD AIRFLOW_VIEWER_PASSWORD; do
-      printf '%s=%s\n' "$name" "$(word)"
+      AIRFLOW_SECRET_KEY AIRFLOW_ADMIN_PASSWORD AIRFLOW_VIEWER_PASSWORD GRAFANA_ADMIN_PASSWORD; do
+      has_secret "$name" || printf '%s=%s\n' "$name" "$(word)"
     done
-    printf 'ARCHIVE_KEY=%s\n' "$(random 32)"
-    printf 'AIRFLOW_FERNET_KEY=%s\n' "$(random 32 | tr '+/' '-_')"
+    has_secret ARCHIVE_KEY || printf 'ARCHIVE_KEY=%s\n' "$(random 32)"
+    has_secret AIRFLOW_FERNET_KEY || printf 'AIRFLOW_FERNET_KEY=%s\n' "$(random 32 | tr '+/' '-_')"
   } >"$SECRETS.new"
+  if cmp --silent "$SECRETS.new" "$SECRETS"; then
+    rm "$SECRETS.new"
+    return
+  fi
   mv "$SECRETS.new" "$SECRETS"
   say "made passwords in $SECRETS"
 }
+
+has_secret() { [[ -f $SECRETS ]] && grep --quiet "^$1=" "$SECRETS"; }
 
 wait_for_ui() {
   local port=${AIRFLOW_PORT:-8080} tries
@@ -62,14 +69,17 @@ up() {
   wait_for_ui
   say "Airflow: http://127.0.0.1:${AIRFLOW_PORT:-8080}, user admin, password AIRFLOW_ADMIN_PASSWORD of $SECRETS"
   say "the Holdfast page: http://127.0.0.1:${AIRFLOW_PORT:-8080}/plugin/holdfast"
+  if [[ ,${COMPOSE_PROFILES-}, == *,monitoring,* ]]; then
+    say "Prometheus: http://127.0.0.1:${PROMETHEUS_PORT:-9090}; Grafana: http://127.0.0.1:${GRAFANA_PORT:-3000}, user admin, password GRAFANA_ADMIN_PASSWORD of $SECRETS"
+  fi
 }
 
 need_engine
 case ${1-} in
   up) up ;;
   secrets) make_secrets ;;
-  down) [[ -f $SECRETS ]] && compose down --remove-orphans ${VOLUMES:+--volumes} ;;
-  logs) compose logs --tail 200 ${FOLLOW:+--follow} ;;
+  down) [[ -f $SECRETS ]] && compose --profile monitoring down --remove-orphans ${VOLUMES:+--volumes} ;;
+  logs) compose --profile monitoring logs --tail 200 ${FOLLOW:+--follow} ;;
   compose) compose "${@:2}" ;;
   *) fail "say up, down, logs, secrets or compose." ;;
 esac

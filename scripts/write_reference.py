@@ -1,4 +1,4 @@
-"""Writes docs/reference/: the commands, the operators and archives.yaml, as the code itself describes them."""
+"""Writes docs/reference/: commands, operators, archives.yaml and metrics, as the code itself describes them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Union, get_args, get_origin
 
+import yaml
 from pydantic import BaseModel
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
 from holdfast.cli.commands import COMMANDS, load
 from holdfast.config.archives_model import ArchiveConfig, Config
+from holdfast.metrics.catalogue import CATALOGUE, Group
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
 
 ROOT = Path(__file__).parents[1]
 FOLDER = ROOT / "docs" / "reference"
+ALERTS = ROOT / "monitoring" / "alerts.yaml"
 
 _COMMANDS_HEAD = """# Commands
 
@@ -37,6 +40,25 @@ _CONFIGURATION_HEAD = """# archives.yaml
 Written by `make reference` from the model that reads the file; `holdfast config schema` prints it as a JSON schema.
 [An example, and how mistakes are reported](../configuration.md).
 """
+
+_METRICS_HEAD = """# Metrics and alerts
+
+Written by `make reference` from the catalogue of `holdfast metrics` and from `monitoring/alerts.yaml`.
+[How they come to Prometheus](../metrics.md).
+
+All metrics are gauges. A time is seconds since 1970: `time() - x` is its age.
+"""
+_METRIC_GROUPS: dict[Group, str] = {
+    "run": "The collection itself",
+    "archive": "Archives",
+    "source": "Sources",
+    "objective": "Objectives",
+    "hold": "Holds",
+    "server": "Servers of sources",
+    "lock": "Locks",
+    "replica": "Replicas",
+    "listing": "With --listing",
+}
 
 
 def commands_page() -> str:
@@ -70,6 +92,41 @@ def configuration_page() -> str:
     parts = [_CONFIGURATION_HEAD, *_section("archives.&lt;name&gt;", ArchiveConfig)]
     assert set(Config.model_fields) == {"archives"}
     return "\n".join(parts).rstrip() + "\n"
+
+
+def metrics_page() -> str:
+    """Return the page of the metrics and the alerts."""
+    parts = [_METRICS_HEAD]
+    for group, title in _METRIC_GROUPS.items():
+        parts += [f"## {title}", "", "| metric | labels | |", "| --- | --- | --- |"]
+        of_group = [each for each in CATALOGUE.values() if each.group == group]
+        parts += [f"| `{each.name}` | {_labels(each.labels)} | {_cell(each.help)} |" for each in of_group]
+        parts.append("")
+    parts += [
+        "## Alerts",
+        "",
+        "| alert | severity | after | what it says | runbook |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for rule in yaml.safe_load(ALERTS.read_text())["groups"][0]["rules"]:
+        said, runbook = rule["annotations"]["summary"], Path(rule["annotations"]["runbook"])
+        title = (ROOT / runbook).read_text().partition("\n")[0].removeprefix("# ")
+        parts.append(
+            f"| `{rule['alert']}` | {rule['labels']['severity']} | {rule['for']} | {_cell(_without_templates(said))} "
+            f"| [{title}](../runbooks/{runbook.name}) |"
+        )
+    return "\n".join(parts).rstrip() + "\n"
+
+
+def _labels(names: tuple[str, ...]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _without_templates(text: str) -> str:
+    """Return the words of an alert, its labels by their names."""
+    text = re.sub(r"\{\{ with .*?\}\}|\{\{ end \}\}", "", text)
+    text = re.sub(r"\{\{ \$labels\.(\w+) \}\}", r"`\1`", text)
+    return re.sub(r"\{\{ \$value[^}]*\}\}B?", "*N*", text).replace("of {{ . }} ", "of `source` ")
 
 
 def _command(name: str, command: TyperCommand | TyperGroup) -> Iterator[str]:
@@ -187,7 +244,12 @@ def _cell(text: str) -> str:
     return _flat(text).replace("|", "\\|")
 
 
-PAGES = {"commands.md": commands_page, "operators.md": operators_page, "archives-yaml.md": configuration_page}
+PAGES = {
+    "commands.md": commands_page,
+    "operators.md": operators_page,
+    "archives-yaml.md": configuration_page,
+    "metrics.md": metrics_page,
+}
 
 
 def main(folder: Path) -> None:

@@ -21,11 +21,15 @@ SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 ONCE = {"begin", "buckets"}
 """Services that end when they are done."""
 
+USERS = {"prometheus": "65534:65534", "grafana": "472:472"}
+"""Users in images that are not ours: nobody, and Grafana's own."""
+
 
 @pytest.mark.parametrize("name", sorted(SERVICES))
 def test_no_container_has_more_rights_than_it_needs(name: str) -> None:
     service = SERVICES[name]
-    assert (service["user"], service["read_only"], service["cap_drop"]) == ("holdfast", True, ["ALL"])
+    user = USERS.get(name, "holdfast")
+    assert (service["user"], service["read_only"], service["cap_drop"]) == (user, True, ["ALL"])
     assert service["security_opt"] == ["no-new-privileges:true"]
     assert name in ONCE or "mem_limit" in service
     assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ()))
@@ -91,3 +95,33 @@ def test_passwords_are_made_once_for_this_user_alone(tmp_path: Path) -> None:
     first = secrets.read_text()
     subprocess.run([tmp_path / "scripts" / "cluster.sh", "secrets"], env={"PATH": path}, check=True)
     assert secrets.read_text() == first
+
+
+def test_a_password_that_an_earlier_release_had_not_is_added_and_the_others_stay(tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "cluster").mkdir()
+    shutil.copy(ROOT / "scripts" / "cluster.sh", tmp_path / "scripts")
+    engine = tmp_path / "docker"
+    engine.write_text("#!/bin/sh\nexit 0\n")
+    engine.chmod(0o755)
+    secrets = tmp_path / "cluster" / ".env"
+    secrets.write_text("SHOP_PASSWORD=kept\n")
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}"}
+    subprocess.run([tmp_path / "scripts" / "cluster.sh", "secrets"], env=environment, check=True)
+    text = secrets.read_text()
+    assert text.startswith("SHOP_PASSWORD=kept\n")
+    assert (text.count("SHOP_PASSWORD="), text.count("GRAFANA_ADMIN_PASSWORD=")) == (1, 1)
+
+
+def test_monitoring_is_a_profile_and_reads_what_is_in_its_folder() -> None:
+    monitoring = {name for name, service in SERVICES.items() if service.get("profiles") == ["monitoring"]}
+    assert monitoring == {"metrics", "prometheus", "grafana"}
+    for name in monitoring:
+        for source, *_ in (volume.split(":") for volume in SERVICES[name]["volumes"]):
+            assert source in COMPOSE["volumes"] or (ROOT / source).exists()
+        assert "healthcheck" in SERVICES[name]
+        assert re.fullmatch(r"holdfast:local|\$\{[A-Z]+_IMAGE:-[a-z/]+:v?[\d.]+\}", SERVICES[name]["image"])
+    scraped = yaml.safe_load((ROOT / "monitoring" / "prometheus.yaml").read_text())["scrape_configs"][0]
+    (target,) = scraped["static_configs"][0]["targets"]
+    assert target == "metrics:9464"
+    assert "0.0.0.0:9464" in SERVICES["metrics"]["command"]

@@ -80,6 +80,11 @@ COMMANDS = {
         "maintenance.migrate", "migrate", "Migrate an archive to a newer format; its restore points are kept."
     ),
     "status": CommandEntry("status", "status", "Print the contents of an archive."),
+    "metrics": CommandEntry(
+        "metrics",
+        "metrics",
+        "Print metrics of archives, their sources' servers and their replicas, for Prometheus.",
+    ),
     "doctor": CommandEntry(
         "doctor", "doctor", "Check everything that backups and restores need, and print a remedy for each failure."
     ),

@@ -25,13 +25,30 @@ def drills_of(store: ObjectStore, source: str | None = None, *, most: int = 20) 
 
     :param source: only those of this one.
     """
-    last: dict[str, ObjectInfo] = {}
-    for found in store.list(f"runs/{PREFIX}{f'{source}.' if source else ''}").objects:
-        last[found.key.rpartition("/")[0]] = found
-    newest = sorted(last.values(), key=lambda found: found.modified)[-most:]
+    newest = _newest(store, source)[-most:]
     with ThreadPoolExecutor(_READERS) as pool:
         bodies = pool.map(store.get, [found.key for found in newest])
         return [_described(found, body) for found, body in zip(newest, bodies, strict=True)]
+
+
+def last_good_drill(store: ObjectStore, source: str, *, most: int = 20) -> dict[str, Any] | None:
+    """Return the newest drill of a source that went well, as `drills_of` does; None where none of the newest did.
+
+    Requests: one listing, and one for each drill from the newest one back to it.
+    """
+    for found in reversed(_newest(store, source)[-most:]):
+        drill = _described(found, store.get(found.key))
+        if drill["state"] == "succeeded":
+            return drill
+    return None
+
+
+def _newest(store: ObjectStore, source: str | None) -> list[ObjectInfo]:
+    """Return the last record of each drill, the newest one last."""
+    last: dict[str, ObjectInfo] = {}
+    for found in store.list(f"runs/{PREFIX}{f'{source}.' if source else ''}").objects:
+        last[found.key.rpartition("/")[0]] = found
+    return sorted(last.values(), key=lambda found: found.modified)
 
 
 def _described(found: ObjectInfo, body: bytes) -> dict[str, Any]:

@@ -39,14 +39,17 @@ def record_proof(store: ObjectStore, drill: str) -> None:
 
 
 def last_proof(store: ObjectStore) -> datetime | None:
-    """Return when a copy of the key in use was last proved, by the store's clock; requests: two.
+    """Return when a copy of the key in use was last proved, by the store's clock.
 
-    A proof of a key that was exchanged since does not count.
+    A proof of a key that was exchanged since does not count. Requests: two, none where there is no key.
     """
+    wrapped_by = _wrapped_by(store)
+    if wrapped_by is None:
+        return None
     last = {found.key.rpartition("/")[0]: found for found in store.list(f"runs/{PREFIX}").objects}
     for found in sorted(last.values(), key=lambda each: each.modified, reverse=True):
         record = RunRecord.from_bytes(store.get(found.key), found.key)
-        if record.state == "succeeded" and (record.result or {}).get("wrapped_by") == _wrapped_by(store):
+        if record.state == "succeeded" and (record.result or {}).get("wrapped_by") == wrapped_by:
             return found.modified
     return None
 

@@ -21,7 +21,10 @@ _FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 
 # Top folders of this repository: a path that begins with one of them is ours, any other is somebody else's.
-_FOLDERS = ("bench", "dags", "demo", "docs", "holdfast", "locking", "plugins", "requirements", "scripts", "sparkjobs")
+_FOLDERS = (
+    "bench", "dags", "demo", "docs", "holdfast", "locking", "monitoring", "plugins", "requirements", "scripts",
+    "sparkjobs",
+)  # fmt: skip
 _PATH = re.compile(rf"(?:{'|'.join(_FOLDERS)})/[\w./-]*")
 
 

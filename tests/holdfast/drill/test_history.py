@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.archive.format.runs import RunError, RunRecord
 from holdfast.common.errors import DamagedError
-from holdfast.drill.history import PREFIX, drills_of
+from holdfast.drill.history import PREFIX, drills_of, last_good_drill
 from tests.support.stores.memory_store import MemoryStore
 
 
@@ -88,3 +88,15 @@ def test_a_damaged_record_is_named(drills: Drills) -> None:
     drills.store.put(f"runs/{PREFIX}shop.1/000000.json", b"{")
     with pytest.raises(DamagedError, match=rf"^runs/{PREFIX}shop\.1/000000\.json is damaged or not ours"):
         drills_of(drills.store)
+
+
+def test_the_last_one_that_went_well_is_read_back_to_and_no_further(drills: Drills) -> None:
+    for run, state in (("1", "succeeded"), ("2", "succeeded"), ("3", "failed"), ("4", "running")):
+        drills.write(f"{PREFIX}shop.{run}", 0, state)  # type: ignore[arg-type]
+    drills.store.requests.clear()
+    found = last_good_drill(drills.store, "shop")
+    assert found is not None
+    assert found["run"] == f"{PREFIX}shop.2"
+    assert len(drills.store.requests) == 1 + 3
+    assert last_good_drill(drills.store, "shop", most=2) is None
+    assert last_good_drill(drills.store, "crm") is None

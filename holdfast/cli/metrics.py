@@ -1,0 +1,145 @@
+"""`holdfast metrics`: metrics of archives for Prometheus. Works with Airflow down."""
+
+from __future__ import annotations
+
+import os
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from holdfast.cli.shared import places
+from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
+from holdfast.cli.shared.output import Output
+from holdfast.common.errors import UsageError
+from holdfast.common.units import parse_span
+from holdfast.config.archives_model import SQLITE, ArchiveConfig
+from holdfast.config.archives_yaml import archive_at, find_config, load_config, read_archives
+from holdfast.metrics.collect import Collected, ObservedArchive, collect
+from holdfast.metrics.exposition import check_target, render, write
+from holdfast.metrics.serving import ListenAddress, serve
+from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.storage import open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.config.archives_yaml import ReadArchives
+    from holdfast.sources.postgresql.connection.address import Address
+
+Archives = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="ARCHIVE", help="Names in archives.yaml, or URLs. Default is all of archives.yaml."),
+]
+
+
+def metrics(
+    archives: Archives = None,
+    output_file: Annotated[
+        Path | None,
+        typer.Option("--output", metavar="FILE", help="Write them there, for node_exporter's textfile collector."),
+    ] = None,
+    listen: Annotated[
+        str | None,
+        typer.Option(metavar="HOST:PORT", help="Serve them at /metrics until ended; without a host, on 127.0.0.1."),
+    ] = None,
+    every: Annotated[str, typer.Option(metavar="SPAN", help="With --listen: collect them so often.")] = "60s",
+    listing: Annotated[
+        bool,
+        typer.Option("--listing", help="Also what needs lists of all objects: unneeded bytes, how jobs ended."),
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Print metrics of archives, their sources' servers and their replicas, for Prometheus.
+
+    Nothing is changed. What cannot be read has a gauge that is 0 and a sentence on stderr; the rest is told, and the
+    exit code is 1.
+    """
+    output = Output(as_json=as_json)
+    if listen is not None:
+        if output_file is not None or as_json:
+            raise UsageError("--listen serves the metrics: leave --output and --json out")
+        _serve(archives or [], ListenAddress.parse(listen), every, listing=listing, output=output)
+        return
+    if output_file is not None:
+        check_target(output_file)
+    found = collect(observed(archives or []), listing=listing)
+    if output_file is not None:
+        write(output_file, render(found.samples))
+    _print(output, found, written=output_file is not None)
+    for each in found.problems:
+        output.say(f"holdfast: {each}")
+    if found.problems:
+        raise typer.Exit(1)
+
+
+def _print(output: Output, found: Collected, *, written: bool) -> None:
+    value = {"samples": [each.describe() for each in found.samples], "problems": found.problems}
+    text = "" if written else render(found.samples).decode()
+    output.result(value, lambda console: console.out(text, end="", highlight=False))
+
+
+def _serve(archives: Sequence[str], address: ListenAddress, every: str, *, listing: bool, output: Output) -> None:
+    every_s = parse_span(every).total_seconds()
+    if every_s < 1:
+        raise UsageError("--every is to be a second or more: each collection asks every archive and server")
+    observed(archives)  # what is wrong there is said now, and not in each collection
+    with suppress(KeyboardInterrupt):
+        serve(
+            address,
+            lambda: collect(observed(archives), listing=listing),
+            every_s=every_s,
+            say=lambda words: output.say(f"holdfast: {words}"),
+        )
+
+
+def observed(archives: Sequence[str]) -> list[ObservedArchive]:
+    """Return the archives to collect from.
+
+    :param archives: names in archives.yaml, or URLs; none: all of archives.yaml.
+    :raises UsageError: there are none, or one of them makes no sense.
+    """
+    path = find_config()
+    read = read_archives(path) if path else None
+    wanted = list(archives) or ([*read.archives, *read.mistakes] if read else [])
+    if not wanted:
+        raise UsageError("say which archive: a URL here, or archives in archives.yaml")
+    found = [_observed(each, read) for each in wanted]
+    unique = {(each.name, *(() if each.name else each.places)): each for each in reversed(found)}
+    return list(reversed(unique.values()))
+
+
+def _observed(word: str, read: ReadArchives | None) -> ObservedArchive:
+    if read is not None and word in read.mistakes:
+        return ObservedArchive(word, mistake=read.mistakes[word])
+    for name, config in read.archives.items() if read is not None else ():
+        urls = [config.url, *(config.replicas or {}).values()]
+        if word == name:
+            return _configured(name, config, [url for url in urls if url])
+        if word in urls:
+            return _configured(name, config, [word])
+    if read is not None and read.mistakes:  # one of these may be of this very URL, and say what its key is
+        load_config(read.path)
+    config = archive_at(word)
+    return _configured(None, config, [config.place()])
+
+
+def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) -> ObservedArchive:
+    return ObservedArchive(
+        name,
+        places={url: partial(open_store, url, config.key) for url in urls},
+        sources=config.sources,
+        addresses=dict(_addresses(name, config)),
+        coordination=os.environ.get(STORE_VARIABLE) or config.store if config.replicas else None,
+        grace=parse_span(config.vacuum.grace),
+    )
+
+
+def _addresses(name: str | None, config: ArchiveConfig) -> Iterator[tuple[str, Address]]:
+    """Yield the addresses of the sources whose servers can be asked: of others, only Airflow knows where they are."""
+    for source, found in config.sources.items():
+        if name is not None and not (found.url or "").startswith(SQLITE):
+            with suppress(UsageError):
+                yield source, places.source(name, source)[2]

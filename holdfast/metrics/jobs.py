@@ -1,0 +1,93 @@
+"""Samples of the last job of each operation and source, from its records under `runs/`."""
+
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import groupby
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.format.runs import RunRecord
+from holdfast.archive.locks.lock_table import AVAILABLE
+from holdfast.archive.maintenance.scrub_schedule import RUN
+from holdfast.common.errors import DamagedError
+from holdfast.metrics.samples import sample
+from locking.store import ObjectNotFound
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator
+    from datetime import datetime
+
+    from holdfast.archive import Archive
+    from holdfast.metrics.samples import Sample
+    from holdfast.storage import ObjectInfo, ObjectStore
+
+NEWEST: Final = 8
+"""Runs of one beginning of their names whose newest record is read: they are of one operation, and mostly of one
+source."""
+
+_READERS = 8
+
+
+@dataclass(frozen=True)
+class EndedJob:
+    """A job that has ended: its last record, and when that was written, by the store's clock."""
+
+    record: RunRecord
+    ended: datetime
+
+    @property
+    def source(self) -> str:
+        """Return the source; "" where the job had none, or did not say it.
+
+        Airflow's tasks, and drills, name it in the run, too, so that it is known of those that failed early.
+        """
+        if found := (self.record.result or {}).get("source"):
+            return str(found)
+        operation, _, named = _begins(self.record.run).partition("-")
+        return named if operation == self.record.operation and named != "all" else ""
+
+
+def last_jobs(archive: Archive, label: str) -> Iterator[Sample]:
+    """Yield how the last job of each operation and source ended; one that is still at work is passed over.
+
+    Requests: one listing, and one for each of the newest runs.
+    """
+    last: dict[tuple[str, str], EndedJob] = {}
+    for each in sorted(_ended(archive.store), key=lambda job: job.ended):
+        last[each.record.operation, each.source] = each
+    for (operation, source), job in sorted(last.items()):
+        record, labels = job.record, (label, operation, source)
+        yield sample("holdfast_job_last_ended_timestamp_seconds", job.ended, *labels)
+        yield sample("holdfast_job_last_duration_seconds", record.elapsed_s, *labels)
+        yield sample("holdfast_job_last_rows", record.rows, *labels)
+        yield sample("holdfast_job_last_bytes", record.size, *labels)
+        yield sample("holdfast_job_last_exit_code", record.error.exit_code if record.error else 0, *labels)
+
+
+def _ended(store: ObjectStore) -> Iterator[EndedJob]:
+    newest = list(_newest(store.list("runs/").objects))
+    with ThreadPoolExecutor(_READERS) as pool:
+        for info, record in zip(newest, pool.map(lambda info: _record(store, info), newest), strict=True):
+            if record is not None and record.state != "running" and record.operation in AVAILABLE:
+                yield EndedJob(record, info.modified)
+
+
+def _newest(objects: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+    """Yield the last record of the newest runs of each beginning of a name."""
+    last = {info.key.rpartition("/")[0]: info for info in objects}
+    last.pop(f"runs/{RUN}", None)  # the account of verification, and no job
+    for _, group in groupby(sorted(last, key=lambda run: (_begins(run), last[run].modified)), key=_begins):
+        yield from (last[run] for run in list(group)[-NEWEST:])
+
+
+def _begins(run: str) -> str:
+    """Return a run's name without its time and random end, as `new_run_id` was given it."""
+    return run.rsplit(".", 2)[0]
+
+
+def _record(store: ObjectStore, info: ObjectInfo) -> RunRecord | None:
+    try:
+        return RunRecord.from_bytes(store.get(info.key), info.key)
+    except (DamagedError, ObjectNotFound):  # nothing that can be restored depends on it
+        return None
