@@ -61,7 +61,14 @@ class MarkOperator(BaseOperator):
             stores = [open_store(url, archive.key) for url in urls]
             opened = Archive.open(stores[0])
             done = set_mark(
-                opened, stores, address, source, self.name, tables=configured.tables, exclude=configured.exclude
+                opened,
+                stores,
+                address,
+                source,
+                self.name,
+                tables=configured.tables,
+                exclude=configured.exclude,
+                allow_unsafe_dumper=configured.allow_unsafe_dumper,
             )
         self.log.info("marked %r in %s at %s, %s", self.name, source, done.position, iso(done.at))
         if done.why_unknown:
