@@ -332,7 +332,8 @@ def _show_plan(console: Console, plan: Plan, *, ran: bool) -> None:
     if not plan.parts:
         console.print("-- nothing to do", markup=False)
     elif not ran:
-        console.print(script(plan), markup=False)
+        for line in script(plan).split("\n"):
+            console.print(line, markup=False)
     else:
         for part in plan.parts:
             for statement in (each for change in part.changes for each in change.statements):
