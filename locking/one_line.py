@@ -52,3 +52,45 @@ def guard_last_resort() -> None:
     """Let messages that no handler takes, which Python writes to stderr, be one line each."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(OneLineFormatter())
+
+
+class LineLog:
+    """A logger whose messages are one line each.
+
+    :param log: of any kind with methods for levels.
+    """
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def debug(self, words: object, *values: object) -> None:
+        """Log what is of use while a mistake is looked for."""
+        self._log.debug("%s", _line(words, values))
+
+    def info(self, words: object, *values: object) -> None:
+        """Log what happens."""
+        self._log.info("%s", _line(words, values))
+
+    def warning(self, words: object, *values: object) -> None:
+        """Log what somebody should know."""
+        self._log.warning("%s", _line(words, values))
+
+    def error(self, words: object, *values: object) -> None:
+        """Log what failed."""
+        self._log.error("%s", _line(words, values))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class LogsLines:
+    """A part of classes with a log, such as Airflow's operators, sensors and triggers: it is a `LineLog` then."""
+
+    @property
+    def log(self) -> Any:
+        """Return the log."""
+        return LineLog(super().log)  # type: ignore[misc]
+
+
+def _line(words: object, values: tuple[object, ...]) -> str:
+    return one_line(str(words) % values if values else str(words))

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from locking.one_line import OneLineFormatter, guard_last_resort, line_logger, one_line
+from locking.one_line import LineLog, OneLineFormatter, guard_last_resort, line_logger, one_line
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,16 @@ def test_a_traceback_keeps_its_lines() -> None:
     record = logging.LogRecord("x", logging.ERROR, "file", 1, "failed", (), information)
     first, *_, last = OneLineFormatter().format(record).split("\n")
     assert (first, last) == ("failed", r"ValueError: bad\x1b")
+
+
+def test_a_message_is_one_line_at_every_level(caplog: pytest.LogCaptureFixture) -> None:
+    log = LineLog(logging.getLogger("tests.one_line"))
+    with caplog.at_level(logging.DEBUG, "tests.one_line"):
+        for say in (log.debug, log.info, log.warning, log.error):
+            say("the table %s", "a\nb\x1b[2J")
+        log.info("no values \x9b")
+    assert [record.getMessage() for record in caplog.records] == [r"the table a\nb\x1b[2J"] * 4 + [r"no values \x9b"]
+    assert log.name == "tests.one_line"
 
 
 def test_nothing_of_ours_prints_or_logs_past_it() -> None:

@@ -11,8 +11,8 @@ from airflow.sdk import BaseOperator
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
-from holdfast_airflow.task_log import LogsLines
 from holdfast_airflow.waiting import check_event, deadline_in
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

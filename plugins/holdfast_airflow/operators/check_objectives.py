@@ -10,8 +10,8 @@ from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.outlets import fill_events
-from holdfast_airflow.task_log import LogsLines
 from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -46,11 +46,11 @@ from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.requests import add_arguments, request_of
-from holdfast_airflow.task_log import LogsLines
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.metrics import job_measured
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
+from locking.one_line import LogsLines
 from locking.store import StoreError
 
 if TYPE_CHECKING:

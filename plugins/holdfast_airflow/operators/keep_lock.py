@@ -9,8 +9,8 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import JobFailed
-from holdfast_airflow.task_log import LogsLines
 from holdfast_airflow.triggers.keep import KeepLockTrigger
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

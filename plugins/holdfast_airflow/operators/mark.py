@@ -10,7 +10,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
-from holdfast_airflow.task_log import LogsLines
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -11,7 +11,7 @@ from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.owners import TaskSdk
-from holdfast_airflow.task_log import LogsLines
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

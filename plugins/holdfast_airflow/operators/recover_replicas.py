@@ -12,8 +12,8 @@ from holdfast_airflow.arguments import span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
-from holdfast_airflow.task_log import LogsLines
 from locking import LockError
+from locking.one_line import LogsLines
 from locking.store import StoreError
 
 if TYPE_CHECKING:

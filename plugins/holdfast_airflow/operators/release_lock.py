@@ -9,7 +9,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.task_log import LogsLines
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

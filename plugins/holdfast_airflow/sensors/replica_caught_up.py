@@ -11,7 +11,7 @@ from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.task_log import LogsLines
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

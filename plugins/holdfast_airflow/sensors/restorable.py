@@ -10,7 +10,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.hooks.archive import HoldfastHook
-from holdfast_airflow.task_log import LogsLines
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from holdfast_airflow.task_log import LogsLines
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
