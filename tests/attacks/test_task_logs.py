@@ -1,4 +1,4 @@
-"""Whatever a source or an archive names: no operator, sensor or trigger of ours lets it break a line of a task's log."""
+"""Whatever a source or an archive names: no operator, sensor or trigger lets it break a line of a task's log."""
 
 from __future__ import annotations
 
