@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from holdfast.archive.files.data_files import REMEDY
 from holdfast.common.errors import DamagedError
 from holdfast.common.value_limit import MAX_VALUE_VARIABLE, max_value_bytes
 
@@ -57,7 +58,7 @@ class BoundedFile:
     """
 
     def __init__(self, body: bytes | memoryview, path: str) -> None:
-        self._body = memoryview(body)
+        self._body = memoryview(body).cast("B")  # of a file that is mapped, bytes are signed
         self._path = path
         self._most = GROUP_BYTES + max_value_bytes()
         if int.from_bytes(self._body[-8:-4], "little") > FOOTER_BYTES:
@@ -91,6 +92,16 @@ class BoundedFile:
             wanted = None if columns is None else list(columns)
             yield from self._file.read_row_group(group, columns=wanted, use_threads=threads).to_batches()
 
+    def check(self) -> None:
+        """Check all row groups, for a reader that decodes them itself.
+
+        :raises DamagedError: as above.
+        """
+        for group in self.groups:
+            if self._may_unfold(group):
+                for _ in self._sliced(group, None, threads=False):
+                    pass
+
     def _may_unfold(self, group: int) -> bool:
         """Check a row group's sizes, and return whether its dictionaries might repeat much."""
         found = self._metadata.row_group(group)
@@ -100,7 +111,9 @@ class BoundedFile:
         for number in range(found.num_columns):
             column = found.column(number)
             if not _UNFOLDING.isdisjoint(column.encodings):
-                raise DamagedError(f"{self._path} is encoded as no file of ours is ({', '.join(column.encodings)})")
+                raise DamagedError(
+                    f"{self._path} is encoded as no file of ours is ({', '.join(column.encodings)}): {REMEDY}"
+                )
             pages = self._pages(column)
             stored += pages.stored
             if pages.dictionary is not None and column.physical_type == "BYTE_ARRAY":
@@ -122,12 +135,12 @@ class BoundedFile:
         stored = repeated = values = 0
         dictionary: _Dictionary | None = None
         if at < 0 or end > len(self._body):
-            raise DamagedError(f"{self._path} says that a column is beyond its end")
+            raise DamagedError(f"{self._path} is damaged: a column is beyond its end: {REMEDY}")
         while at < end and values < column.num_values:
             header, begin = _header(self._body, at, end)
             kind, size, packed = header.get(1), header.get(2), header.get(3)
             if not (isinstance(size, int) and isinstance(packed, int) and size >= 0 <= packed <= end - begin):
-                raise DamagedError(f"{self._path} has a page without a header that can be read")
+                raise DamagedError(f"{self._path} is damaged: a page has no header that can be read: {REMEDY}")
             stored += size
             if kind == _DICTIONARY_PAGE:
                 dictionary = _Dictionary(begin, packed, size)
@@ -153,6 +166,11 @@ class BoundedFile:
 
     def _piecewise(self, group: int, columns: Sequence[str] | None, threads: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group whose dictionaries may repeat large values, unfolded a piece at a time."""
+        for batch in self._sliced(group, columns, threads=threads):
+            yield self._unfolded(batch)
+
+    def _sliced(self, group: int, columns: Sequence[str] | None, *, threads: bool) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a row group with their dictionaries, so many that they can be unfolded."""
         file = pq.ParquetFile(pa.BufferReader(self._body), read_dictionary=self._texts)
         wanted = None if columns is None else list(columns)
         whole = 0
@@ -161,7 +179,7 @@ class BoundedFile:
                 whole += size if end - start > 1 else 0
                 if whole > self._most:
                     raise self._beyond("a row group has", whole, self._most)
-                yield self._unfolded(batch.slice(start, end - start))
+                yield batch.slice(start, end - start)
 
     def _unfolded(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         fields = [self.schema.field(name) for name in batch.schema.names]

@@ -122,3 +122,9 @@ def test_a_footer_that_claims_too_much_is_refused_before_it_is_read() -> None:
     forged = body[:-8] + (1 << 30).to_bytes(4, "little") + b"PAR1"
     with pytest.raises(DamagedError, match=r"its footer has 1,073,741,824 bytes"):
         BoundedFile(forged, "data/a.parquet")
+
+
+def test_a_reader_of_its_own_is_told_before_it_reads(small: None) -> None:
+    BoundedFile(written(pa.table({"text": TEXTS.slice(0, 300)})), "data/a.parquet").check()
+    with pytest.raises(DamagedError, match="a row group has"):
+        BoundedFile(written(pa.table({"text": TEXTS})), "data/a.parquet").check()
