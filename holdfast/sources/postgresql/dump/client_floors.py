@@ -113,11 +113,11 @@ def why_unsafe(client: str, release: Release) -> str:
     return f"{client} {release} is older than {floor}, which mends {cves}"
 
 
-def newest_floor(client: str, at_least: int) -> Release:
-    """Return the release to install where no safe one is: of this major version, or of the next one that is mended."""
+def floor_from(client: str, major: int) -> Release:
+    """Return the oldest safe release of a major version, or of the next one that is mended."""
     mended = [major for advisory in _about(client) for major in advisory.mended]
-    majors = range(at_least, max([at_least, *mended]) + 1)
-    return next((floor for major in majors if (floor := floor_of(client, major))), Release(at_least, 0))
+    majors = range(major, max([major, *mended]) + 1)
+    return next((floor for each in majors if (floor := floor_of(client, each))), Release(major, 0))
 
 
 def libpq_release() -> Release:

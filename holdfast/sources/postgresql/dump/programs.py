@@ -18,8 +18,8 @@ from holdfast.sources.postgresql.dump.client_floors import (
     LIBPQ,
     LIBPQ_REMEDY,
     Release,
+    floor_from,
     libpq_release,
-    newest_floor,
     why_unsafe,
 )
 
@@ -103,10 +103,9 @@ def below_floor(name: str, *, at_least: int, among: Iterable[Path] | None = None
     """
     found = find(name, at_least=at_least, among=among)
     version = version_of(found) if found else None
-    why = why_unsafe(name, version) if version else ""
-    if not why:
+    if version is None or not (why := why_unsafe(name, version)):
         return "", ""
-    floor = newest_floor(name, at_least)
+    floor = floor_from(name, version.major)
     return (
         f"{why} ({found})",
         f"install postgresql-client-{floor.major} {floor} or newer, or pip install 'holdfast[embedded]'",

@@ -41,8 +41,8 @@ def test_a_version_that_nobody_mends_any_more_has_no_floor() -> None:
     assert client_floors.floor_of("pg_dump", 13) is None
     said = client_floors.why_unsafe("pg_dump", Release(13, 23))
     assert said.startswith("pg_dump 13.23 is of a version that no release mends any more: it has CVE-2026-6477")
-    assert client_floors.newest_floor("pg_dump", 12) == Release(14, 24)
-    assert client_floors.newest_floor("pg_dump", 20) == Release(20, 0)
+    assert client_floors.floor_from("pg_dump", 12) == Release(14, 24)
+    assert client_floors.floor_from("pg_dump", 20) == Release(20, 0)
 
 
 def test_the_clients_of_our_own_set_up_are_above_their_floors() -> None:
