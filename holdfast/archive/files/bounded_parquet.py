@@ -44,6 +44,9 @@ _DICTIONARY_LOOKED_AT = 1 << 20
 _UNFOLDING: Final = {"DELTA_BYTE_ARRAY"}
 """Encodings that repeat bytes of other values, which no release has written."""
 
+_WIDTHS: Final = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "INT64": 8, "DOUBLE": 8, "INT96": 12}
+"""Bytes of a value in memory at least, by its type in the file."""
+
 _CODECS: Final = {"ZSTD": "zstd", "SNAPPY": "snappy", "GZIP": "gzip"}
 
 _DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
@@ -106,7 +109,7 @@ class BoundedFile:
         """Check a row group's sizes, and return whether its dictionaries might repeat much."""
         found = self._metadata.row_group(group)
         fixed = sum(_bytes_a_row(each.type) for each in self.schema) * found.num_rows
-        stored = 0
+        values = stored = 0
         repeating = []
         for number in range(found.num_columns):
             column = found.column(number)
@@ -114,18 +117,34 @@ class BoundedFile:
                 raise DamagedError(
                     f"{self._path} is encoded as no file of ours is ({', '.join(column.encodings)}): {REMEDY}"
                 )
+            values += column.num_values * self._width(column, number)
             pages = self._pages(column)
             stored += pages.stored
             if pages.dictionary is not None and column.physical_type == "BYTE_ARRAY":
-                repeating.append((column, pages.repeated, pages.dictionary))
+                repeating.append(_Repeating(number, column.compression, pages.repeated, pages.dictionary))
+        fixed = max(fixed, values)
         if fixed > GROUP_BYTES:
             raise self._beyond("a row group has", fixed, GROUP_BYTES)
         if stored > self._most:
             raise self._beyond("a row group has", stored, self._most)
         room = self._most - fixed - stored
-        if sum(times * dictionary.size for _, times, dictionary in repeating) <= room:
+        if sum(each.times * each.dictionary.size for each in repeating) <= room:
             return False
-        return bool(sum(times * self._largest(column, dictionary) for column, times, dictionary in repeating) > room)
+        unfolded = sum(each.times * self._largest(each) for each in repeating)
+        if unfolded > room and any(self._is_nested(each.column) for each in repeating):
+            raise self._beyond("a row group has", fixed + stored + unfolded, self._most)
+        return bool(unfolded > room)
+
+    def _is_nested(self, number: int) -> bool:
+        """Return whether a column is part of another, where no dictionary is left as it is; no text of ours is."""
+        column = self._file.schema.column(number)
+        return bool(column.max_repetition_level > 0 or column.max_definition_level > 1)
+
+    def _width(self, column: Any, number: int) -> float:
+        """Return the bytes of a value of a column, beside those of its text."""
+        if column.physical_type == "FIXED_LEN_BYTE_ARRAY":
+            return int(self._file.schema.column(number).length)
+        return _WIDTHS[column.physical_type]
 
     def _pages(self, column: Any) -> _Pages:
         """Return what the headers of a column's pages say, in one row group."""
@@ -152,17 +171,17 @@ class BoundedFile:
             at = begin + packed
         return _Pages(stored, repeated, dictionary)
 
-    def _largest(self, column: Any, dictionary: _Dictionary) -> int:
+    def _largest(self, repeating: _Repeating) -> int:
         """Return the bytes of a dictionary's largest value, or more."""
-        begin, packed, size = dictionary
+        begin, packed, size = repeating.dictionary
         body = bytes(self._body[begin : begin + min(packed, _DICTIONARY_LOOKED_AT)])
         if size > _DICTIONARY_LOOKED_AT:
             return size
-        if column.compression == "UNCOMPRESSED":
+        if repeating.compression == "UNCOMPRESSED":
             return _largest_of(body)
-        if column.compression not in _CODECS:
+        if (codec := _CODECS.get(repeating.compression)) is None:
             return size
-        return _largest_of(pa.decompress(body, decompressed_size=size, codec=_CODECS[column.compression], asbytes=True))
+        return _largest_of(pa.decompress(body, decompressed_size=size, codec=codec, asbytes=True))
 
     def _piecewise(self, group: int, columns: Sequence[str] | None, threads: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group whose dictionaries may repeat large values, unfolded a piece at a time."""
@@ -207,6 +226,19 @@ class _Dictionary(NamedTuple):
     begin: int
     packed: int
     size: int
+
+
+class _Repeating(NamedTuple):
+    """A column of text that has a dictionary, in a row group.
+
+    :param column: its number.
+    :param times: so many values may come from it.
+    """
+
+    column: int
+    compression: str
+    times: int
+    dictionary: _Dictionary
 
 
 class _Pages(NamedTuple):

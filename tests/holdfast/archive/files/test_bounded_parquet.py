@@ -75,10 +75,13 @@ def test_a_dictionary_that_repeats_large_values_is_unfolded_piece_by_piece(small
         (pa.table({"text": TEXTS}), {}),
         (pa.table({"text": ["0" * 1000] * 1200}), {"use_dictionary": False, "compression": "zstd"}),
         (pa.table({"number": pa.repeat(7, 130_000)}), {"compression": "zstd"}),
+        (pa.table({"list": pa.array([[7] * 300_000], pa.list_(pa.int32()))}), {"compression": "zstd"}),
+        (pa.table({"texts": pa.array([["x" * 5000] * 300], pa.list_(pa.string()))}), {"compression": "zstd"}),
+        (pa.table({"fixed": pa.array([b"x" * 1000] * 1200, pa.binary(1000))}), {"compression": "zstd"}),
         (pa.table({"nothing": pa.nulls(130_000, pa.int64())}), {}),
         (pa.table({"text": ["x" * 1_100_000]}), {"use_dictionary": False, "compression": "zstd"}),
     ],
-    ids=["dictionary", "pages", "runs", "nulls", "value"],
+    ids=["dictionary", "pages", "runs", "lists", "texts", "fixed", "nulls", "value"],
 )
 def test_what_unfolds_beyond_any_backups_is_refused(small: None, table: pa.Table, options: dict[str, Any]) -> None:
     body = written(table, **options)
