@@ -125,6 +125,17 @@ def test_the_real_command_shows_names_escaped(tmp_path: Path) -> None:
     assert exact.value["holds"][0]["reason"] == EVIL
 
 
+@pytest.mark.parametrize("folder", ["commits", "data/shop_db", "runs", "locks/ingest-shop_db", "checkpoints", "marks"])
+def test_names_of_files_move_no_cursor_and_make_no_line(archive: ObjectStore, folder: str) -> None:
+    (place := Path(archive.url) / folder).mkdir(parents=True, exist_ok=True)
+    (place / EVIL.replace("\x00", "").replace("/", "")).write_bytes(b"{}")
+    for command in (("status",), ("verify",), ("vacuum", "--dry-run", "--grace", "0s"), ("locks", "list"), ("doctor",)):
+        first, *more = command
+        done = run_here(first, *([more.pop(0)] if first in _GROUPS else []), archive.url, *more)
+        assert_harmless(done)
+        assert not any(line.startswith("holdfast: all is well") for line in (done.out + done.err).split("\n"))
+
+
 BAD_PATHS = (
     "../outside", "/etc/passwd", "data/../../outside", "data//x", "data/./x", "", "data/", "data/x#y", "data/x#1#2",
     "data/x#-1", "data/x?versionId=1", "data\\x", "data/x\x00y", "data/x\n", "data/" + "x" * 2000,
