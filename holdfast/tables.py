@@ -6,7 +6,6 @@ duckdb.sql("select count(*), sum(price) from orders")
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -26,6 +25,7 @@ from holdfast.replication.work.consistent_read import open_to_read, parse_consis
 from holdfast.sources.postgresql.values.type_mapping import schema_of
 from holdfast.storage import open_store
 from locking import Owner
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ MEMORY_BYTES = 256 << 20
 
 LOCK_WAIT_S = 60.0
 
-_LOG = logging.getLogger(__name__)
+_LOG = line_logger(__name__)
 
 
 @dataclass(frozen=True)

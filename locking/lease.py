@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from typing import TYPE_CHECKING
 
 from locking.attach import LeaseHandle
 from locking.errors import LockLost, LockStateUnknown
+from locking.one_line import line_logger
 from locking.reaper import put_marker
 from locking.renewer import Renewer
 from locking.standing import must_stand
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from locking.terms import Terms
     from locking.transaction import Commit
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 RELEASE_ATTEMPTS = 3
 

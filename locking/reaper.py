@@ -5,13 +5,13 @@ They are expired locks, left intents, and objects that came late.
 
 from __future__ import annotations
 
-import logging
 from enum import Enum, auto
 from itertools import islice
 from typing import TYPE_CHECKING
 
 from locking.errors import UnreadableRecord
 from locking.info import Records, intent_is_over, is_over, lease_is_over
+from locking.one_line import line_logger
 from locking.owner import Owner, process_is_gone
 from locking.record import DeadMarker, LockRecord, decode_marker, encode_marker
 from locking.store import ObjectInfo, ObjectNotFound
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from locking.folder import FolderClaim, LockFolder, Look
     from locking.store import LockStore, StoreError
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 
 class Fate(Enum):

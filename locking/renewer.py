@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import logging
 import threading
 from collections.abc import Callable
 
 from locking.errors import LockLost
+from locking.one_line import line_logger
 from locking.store import StoreError
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 STOP_LIMIT = 5.0
 """Seconds to wait for a renewal that is under way; Airflow gives a killed task about as long."""

@@ -9,7 +9,6 @@ is leases, and what they need.
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,13 +16,14 @@ from locking.errors import LockBusy, LockOvertaken
 from locking.folder import FolderClaim, LockFolder, Look
 from locking.info import LockInfo, Records, describe_claim, describe_foreign
 from locking.names import Mode, split_target
+from locking.one_line import line_logger
 from locking.reaper import Reaper, put_marker
 from locking.rules import Ruling, Verdict, View, writer_may_enter
 from locking.runtime import SYSTEM, Runtime
 from locking.store import LockStore, StoreDenied, StoreError, StoreUnavailable
 from locking.terms import CLOCK_STEP, Terms
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 LOOK_AGAIN_PAUSE = 1.0
 """Seconds between two looks of one attempt, at most."""

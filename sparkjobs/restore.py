@@ -18,6 +18,7 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.schema_choice import resolve
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.sources.postgresql.connection.sql import ident, qualified
+from holdfast.sources.postgresql.dump.programs import unsafe_readers
 from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.rename import Maps
@@ -49,6 +50,7 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
 def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> dict[str, Any]:
     address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
+        job.say(*unsafe_readers(session.info.server_version))
         claim = _claim(wish, archive, moment, job.run)
         restoring = Restoring(job, address, session, claim, moment, wish)
         summary = {**_summary(moment), "resumed": restoring.resumed()}

@@ -9,11 +9,11 @@ from bench.support import workload
 from bench.support.figures import Comparison
 from bench.support.processes import ProgramError, check_rows, run
 from holdfast.common.lsn import parse_position
+from holdfast.common.value_limit import MAX_VALUE_BYTES
 from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, peek_query
-from holdfast.sources.postgresql.values.decode import MAX_VALUE_BYTES
 from holdfast.storage import open_store
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 

@@ -20,7 +20,7 @@ from holdfast.cli.shared.output import Output
 from holdfast.common.errors import HoldfastError
 from holdfast.config.archives_yaml import find_config, load_config
 from holdfast.operations import job_process
-from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.dump import client_floors, programs
 from holdfast.sources.postgresql.setup.readiness import check_database, check_server
 from locking.store import StoreError
 
@@ -86,7 +86,9 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
         finding, version = _database(name, found)
         newest = max(newest, version)
         yield finding
-    yield _pg_dump(newest)
+    yield _program("pg_dump", newest)
+    yield _program("pg_restore", newest)
+    yield _libpq()
     if url is not None:
         yield _guarded("archive", url, lambda: _archive(places.archive_store(url)))
         with suppress(HoldfastError, StoreError):  # as the finding before has told
@@ -158,15 +160,23 @@ def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Doc
     return DoctorFinding(f"source {name}", f"PostgreSQL {major} at {address.url}, wal_level {level}", remedy), major
 
 
-def _pg_dump(newest: int) -> DoctorFinding:
-    found = programs.find("pg_dump", at_least=newest)
+def _program(name: str, newest: int) -> DoctorFinding:
+    """Return the finding about a client program, for servers of a major version."""
+    found = programs.find(name, at_least=newest)
     if found is None:
         return DoctorFinding(
-            "pg_dump",
+            name,
             f"none of version {newest or 14} or newer",
             f"install postgresql-client-{newest or 18}, or set HOLDFAST_PG_BIN to the folder it is in",
         )
-    return DoctorFinding("pg_dump", f"{programs.version_of(found)} at {found}")
+    why, do = programs.below_floor(name, at_least=newest)
+    return DoctorFinding(name, f"{programs.version_of(found)} at {found}", f"{why}: {do}" if why else "")
+
+
+def _libpq() -> DoctorFinding:
+    release = client_floors.libpq_release()
+    why = client_floors.why_unsafe(client_floors.LIBPQ, release)
+    return DoctorFinding(client_floors.LIBPQ, str(release), f"{why}: {client_floors.LIBPQ_REMEDY}" if why else "")
 
 
 def _waiting(archive: Archive) -> Iterator[DoctorFinding]:

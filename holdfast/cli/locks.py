@@ -162,11 +162,15 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     value = {"ended": [{**describe_lock(each.lock), "reason": each.reason} for each in ended]}
     output.result(
         value,
-        lambda console: console.print(
-            "\n".join(f"ended: {each.lock.describe()}: {each.reason}" for each in ended) or "nothing is over",
-            markup=False,
+        lambda console: _show_lines(
+            console, [f"ended: {each.lock.describe()}: {each.reason}" for each in ended] or ["nothing is over"]
         ),
     )
+
+
+def _show_lines(console: Console, lines: Iterable[str]) -> None:
+    for line in lines:
+        console.print(line, markup=False)
 
 
 @locks_app.command(name="plan")

@@ -38,7 +38,16 @@ def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
     """Set a mark, and return its summary."""
     known, configured, address = places.source(url, source)
     archive, stores = Archive.open(places.archive_store(url)), places.archive_stores(url)
-    done = set_mark(archive, stores, address, known, name, tables=configured.tables, exclude=configured.exclude)
+    done = set_mark(
+        archive,
+        stores,
+        address,
+        known,
+        name,
+        tables=configured.tables,
+        exclude=configured.exclude,
+        allow_unsafe_dumper=configured.allow_unsafe_dumper,
+    )
     return {
         "mark": name,
         "source": known,

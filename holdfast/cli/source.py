@@ -21,10 +21,10 @@ from holdfast.sources.postgresql.setup.grants import plan_remove, plan_setup, sc
 from holdfast.sources.postgresql.setup.grants import run as run_plan
 from holdfast.sources.postgresql.setup.readiness import (
     Readiness,
+    check_clients,
     check_database,
     check_server,
     choose_databases,
-    find_pg_dump,
 )
 from holdfast.sources.postgresql.setup.stream_readiness import check_stream
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream
@@ -87,7 +87,7 @@ def check(
     output = Output(as_json=as_json)
     configured, address = places.database(source, archive)
     server = check_server(address)
-    program, no_program = find_pg_dump(server.facts["major"])
+    clients = check_clients(server.facts["major"], allow_unsafe=configured.allow_unsafe_dumper)
     found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
     if changes:
         names = stream_names(source, archive, address.database, found)
@@ -104,9 +104,9 @@ def check(
         }
         if names.get(own):
             found[own] = replace(found[own], warnings=(*found[own].warnings, *_waiting(source, archive)))
-    problems = _lines((*no_program, *server.problems), {name: each.problems for name, each in found.items()})
-    warnings = _lines(server.warnings, {name: each.warnings for name, each in found.items()})
-    facts = {**server.facts, "pg_dump": program, "databases": {name: each.facts for name, each in found.items()}}
+    problems = _lines((*clients.problems, *server.problems), {name: each.problems for name, each in found.items()})
+    warnings = _lines((*clients.warnings, *server.warnings), {name: each.warnings for name, each in found.items()})
+    facts = {**server.facts, **clients.facts, "databases": {name: each.facts for name, each in found.items()}}
     value = {
         "ok": not problems,
         "problems": [asdict(line) for line in problems],
@@ -332,7 +332,8 @@ def _show_plan(console: Console, plan: Plan, *, ran: bool) -> None:
     if not plan.parts:
         console.print("-- nothing to do", markup=False)
     elif not ran:
-        console.print(script(plan), markup=False)
+        for line in script(plan).split("\n"):
+            console.print(line, markup=False)
     else:
         for part in plan.parts:
             for statement in (each for change in part.changes for each in change.statements):

@@ -24,7 +24,7 @@ def backup_sentence(result: Mapping[str, Any]) -> str:
         f"restorable to {result['restorable_to']}"
     )
     reached = result.get("quorum")
-    return f"{told}\n{', '.join(reached['replicas'])} have it" if reached else told
+    return f"{told}; {', '.join(reached['replicas'])} have it" if reached else told
 
 
 def restore_sentence(result: Mapping[str, Any]) -> str:

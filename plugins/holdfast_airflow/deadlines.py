@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -14,13 +13,14 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from holdfast.common.units import parse_span
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.alerts import notifiers
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 
 def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAlert | None:

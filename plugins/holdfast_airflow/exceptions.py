@@ -10,6 +10,7 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException
 from holdfast.common.errors import BusyError, HoldfastError, UsageError, exit_code_of
 from holdfast_airflow.notes import FAILURE, leave_note
 from locking import InvalidLockName, LockError
+from locking.one_line import one_line
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ class JobFailed(AirflowException):
 
     Airflow tries again where the task has retries.
 
-    :param message: one sentence with what to do.
+    :param message: one sentence with what to do; on one line, whatever the names in it have.
     :param exit_code: the command's exit code for the same failure.
     """
 
     def __init__(self, message: str, exit_code: int = HoldfastError.exit_code) -> None:
-        super().__init__(message)
+        super().__init__(one_line(message))
         self.exit_code = exit_code
 
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING
 
 from airflow.sdk import get_current_context
 
+from locking.one_line import line_logger
+
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 FAILURE = "holdfast_failure"
 """Note on a failed task: `sentence` and `exit_code`."""

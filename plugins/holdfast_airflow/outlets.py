@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Asset
@@ -10,6 +9,7 @@ from airflow.sdk import Asset
 from holdfast.common.errors import HoldfastError, sentence
 from holdfast_airflow.assets import SCHEME, is_record
 from holdfast_airflow.coordination import coordination_address
+from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.storage import ObjectStore
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 
 def fill_events(

@@ -37,6 +37,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.storage import open_store
 from locking import LockError, LockStateUnknown
+from locking.one_line import guard_last_resort, one_line
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -143,7 +144,7 @@ class Job:
         """Log lines in the run's record and on stderr."""
         self.log.say(*words)
         for each in words:
-            print(f"holdfast: {each}", file=sys.stderr)  # noqa: T201
+            _tell(f"holdfast: {each}")
 
     def map(
         self,
@@ -202,7 +203,7 @@ class Job:
         now = time.monotonic()
         if self.log.last is not None and now - self._shown >= _SHOW_S:
             self._shown = now
-            print(f"holdfast: {self.log.last.describe()}", file=sys.stderr)  # noqa: T201
+            _tell(f"holdfast: {self.log.last.describe()}")
 
     @contextmanager
     def watched(self) -> Iterator[None]:
@@ -280,6 +281,7 @@ def run_application(
     :param unlocked: it only reads the archive, and was told to do so without locks.
     :param has_tasks: the driver does not do all by itself.
     """
+    guard_last_resort()
     try:
         store = open_store(archive)
         handles, records = os.environ.get(LOCKS_VARIABLE), os.environ.get(RECORDS_VARIABLE)
@@ -295,13 +297,18 @@ def run_application(
             result = work(job)
             log.result = {**result, **job.not_asked()}
     except SparkNeededError as error:
-        print(f"holdfast: going over to Spark: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        _tell(f"holdfast: going over to Spark: {sentence(error)}")
         return HAND_OVER
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
         code = exit_code_of(error)
-        print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        _tell(f"holdfast {operation}: {sentence(error)}")
         return code
     return 0
+
+
+def _tell(words: str) -> None:
+    """Write a line to stderr, where the command or the task reads it."""
+    print(one_line(words), file=sys.stderr)  # noqa: T201
 
 
 def run_request(
@@ -327,7 +334,7 @@ def run_request(
     try:
         request = request_type.given(**given)
     except UsageError as error:
-        print(f"holdfast {operation}: {sentence(error)}", file=sys.stderr)  # noqa: T201
+        _tell(f"holdfast {operation}: {sentence(error)}")
         return exit_code_of(error)
     return run_application(
         operation,

@@ -19,6 +19,7 @@ from holdfast.common.errors import (
     HoldfastError,
 )
 from holdfast.common.lsn import parse_position, show_position
+from holdfast.common.value_limit import max_value_bytes
 from holdfast.operations import marks
 from holdfast.operations.backup_decision import Postponed, newest_with_stream
 from holdfast.operations.executor_choice import INLINE_CHANGES
@@ -26,7 +27,6 @@ from holdfast.operations.marks import MarkRecord
 from holdfast.replication.work.replica_backup import until_kept
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
-from holdfast.sources.postgresql.values.decode import max_value_bytes
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
 from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog

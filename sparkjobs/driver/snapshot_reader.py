@@ -19,6 +19,7 @@ from holdfast.archive.format.runs import read_unfinished
 from holdfast.archive.format.versions import PACKED_SINCE
 from holdfast.archive.history.table_bases import not_selected
 from holdfast.common.errors import DamagedError, UsageError, sentence
+from holdfast.common.value_limit import max_value_bytes
 from holdfast.common.words import named
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog import Catalog
@@ -30,7 +31,6 @@ from holdfast.sources.postgresql.logical.stream import seen as look_at
 from holdfast.sources.postgresql.snapshot.export import Snapshot
 from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.sources.postgresql.snapshot.snapshot import open_snapshot
-from holdfast.sources.postgresql.values.decode import max_value_bytes
 from sparkjobs.driver.application import database_address
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.pieces import PieceReader, is_packed, most_pieces, task_bytes

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import holdfast
 from holdfast.common.errors import HoldfastError, UsageError, sentence
 from holdfast.common.remote_environment import collected
+from holdfast.common.value_limit import MAX_VALUE_VARIABLE
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.values.decode import MAX_VALUE_VARIABLE
 from locking.store import StoreError
 
 if TYPE_CHECKING:

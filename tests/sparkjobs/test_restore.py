@@ -11,6 +11,8 @@ from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.dump.client_floors import Release
 from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 from holdfast.storage import ObjectStore
 from tests.support.jobs.inline_jobs import RunJob, failed
@@ -45,6 +47,18 @@ def test_everything_comes_back_and_no_mark_is_left(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, shop: Address
 ) -> None:
     everything_comes_back(run_restore, create_database, shop)
+
+
+def test_a_pg_restore_with_known_vulnerabilities_is_warned_of_and_used(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = programs.version_of
+    monkeypatch.setattr(programs, "version_of", lambda each: (own := found(each)) and Release(own.major, 5))
+    code, record = run_restore(create_database())
+    assert code == 0
+    (said,) = [words for words in record.said if "pg_restore" in words]
+    assert said.startswith("pg_restore 18.5 is older than 18.6, which mends CVE-2026-18408 (")
+    assert "the restore goes on; install postgresql-client-18 18.6 or newer" in said
 
 
 @pytest.mark.exhaustive

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from holdfast.archive.files.bounded_parquet import BoundedFile
 from holdfast.archive.files.data_files import new_attempt, read_file
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError
@@ -283,6 +284,8 @@ def read_batches(store: ReadableStore, record: FileRecord) -> Iterator[pa.Record
     """Yield a data file's rows, one row group at a time.
 
     The file's checksum is verified first.
+
+    :raises DamagedError: it is not what its record says, or would take more memory than any file of ours.
     """
     return (batch for _, batch in read_groups(store, record))
 
@@ -302,15 +305,16 @@ def read_groups(
     :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its
         last: whether to read it.
     """
-    file = pq.ParquetFile(pa.BufferReader(read_file(store, record)))
-    columns = None if ids is None else [field.name for field in file.schema_arrow if field_id(field) in ids]
+    file = BoundedFile(read_file(store, record), record.path)
+    rows = sum(map(file.rows, file.groups))
+    if rows != record.rows:
+        raise DamagedError(f"{record.path} holds {rows} rows; its record says {record.rows}")
+    columns = None if ids is None else [field.name for field in file.schema if field_id(field) in ids]
     threads = record.size > _THREADS_FROM
     end = 0
-    for group in range(file.num_row_groups):
-        start, end = end, end + file.metadata.row_group(group).num_rows
+    for group in file.groups:
+        start, end = end, end + file.rows(group)
         if wanted(start, end):
-            for batch in file.read_row_group(group, columns=columns, use_threads=threads).to_batches():
+            for batch in file.read(group, columns, threads=threads):
                 yield start, batch
                 start += batch.num_rows
-    if end != record.rows:
-        raise DamagedError(f"{record.path} holds {end} rows; its record says {record.rows}")

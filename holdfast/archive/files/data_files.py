@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 PIECE_BYTES = 4 << 20
 """Read at once of what is not kept: with what an upload keeps, about 35 MB for each file that is on its way."""
 
-_REMEDY = "put it back from a copy of the archive, or restore another restore point"
+REMEDY = "put it back from a copy of the archive, or restore another restore point"
 
 
 def table_folder(source: str, table: str, block: str) -> str:
@@ -153,7 +153,7 @@ def check_footer(store: ReadableStore, record: FileRecord) -> None:
     with _there(store, record), store.open_read(record.key) as file:
         body = read_range(file, (record.offset or 0) + record.size - int(size), int(size))
     if len(body) != int(size) or hashlib.sha256(body).hexdigest() != sha256:
-        raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {_REMEDY}")
+        raise DamagedError(f"{record.path} in {store.url} is damaged: its footer is not what was written: {REMEDY}")
 
 
 def pieces(file: IO[bytes]) -> Iterator[memoryview]:
@@ -176,17 +176,17 @@ def _there(store: ReadableStore, record: FileRecord) -> Iterator[None]:
     try:
         yield
     except ObjectNotFound as error:
-        raise DamagedError(f"{record.path} is missing from {store.url}: {_REMEDY}") from error
+        raise DamagedError(f"{record.path} is missing from {store.url}: {REMEDY}") from error
 
 
 def _compare(store: ReadableStore, record: FileRecord, size: int, found: hashlib._Hash) -> None:
     if size > record.size:
         raise DamagedError(
             f"{record.path} in {store.url} is damaged: it has more than the {record.size} bytes that were written: "
-            f"{_REMEDY}"
+            f"{REMEDY}"
         )
     if size != record.size or found.hexdigest() != record.sha256:
         raise DamagedError(
             f"{record.path} in {store.url} is damaged: it has {size} bytes with another checksum than the "
-            f"{record.size} bytes that were written: {_REMEDY}"
+            f"{record.size} bytes that were written: {REMEDY}"
         )

@@ -154,13 +154,14 @@ def _parquet_problem(record: FileRecord, body: bytes | memoryview) -> Problem | 
     The problem is with its pages or the number of its rows. Intact means that it has the bytes that were written.
     """
     import pyarrow as pa  # sizes, names and checksums are looked at without it
-    import pyarrow.parquet as pq
+
+    from holdfast.archive.files.bounded_parquet import BoundedFile
 
     try:
-        file = pq.ParquetFile(pa.BufferReader(body))
-        rows = sum(
-            batch.num_rows for group in range(file.num_row_groups) for batch in file.read_row_group(group).to_batches()
-        )
+        file = BoundedFile(body, record.path)
+        rows = sum(batch.num_rows for group in file.groups for batch in file.read(group))
+    except DamagedError as error:
+        return Problem(str(error), is_as_written=True)
     except (pa.ArrowException, OSError) as error:
         said = f"{record.path} has the bytes that were written, and cannot be read as Parquet: {error}"
         return Problem(said, is_as_written=True)

@@ -6,7 +6,16 @@ from typing import Any
 
 from pydantic import Field
 
-from holdfast.archive.format.document import Document, FileRecord, Moment, Position, TableRecord, iso
+from holdfast.archive.format.document import (
+    Count,
+    Document,
+    FileRecord,
+    Moment,
+    Position,
+    SourceName,
+    TableRecord,
+    iso,
+)
 
 
 class SourceRecord(Document):
@@ -17,7 +26,7 @@ class SourceRecord(Document):
     :param database_oid: of `database` on its server; None where a release has not recorded it.
     """
 
-    name: str
+    name: SourceName
     kind: str
     database: str
     version: str
@@ -110,7 +119,7 @@ class Transactions(Document):
     """
 
     file: FileRecord
-    count: int
+    count: Count
     first_time: Moment
     last_time: Moment
 

@@ -8,17 +8,17 @@ added it.
 
 from __future__ import annotations
 
-import logging
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import DamagedError
+from locking.one_line import line_logger
 from locking.store import ObjectExists, ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 CHECKPOINTS: Final = "checkpoints/"
 

@@ -5,6 +5,7 @@ Documents are immutable. Unknown fields are ignored: a later format may add some
 
 from __future__ import annotations
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Self
 
@@ -38,9 +39,23 @@ Position = Annotated[str, Field(pattern="^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$")]
 TableId = Annotated[str, Field(pattern="^[0-9]{1,20}$")]
 """The oid of a table, as text."""
 
-_Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]
+"""A number of bytes, rows or others."""
 
-_FilePath = Annotated[str, Field(pattern="^[^#]+(#[0-9]{1,18})?$")]
+SourceName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")]
+"""The name of a source, which becomes a folder, and part of the names of locks and runs."""
+
+
+def _inside(path: str) -> str:
+    """Return a path that names an object of the archive, and means the same to every store; raises ValueError."""
+    if not _PATH.fullmatch(path) or not {"", ".", ".."}.isdisjoint(path.partition("#")[0].split("/")):
+        raise ValueError(f"{path[:100]!r} is no path of a file of an archive")
+    return path
+
+
+_PATH = re.compile(r"[^#?\\\x00-\x1f\x7f]{1,1000}(#[0-9]{1,18})?")
+
+_FilePath = Annotated[str, AfterValidator(_inside)]
 
 
 class Document(BaseModel):
@@ -64,7 +79,7 @@ class Document(BaseModel):
             first = error.errors()[0]
             place = ".".join(str(part) for part in first["loc"]) or "the document"
             raise DamagedError(
-                f"{key} is damaged or not ours: {place}: {first['msg']}. "
+                f"{key} is damaged or not ours: {place}: {first['msg'].removeprefix('Value error, ')}. "
                 "Restore this object from a copy of the archive."
             ) from error
 
@@ -116,9 +131,9 @@ class FileRecord(Document):
     """
 
     path: _FilePath
-    size: _Count
+    size: Count
     sha256: str
-    rows: _Count = 0
+    rows: Count = 0
     digest: str | None = None
     key_range: tuple[str, str] | None = None
     footer: str | None = None
@@ -153,7 +168,7 @@ class TableRecord(Document):
     id: TableId
     table_schema: str
     name: str
-    rows: int
+    rows: Count
     digest: str
     files: tuple[FileRecord, ...]
     columns: tuple[dict[str, Any], ...] = ()

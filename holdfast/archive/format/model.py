@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
-from holdfast.archive.format.document import Document, Moment, Position, SealedDocument
+from holdfast.archive.format.document import Document, Moment, Position, SealedDocument, SourceName
 
 
 class Identity(SealedDocument):
@@ -36,7 +36,7 @@ class Hold(Document):
     """
 
     id: str
-    source: str
+    source: SourceName
     position: Position
     at: Moment
     owner: str

@@ -7,20 +7,20 @@ queued, deferred, up for retry, unknown to this Airflow, or an Airflow that does
 
 from __future__ import annotations
 
-import logging
 import os
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 from urllib.parse import quote, urlsplit
 
 from holdfast.common.errors import UsageError
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     import httpx
 
     from locking import Owner
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 URL_VARIABLE = "HOLDFAST_AIRFLOW_URL"
 TOKEN_VARIABLE = "AIRFLOW_CLI_TOKEN"  # noqa: S105 - a name, not a secret

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.archive.files.blocks import read_groups
+from holdfast.archive.files.bounded_parquet import GROUP_BYTES
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
 
@@ -132,8 +133,15 @@ class Files:
         if any(not _is_small(file) for file in files):
             return _joined(batch for file in files for batch in self._read(file, ids))
         keep = self._room > 0
-        found = list(_joined(self._small(files, None if keep else ids)))
-        size = sum(batch.nbytes for batch in found)
+        batches = iter(_joined(self._small(files, None if keep else ids)))
+        found: list[pa.RecordBatch] = []
+        size = 0
+        for batch in batches:
+            found.append(batch)
+            size += batch.nbytes
+            if size > GROUP_BYTES:  # small as they are stored, these files are large
+                self._room = 0
+                return chain(found, batches)
         if keep and size <= self._room:
             self._room -= size
             self._kept[number] = found

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.common.errors import UsageError
+from locking.one_line import one_line
 
 if TYPE_CHECKING:
     from holdfast.cli.shared.output import Output
@@ -27,5 +28,5 @@ def confirm(name: str, consequence: str, *, yes: bool, output: Output) -> None:
     output.say(consequence)
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise UsageError("this cannot be undone, and there is no terminal to ask at: nothing was done. Add --yes")
-    if typer.prompt(f"This cannot be undone. Type {name} to go on", err=True) != name:
+    if typer.prompt(f"This cannot be undone. Type {one_line(name)} to go on", err=True) != name:
         raise UsageError(f"that is not {name}: nothing was done")

@@ -63,6 +63,10 @@ def run_job(
         from holdfast.sources.postgresql.logical import ddl_triggers
 
         session.connect(ddl_triggers.without_event_triggers(address) if role == "target" else address).close()
+        if isinstance(request, BackupRequest):
+            from holdfast.operations.dumper_check import check_dumper  # as above
+
+            check_dumper(address, request, output.say)
     starter = _Starter(operation, forced_executor(), output, time.monotonic() + wait)
     starter.check(archive, request)
     run = job_process.new_run_id(operation)

@@ -9,11 +9,28 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 
 from holdfast.sources.postgresql.connection.address import hide_passwords
+from locking.one_line import guard_last_resort, one_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+    from rich.text import Text
+
     from holdfast.archive.format.runs import RunRecord
+
+
+class LineConsole(Console):
+    """A console that takes every text as it is, a line each: no markup, no emoji, nothing that a terminal obeys.
+
+    It holds for cells and titles of tables, too, since rich makes all of them by `render_str`.
+    """
+
+    def __init__(self, *, stderr: bool = False) -> None:
+        super().__init__(stderr=stderr, highlight=False, markup=False, emoji=False, soft_wrap=True)
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        """Return a text to be shown, with what a terminal would obey escaped."""
+        return super().render_str(one_line(text), **{**options, "markup": False, "emoji": False})
 
 
 class Output:
@@ -24,9 +41,10 @@ class Output:
     """
 
     def __init__(self, *, as_json: bool) -> None:
+        guard_last_resort()
         self.as_json = as_json
-        self.words = Console(stderr=True, highlight=False, soft_wrap=True)
-        self._results = Console(highlight=False, soft_wrap=True)
+        self.words = LineConsole(stderr=True)
+        self._results = LineConsole()
         self._last = ""
         self._heard = 0
 
@@ -41,14 +59,14 @@ class Output:
         """
         self.say(f"holdfast: {words}")
         if self.as_json:
-            sys.stdout.write(json.dumps({"error": hide_passwords(words), "exit_code": code}) + "\n")
+            sys.stdout.write(_json({"error": hide_passwords(words), "exit_code": code}))
             sys.stdout.flush()
         return code
 
     def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
         """Print the result: `value` as JSON, or as `show` prints it for people."""
         if self.as_json:
-            sys.stdout.write(json.dumps(value, default=str) + "\n")
+            sys.stdout.write(_json(value))
         else:
             show(self._results)
 
@@ -67,13 +85,19 @@ class Output:
             self.say(f"  {line}")
 
 
+def _json(value: Mapping[str, Any]) -> str:
+    """Return an object on a line, in ASCII; JSON itself would leave DEL as it is."""
+    return json.dumps(value, default=str).replace("\x7f", "\\u007f") + "\n"
+
+
 def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     """Print a table without cutting its cells.
 
     A name that is cut short could not be typed into a command.
     """
-    widths = [max(len(cell) for cell in column) for column in zip(head, *rows, strict=True)]
-    for row in (head, *rows):
+    lines = [[one_line(cell) for cell in row] for row in (head, *rows)]
+    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    for row in lines:
         line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
         console.print(f" {line}".rstrip(), markup=False)
 

@@ -45,6 +45,13 @@ class BackupRequest(Request):
     moved: Annotated[
         bool, Option("The source's address names the same database at another location than at the last backup.")
     ] = False
+    allow_unsafe_dumper: Annotated[
+        bool,
+        Option(
+            "Back up although pg_dump is of a release with known vulnerabilities, which whoever may create objects in "
+            "the source can use against this machine; else such a backup is refused, or as archives.yaml says."
+        ),
+    ] = False
     restart_stream: Annotated[
         Restart | None,
         Option(
@@ -117,6 +124,8 @@ class BackupRequest(Request):
                 connections=known.connections,
                 bandwidth=known.bandwidth,
             )
+            if known.allow_unsafe_dumper:
+                made = made.with_values(allow_unsafe_dumper=True)
         return made if made.restart != "no" else made.with_values(restart_stream=None)
 
     @property

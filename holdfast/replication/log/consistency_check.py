@@ -8,7 +8,6 @@ names. They are asked side by side, and one that hangs is waited for no longer t
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass
 from functools import partial
 from types import MappingProxyType
@@ -23,6 +22,7 @@ from holdfast.replication.log.named_places import NamedPlaces
 from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
 from holdfast.replication.log.store import clock
+from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 T = TypeVar("T")
 

@@ -13,7 +13,6 @@ each of its parts.
 
 from __future__ import annotations
 
-import logging
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -23,6 +22,7 @@ from holdfast.common.errors import BusyError
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.consistency_check import ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.replicas import lost, replicas
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING
 
@@ -11,13 +10,14 @@ from holdfast.replication.log.leader import LEASE_S, go_on, lead, resign
 from holdfast.replication.log.replicas import renew
 from holdfast.replication.work.lease_renewal import renewing
 from holdfast.replication.work.turns import in_turn
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.replication.work.replica import ReplicatedArchive
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 RENEW_S = LEASE_S / 5
 """Seconds between two renewals of a leader's lease."""

@@ -6,7 +6,6 @@ adds or removes one syncs these.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from dataclasses import dataclass, replace
 from functools import partial
@@ -26,6 +25,7 @@ from holdfast.replication.work.survey import LIMIT_S
 from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
+from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 FORMAT_SINCE = 2
 """The format of archives that can have replicas."""

@@ -9,7 +9,6 @@ keeps the log from being trimmed. It is no longer lost only after all is there, 
 
 from __future__ import annotations
 
-import logging
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
@@ -41,6 +40,7 @@ from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
 from locking import LockError, Owner
+from locking.one_line import line_logger
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 _AT_ONCE = 8
 """Files that are read at a time."""

@@ -7,7 +7,6 @@ them again.
 
 from __future__ import annotations
 
-import logging
 import uuid
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -28,6 +27,7 @@ from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store
 from locking import LockBusy, LockError, Owner
+from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 
     Check = Callable[[], None]
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 _ENTRIES = 64
 """Read of the log at once."""

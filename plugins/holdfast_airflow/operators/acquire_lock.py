@@ -12,6 +12,7 @@ from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.waiting import check_event, deadline_in
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from locking import Lease
 
 
-class AcquireLock(BaseOperator):
+class AcquireLock(LogsLines, BaseOperator):
     """Operator that acquires a lock in an archive for the rest of the run.
 
     Use it as `AcquireLock >> work >> ReleaseLock.as_teardown()`. The lock belongs to the run. It ends when

@@ -143,6 +143,13 @@ class BackupOperator(DatabaseJobOperator):
         """Return the request of the job."""
         return self.wanted(archive).with_values(source=source)
 
+    def check(self, job: PreparedJob) -> None:
+        """Refuse a pg_dump with known vulnerabilities, unless the request allows it."""
+        from holdfast.operations.dumper_check import check_dumper
+
+        if job.database is not None:
+            check_dumper(job.database, _request(job), self.log.warning)
+
     def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
         """Return whether Spark has to start, in any state of the source.
 

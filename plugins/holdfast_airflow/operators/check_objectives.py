@@ -11,6 +11,7 @@ from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class CheckObjectives(BaseOperator):
+class CheckObjectives(LogsLines, BaseOperator):
     """Operator that fails where an objective of an archive is missed.
 
     It fails without another try, so that the archive's `alerts` report it. It reads the archive itself: a DAG that is

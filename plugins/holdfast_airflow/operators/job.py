@@ -50,6 +50,7 @@ from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.metrics import job_measured
 from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
+from locking.one_line import LogsLines
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ if TYPE_CHECKING:
 _RELEASE_S = 2.0
 
 
-class ArchiveJobOperator(SparkSubmitOperator):
+class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[override]
     """Operator that runs a Spark application under the locks of its operation.
 
     Takes the locks (deferred while somebody is in the way), runs the application, reads back from the

@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.triggers.keep import KeepLockTrigger
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class KeepLock(BaseOperator):
+class KeepLock(LogsLines, BaseOperator):
     """Operator that renews the lock of an :class:`AcquireLock` until :class:`ReleaseLock` releases it.
 
     Waits deferred, so it takes no worker slot; its trigger renews the lock up to its `max_hold`. When the run is

@@ -10,6 +10,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class MarkOperator(BaseOperator):
+class MarkOperator(LogsLines, BaseOperator):
     """Operator that names the current position of a source as a restore point.
 
     The next incremental backup brings the mark into the archive. Definitions are read with it, so that what a migration
@@ -61,7 +62,14 @@ class MarkOperator(BaseOperator):
             stores = [open_store(url, archive.key) for url in urls]
             opened = Archive.open(stores[0])
             done = set_mark(
-                opened, stores, address, source, self.name, tables=configured.tables, exclude=configured.exclude
+                opened,
+                stores,
+                address,
+                source,
+                self.name,
+                tables=configured.tables,
+                exclude=configured.exclude,
+                allow_unsafe_dumper=configured.allow_unsafe_dumper,
             )
         self.log.info("marked %r in %s at %s, %s", self.name, source, done.position, iso(done.at))
         if done.why_unknown:

@@ -11,6 +11,7 @@ from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.owners import TaskSdk
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ReapLocks(BaseOperator):
+class ReapLocks(LogsLines, BaseOperator):
     """Operator that ends the abandoned locks of an archive.
 
     These are past their lease and grace, or of a process proved gone. A lock whose lease is over goes without its grace

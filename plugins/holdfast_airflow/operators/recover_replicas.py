@@ -13,6 +13,7 @@ from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from locking import LockError
+from locking.one_line import LogsLines
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast_airflow.coordination import Replicated
 
 
-class RecoverReplicas(BaseOperator):
+class RecoverReplicas(LogsLines, BaseOperator):
     """Operator that recovers each lost replica of an archive from the most advanced one.
 
     It copies the files that are missing and, with `deep`, those that are not as they were written. A replica that fails

@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import in_airflow_terms
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ReleaseLock(BaseOperator):
+class ReleaseLock(LogsLines, BaseOperator):
     """Operator that releases the lock that an :class:`AcquireLock` of this run has acquired.
 
     Where that one was mapped, it releases all of its locks. Use it as a teardown, so that it runs whether or not the

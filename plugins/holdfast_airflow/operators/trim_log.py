@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +20,7 @@ MIN_KEEP = 100
 MAX_KEEP = 10_000
 
 
-class TrimLog(BaseOperator):
+class TrimLog(LogsLines, BaseOperator):
     """Operator that removes the log entries that every active replica has executed.
 
     A replica that was away for too long becomes lost by it. Never all replicas are lost: then the task fails, and

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +19,7 @@ from holdfast_airflow.page.changing import changing
 from holdfast_airflow.page.page import Page
 from holdfast_airflow.page.reading import reading
 from locking import LockError
+from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ _STATUS = {
     RefusedError.exit_code: status.HTTP_409_CONFLICT,
 }
 
-_log = logging.getLogger(__name__)
+_log = line_logger(__name__)
 
 _assets = APIRouter(include_in_schema=False)
 

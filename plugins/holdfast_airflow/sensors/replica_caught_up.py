@@ -11,6 +11,7 @@ from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ReplicaCaughtUpSensor(BaseSensorOperator):
+class ReplicaCaughtUpSensor(LogsLines, BaseSensorOperator):
     """Sensor that waits until a replica has executed the update log.
 
     It asks the coordination store, and not the replica. It fails where the replica is lost: `RecoverReplicas` brings

@@ -10,6 +10,7 @@ from airflow.sdk import BaseSensorOperator, PokeReturnValue
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.hooks.archive import HoldfastHook
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RestorableSensor(BaseSensorOperator):
+class RestorableSensor(LogsLines, BaseSensorOperator):
     """Sensor that waits until an archive can bring a source back to a time.
 
     It fails where the time lies in a gap, since no later backup closes one behind it. Returns `restorable_to`, the

@@ -8,6 +8,7 @@ from airflow.sdk import BaseSensorOperator
 
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.hooks.archive import HoldfastHook
+from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class VerifiedSensor(BaseSensorOperator):
+class VerifiedSensor(LogsLines, BaseSensorOperator):
     """Sensor that waits until every file of a source was read and compared, or written, within a length of time.
 
     A damaged file keeps it waiting until the file is repaired and verified.

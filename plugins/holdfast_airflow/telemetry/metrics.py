@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import re
 import time
 from contextlib import contextmanager
@@ -12,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast_airflow.exceptions import JobFailed
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping
 
-log = logging.getLogger(__name__)
+log = line_logger(__name__)
 
 EXITS = {1: "failed", 2: "usage", 3: "busy", 4: "damaged", 5: "refused", 6: "unknown"}
 """The command's exit codes in words, as the tag `exit` has them."""

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
+from locking.one_line import LogsLines
+
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
@@ -28,7 +30,7 @@ def next_pause(waited_s: float, longest_s: float) -> float:
     return min(longest_s, max(SHORTEST_S, waited_s / _SHARE))
 
 
-class SettledTrigger(BaseTrigger):
+class SettledTrigger(LogsLines, BaseTrigger):
     """Trigger with one event, which comes when Airflow can take it.
 
     Airflow 3.3 fails a task that goes on before its scheduler has read that the deferred process ended: it calls it

@@ -10,6 +10,7 @@ import pytest
 from holdfast.cli import doctor
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.dump import client_floors, programs
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 
@@ -21,7 +22,8 @@ def remedies(value: dict[str, list[dict[str, str]]]) -> dict[str, str]:
 def test_a_machine_with_everything_is_fine(holdfast: RunCommand, store: ObjectStore) -> None:
     done = holdfast("doctor", store.url, "--json")
     assert (done.code, done.value["ok"]) == (0, True)
-    assert remedies(done.value) == {"Python": "", "Java": "", "Spark": "", "pg_dump": "", "archive": ""}
+    checked = ("Python", "Java", "Spark", "pg_dump", "pg_restore", "libpq", "archive")
+    assert remedies(done.value) == dict.fromkeys(checked, "")
     shown = holdfast("doctor")
     assert shown.code == 0
     assert "ok   Java: 17" in shown.out or "ok   Java: 21" in shown.out
@@ -99,3 +101,14 @@ archives:
     assert "Is the server running" in found["source gone"]
     assert "set AIRFLOW_CONN_SHOP_POSTGRES" in found["source airflow"]
     assert postgres.password not in done.out + done.err
+
+
+def test_clients_with_known_vulnerabilities_are_found_with_what_to_install(
+    holdfast: RunCommand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "version_of", lambda program: client_floors.Release(17, 5))
+    monkeypatch.setattr(client_floors, "libpq_release", lambda: client_floors.Release(16, 13))
+    found = remedies(holdfast("doctor", "--json").value)
+    assert "pg_dump 17.5 is older than 17.11, which mends CVE-2025-8714, CVE-2025-8715" in found["pg_dump"]
+    assert "install postgresql-client-17 17.11 or newer" in found["pg_restore"]
+    assert "libpq 16.13 is older than 16.14, which mends CVE-2026-6477: pip install" in found["libpq"]

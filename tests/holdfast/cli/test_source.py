@@ -14,6 +14,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.dump.client_floors import Release
 from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream, stream_name
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import Finished, RunCommand
@@ -40,7 +41,7 @@ def test_a_database_that_is_ready_is_said_to_be(holdfast: RunCommand, shop: Addr
     assert done.code == 0
     assert (done.value["ok"], done.value["problems"], done.value["warnings"]) == (True, [], [])
     assert done.value["facts"]["databases"][shop.database]["tables"] == 1
-    assert done.value["facts"]["pg_dump"].startswith("18 at ")
+    assert done.value["facts"]["pg_dump"].startswith("18.6 at ")
     shown = holdfast("source", "check", shop.url)
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.splitlines() == [
@@ -289,3 +290,22 @@ def test_the_stream_that_a_source_has_left_at_its_old_address_is_removed(
     assert left in done.out
     with connect(shop) as session:
         assert session.execute("select from pg_replication_slots where slot_name = %s", (left,)).fetchone() is None
+
+
+def test_an_unsafe_pg_dump_is_a_problem_unless_archives_yaml_allows_it(
+    holdfast: RunCommand, shop: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "version_of", lambda program: Release(18, 3))
+    Path("archives.yaml").write_text(f'archives: {{a: {{url: a, sources: {{shop: {{url: "{shop.url}"}}}}}}}}')
+    done = holdfast("source", "check", "shop", "--json")
+    assert (done.code, [each["what"].partition(" (")[0] for each in done.value["problems"]]) == (
+        5,
+        [
+            "pg_dump 18.3 is older than 18.6, which mends CVE-2026-6477, CVE-2026-19385, CVE-2026-18408",
+        ],
+    )
+    assert [each["what"].partition(" is older")[0] for each in done.value["warnings"]] == ["pg_restore 18.3"]
+    source = f'{{url: "{shop.url}", allow_unsafe_dumper: true}}'
+    Path("archives.yaml").write_text(f"archives: {{a: {{url: a, sources: {{shop: {source}}}}}}}")
+    allowed = holdfast("source", "check", "shop", "--json")
+    assert (allowed.code, allowed.value["problems"], len(allowed.value["warnings"])) == (0, [], 2)

@@ -25,7 +25,7 @@ RESTORE = {"restored_to": "2026-03-01T12:00:00Z", "commit": 7, "rows": 12_000, "
             {"kind": "changes", "transactions": 4, "begun": ["public.a", "public.b"]},
             "12,000 rows (changes of 4 transactions, and tables begun anew: public.a, public.b) in ",
         ),
-        ({"quorum": {"replicas": ["far", "near"]}}, "12:00:00Z\nfar, near have it"),
+        ({"quorum": {"replicas": ["far", "near"]}}, "12:00:00Z; far, near have it"),
     ],
 )
 def test_a_backup_is_told_with_what_is_in_it(more: dict[str, Any], said: str) -> None:

@@ -12,7 +12,7 @@ import pytest
 import holdfast
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import RemoteEnvironment, needed
-from holdfast.sources.postgresql.values.decode import MAX_VALUE_VARIABLE
+from holdfast.common.value_limit import MAX_VALUE_VARIABLE
 from sparkjobs.executors.shipment import Shipment, ship
 
 

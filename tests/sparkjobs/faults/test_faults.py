@@ -20,6 +20,7 @@ from holdfast.operations import backup_run
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.dump.client_floors import Release
 from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application, snapshot_reader
@@ -265,7 +266,7 @@ def test_a_machine_without_programs_that_are_new_enough_is_told_what_to_install_
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     with monkeypatch.context() as machine:
-        machine.setattr(programs, "version_of", lambda program: 17)
+        machine.setattr(programs, "version_of", lambda program: Release(17, 11))
         code, message = failed(run_backup(shop))
     assert (code, "no pg_dump of version 18 or newer was found: install postgresql-client-18" in message) == (1, True)
     assert_whole(store, shop, commits=0)

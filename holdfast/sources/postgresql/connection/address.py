@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import os
 import re
 from dataclasses import dataclass, field, replace
@@ -13,6 +12,7 @@ from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urls
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -68,7 +68,7 @@ Source: PostgreSQL manual, 'Environment Variables' and 'Parameter Key Words'.
 _STAYS_HERE = frozenset({"PGPASSWORD", *(variable for variable, _ in _FILES.values())})
 """Variables that travel otherwise, with the address or as files."""
 
-_logger = logging.getLogger(__name__)
+_logger = line_logger(__name__)
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.connection.server import embedded_programs
+from holdfast.sources.postgresql.dump.client_floors import (
+    LIBPQ,
+    LIBPQ_REMEDY,
+    Release,
+    floor_from,
+    libpq_release,
+    why_unsafe,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -43,26 +51,32 @@ def candidates(name: str) -> Iterator[Path]:
 
 
 @cache
-def version_of(program: Path) -> int | None:
-    """Return a program's major version, or None where it does not run."""
+def version_of(program: Path) -> Release | None:
+    """Return a program's release, or None where it does not run."""
     try:
         done = subprocess.run([program, "--version"], capture_output=True, text=True, check=False)
     except OSError:
         return None
-    found = re.search(r"\) (\d+)", done.stdout)
-    return int(found.group(1)) if found else None
+    found = re.search(r"\) (\d+)(?:\.(\d+))?", done.stdout)
+    return Release(int(found.group(1)), int(found.group(2) or 0)) if found else None
 
 
 def find(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
+
+    A safe one goes before all that are below their floor, see `client_floors`.
 
     :param at_least: the server's major version; an older pg_dump refuses a newer server.
     :param among: the paths to choose from; None: `candidates`.
     """
     paths = candidates(name) if among is None else among
     known = {path: version for path in paths if path.exists() and (version := version_of(path))}
-    suitable = [(version, path) for path, version in known.items() if version >= at_least]
-    return min(suitable, key=lambda pair: pair[0])[1] if suitable else None
+    suitable = [
+        (why_unsafe(name, version) != "", version.major, path)
+        for path, version in known.items()
+        if version.major >= at_least
+    ]
+    return min(suitable, key=lambda each: each[:2])[2] if suitable else None
 
 
 def need(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Path:
@@ -78,6 +92,35 @@ def need(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Pa
             "HOLDFAST_PG_BIN to the folder it is in"
         )
     return found
+
+
+def below_floor(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> tuple[str, str]:
+    """Return why the program that would be used is unsafe, and what to do; two empty strings where it is safe.
+
+    One that is not there at all is not unsafe: `need` says so.
+
+    :param at_least, among: as `find` takes them.
+    """
+    found = find(name, at_least=at_least, among=among)
+    version = version_of(found) if found else None
+    if version is None or not (why := why_unsafe(name, version)):
+        return "", ""
+    floor = floor_from(name, version.major)
+    return (
+        f"{why} ({found})",
+        f"install postgresql-client-{floor.major} {floor} or newer, or pip install 'holdfast[embedded]'",
+    )
+
+
+def unsafe_readers(server_version: int) -> tuple[str, ...]:
+    """Return sentences about pg_restore and libpq where a restore would use releases below their floors.
+
+    :param server_version: such as 180006; of the server that is restored to.
+    """
+    by_programs, do = below_floor("pg_restore", at_least=server_version // 10000)
+    by_library = why_unsafe(LIBPQ, libpq_release())
+    found = ((by_programs, do), (by_library, LIBPQ_REMEDY))
+    return tuple(f"{why}: the restore goes on; {remedy}" for why, remedy in found if why)
 
 
 def run(program: Path, arguments: list[str], address: Address) -> tuple[str, ...]:

@@ -16,7 +16,8 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.catalog_queries import left_out, read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import need, version_of
+from holdfast.sources.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
+from holdfast.sources.postgresql.dump.programs import below_floor, need, version_of
 from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact
 from holdfast.sources.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, unreadable
 from holdfast.sources.postgresql.snapshot.snapshot import locked_by_others
@@ -221,14 +222,33 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
     return problems, warnings
 
 
-def find_pg_dump(major: int) -> tuple[str | None, tuple[Obstacle, ...]]:
-    """Return the pg_dump for backups of a major version, or the lack of one."""
+def check_clients(major: int, *, allow_unsafe: bool = False) -> Readiness:
+    """Check the programs and the library on this machine by which a server is backed up and restored.
+
+    :param major: the server's version.
+    :param allow_unsafe: a backup goes on with a pg_dump below its floor.
+    """
     try:
         program = need("pg_dump", at_least=major)
     except HoldfastError as error:
         what, _, do = str(error).partition(": ")
-        return None, (Obstacle(what, do),)
-    return f"{version_of(program)} at {program}", ()
+        return Readiness({"pg_dump": None, "libpq": str(libpq_release())}, (Obstacle(what, do),), (*_old_libpq(),))
+    facts = {"pg_dump": f"{version_of(program)} at {program}", "libpq": str(libpq_release())}
+    unsafe = _below_floor("pg_dump", major)
+    others = (*_below_floor("pg_restore", major), *_old_libpq())
+    if allow_unsafe:
+        return Readiness(facts, (), (*unsafe, *others))
+    return Readiness(facts, unsafe, others)
+
+
+def _below_floor(name: str, major: int) -> tuple[Obstacle, ...]:
+    why, do = below_floor(name, at_least=major)
+    return (Obstacle(why, do),) if why else ()
+
+
+def _old_libpq() -> Iterator[Obstacle]:
+    if why := why_unsafe(LIBPQ, libpq_release()):
+        yield Obstacle(f"{why} (as psycopg uses it)", LIBPQ_REMEDY)
 
 
 def _stuck_timeouts(session: Connection) -> Iterator[Obstacle]:

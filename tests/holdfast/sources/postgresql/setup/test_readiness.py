@@ -12,6 +12,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
+from holdfast.sources.postgresql.dump.client_floors import Release
 from holdfast.sources.postgresql.setup import readiness
 from holdfast.sources.postgresql.setup.readiness import check_database, check_server, choose_databases
 from holdfast.sources.postgresql.snapshot import export, snapshot
@@ -161,9 +162,20 @@ def test_a_password_that_will_not_do_for_long_is_named(reader: Address, execute:
 
 def test_a_missing_pg_dump_is_found_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(programs, "version_of", lambda program: None)
-    program, (found,) = readiness.find_pg_dump(18)
-    assert program is None
-    assert "install postgresql-client-18" in found.do
+    found = readiness.check_clients(18)
+    assert found.facts["pg_dump"] is None
+    assert "install postgresql-client-18" in found.problems[0].do
+
+
+def test_clients_below_their_floors_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert (readiness.check_clients(18).problems, readiness.check_clients(18).warnings) == ((), ())
+    monkeypatch.setattr(programs, "version_of", lambda program: Release(18, 5))
+    monkeypatch.setattr(readiness, "libpq_release", lambda: Release(13, 23))
+    found = readiness.check_clients(18)
+    assert [each.what.partition(" is ")[0] for each in found.problems] == ["pg_dump 18.5"]
+    assert [each.what.partition(" is ")[0] for each in found.warnings] == ["pg_restore 18.5", "libpq 13.23"]
+    allowed = readiness.check_clients(18, allow_unsafe=True)
+    assert (allowed.problems, len(allowed.warnings)) == ((), 3)
 
 
 def test_all_that_is_in_the_way_of_one_database_is_found_together(reader: Address, execute: Execute) -> None:

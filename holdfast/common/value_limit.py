@@ -1,0 +1,24 @@
+"""The largest single value that is backed up, and that a reader of backups takes for one."""
+
+from __future__ import annotations
+
+import os
+from typing import Final
+
+from holdfast.common.errors import UsageError
+
+MAX_VALUE_BYTES: Final = 256 << 20
+"""The largest single value that is backed up, unless told otherwise."""
+
+MAX_VALUE_VARIABLE: Final = "HOLDFAST_MAX_VALUE_BYTES"
+
+
+def max_value_bytes() -> int:
+    """Return the size of the largest single value to back up: HOLDFAST_MAX_VALUE_BYTES, else the default.
+
+    :raises UsageError: the variable holds no positive number.
+    """
+    said = os.environ.get(MAX_VALUE_VARIABLE, str(MAX_VALUE_BYTES))
+    if not said.isdecimal() or int(said) == 0:
+        raise UsageError(f"{MAX_VALUE_VARIABLE} is {said!r}: write a number of bytes, such as {MAX_VALUE_BYTES}")
+    return int(said)

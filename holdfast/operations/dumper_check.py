@@ -1,0 +1,38 @@
+"""Check of the pg_dump of a backup before its locks and its job, so that no vulnerable one is run unasked."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump.programs import below_floor, find
+from holdfast.sources.postgresql.setup.readiness import NEWEST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.operations.requests.backup import BackupRequest
+    from holdfast.sources.postgresql.connection.address import Address
+
+
+def check_dumper(address: Address, request: BackupRequest, say: Callable[[str], None]) -> None:
+    """Refuse a backup whose pg_dump is below its floor, unless it is told to go on.
+
+    :param address: of the source.
+    :param say: is told of an unsafe one that is used all the same.
+    :raises RefusedError: it is unsafe; says which release to install.
+    """
+    if find("pg_dump", at_least=NEWEST) and not below_floor("pg_dump", at_least=NEWEST)[0]:
+        return  # it suits every server
+    with connect(address) as session:
+        major = session.info.server_version // 10000
+    why, do = below_floor("pg_dump", at_least=major)
+    if not why:
+        return
+    if not request.allow_unsafe_dumper:
+        raise RefusedError(
+            f"{why}: {do}; or back up by it all the same with --allow-unsafe-dumper (allow_unsafe_dumper in "
+            "archives.yaml), where you trust whoever may create objects in the source"
+        )
+    say(f"backing up by an unsafe pg_dump, as told: {why}")

@@ -1,0 +1,140 @@
+"""The oldest safe minor versions of PostgreSQL's clients: one table of advisories, and what is below it.
+
+A server is another matter: an old one is dumped by a new pg_dump. What counts is the code that runs here and that a
+database's owner, or a server's, can attack by what the database holds or answers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+LIBPQ = "libpq"
+"""The client library, as psycopg has loaded it."""
+
+LIBPQ_REMEDY = "pip install --upgrade 'psycopg[binary]', or upgrade the machine's libpq where psycopg uses that"
+"""What to do about an old one."""
+
+
+class Release(NamedTuple):
+    """A release of PostgreSQL, such as 18.6; a beta's minor is 0, as that of the release it became."""
+
+    major: int
+    minor: int
+
+    def __str__(self) -> str:
+        return f"{self.major}.{self.minor}"
+
+
+@dataclass(frozen=True)
+class Advisory:
+    """Vulnerabilities of clients that one day's releases have mended.
+
+    :param clients: the programs, and `LIBPQ`, that have them.
+    :param mended: by major version, the first minor without them.
+    :param source: where these numbers are published.
+    """
+
+    cves: tuple[str, ...]
+    clients: frozenset[str]
+    mended: Mapping[int, int]
+    source: str
+
+
+ADVISORIES = (
+    Advisory(
+        ("CVE-2025-8714", "CVE-2025-8715"),
+        frozenset({"pg_dump", "pg_restore", "psql"}),
+        {17: 6, 16: 10, 15: 14, 14: 19, 13: 22},
+        "https://www.postgresql.org/about/news/postgresql-176-1610-1514-1419-1322-and-18-beta-3-released-3118/",
+    ),
+    Advisory(
+        ("CVE-2026-6477",),
+        frozenset({"pg_dump", "psql", LIBPQ}),
+        {18: 4, 17: 10, 16: 14, 15: 18, 14: 23},
+        "https://www.postgresql.org/support/security/CVE-2026-6477/",
+    ),
+    Advisory(
+        ("CVE-2026-19385",),
+        frozenset({"pg_dump"}),
+        {18: 6, 17: 11, 16: 15, 15: 19, 14: 24},
+        "https://www.postgresql.org/support/security/CVE-2026-19385/",
+    ),
+    Advisory(
+        ("CVE-2026-18408",),
+        frozenset({"pg_dump", "pg_restore", "psql"}),
+        {18: 6, 17: 11, 16: 15, 15: 19, 14: 24},
+        "https://www.postgresql.org/support/security/CVE-2026-18408/",
+    ),
+)
+"""What a client must be mended of, oldest first.
+
+PostgreSQL publishes which programs are affected and the first minor without it on the page of each vulnerability, and
+repeats it in the CVE's own record ("Versions before PostgreSQL … are affected"): each `source` is such a page. Of the
+releases of August 2026 only the vulnerabilities of programs that are used here are listed; 18.5 was never released, so
+18.6 is the first of its major version. A major version that an advisory does not list and that is older than all that
+it lists was never mended of it; one that is newer came after it, and is safe.
+"""
+
+
+def floor_of(client: str, major: int) -> Release | None:
+    """Return the oldest safe release of a client in a major version; None where none of it is known to be safe.
+
+    :param client: the name of a program, or `LIBPQ`.
+    """
+    minors = [0]
+    for advisory in _about(client):
+        if major in advisory.mended:
+            minors.append(advisory.mended[major])
+        elif major < min(advisory.mended):
+            return None
+    return Release(major, max(minors))
+
+
+def unmended(client: str, release: Release) -> tuple[str, ...]:
+    """Return the vulnerabilities that a release of a client still has; none where it is safe."""
+    return tuple(cve for advisory in _about(client) if _has(advisory, release) for cve in advisory.cves)
+
+
+def why_unsafe(client: str, release: Release) -> str:
+    """Return in words why a release of a client is unsafe; "" where it is not.
+
+    An example is `pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385`.
+    """
+    cves = ", ".join(unmended(client, release))
+    if not cves:
+        return ""
+    floor = floor_of(client, release.major)
+    if floor is None:
+        return f"{client} {release} is of a version that no release mends any more: it has {cves}"
+    return f"{client} {release} is older than {floor}, which mends {cves}"
+
+
+def floor_from(client: str, major: int) -> Release:
+    """Return the oldest safe release of a major version, or of the next one that is mended."""
+    mended = [major for advisory in _about(client) for major in advisory.mended]
+    majors = range(major, max([major, *mended]) + 1)
+    return next((floor for each in majors if (floor := floor_of(client, each))), Release(major, 0))
+
+
+def libpq_release() -> Release:
+    """Return the release of libpq that psycopg has loaded.
+
+    The Arrow driver has a libpq of its own inside, which tells no version.
+    """
+    import psycopg  # which most users of the programs have loaded already, and a command's help does not need
+
+    return Release(*divmod(psycopg.pq.version(), 10000))
+
+
+def _about(client: str) -> tuple[Advisory, ...]:
+    return tuple(each for each in ADVISORIES if client in each.clients)
+
+
+def _has(advisory: Advisory, release: Release) -> bool:
+    if release.major in advisory.mended:
+        return release.minor < advisory.mended[release.major]
+    return release.major < min(advisory.mended)

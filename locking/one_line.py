@@ -1,0 +1,96 @@
+r"""Text of others on one line, without anything that a terminal obeys.
+
+Names of tables, owners of locks and reasons are whatever somebody has written. A control character among them could
+move the cursor, a line break could forge a line of a log, and a bidirectional override could show it backwards. So each
+of these stands there as Python would write it in a string, such as `\x1b` and `\n`.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from typing import Any
+
+_OBEYED = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
+"""C0 and C1 with DEL, line and paragraph separators, all that turns the direction of text, and halves of surrogates,
+which no output can encode."""
+
+
+def one_line(text: str) -> str:
+    """Return a text with everything escaped that a terminal or a reader of lines would obey."""
+    return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+
+
+class OneLineFormatter(logging.Formatter):
+    """A formatter of log records, a line each; a traceback that belongs to one has lines of its own."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the lines of a record."""
+        return "\n".join(one_line(line) for line in super().format(record).split("\n"))
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        """Return the line of a record's message."""
+        return one_line(super().formatMessage(record))
+
+
+class OneLineLogger(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose messages are one line each, whichever handler they go to."""
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        """Log a message."""
+        if self.isEnabledFor(level):
+            kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
+            super().log(level, "%s", one_line(str(msg) % args if args else str(msg)), **kwargs)
+
+
+def line_logger(name: str) -> OneLineLogger:
+    """Return the logger of a module."""
+    return OneLineLogger(logging.getLogger(name), {})
+
+
+def guard_last_resort() -> None:
+    """Let messages that no handler takes, which Python writes to stderr, be one line each."""
+    if logging.lastResort is not None:
+        logging.lastResort.setFormatter(OneLineFormatter())
+
+
+class LineLog:
+    """A logger whose messages are one line each.
+
+    :param log: of any kind with methods for levels.
+    """
+
+    def __init__(self, log: Any) -> None:
+        self._log = log
+
+    def debug(self, words: object, *values: object) -> None:
+        """Log what is of use while a mistake is looked for."""
+        self._log.debug("%s", _line(words, values))
+
+    def info(self, words: object, *values: object) -> None:
+        """Log what happens."""
+        self._log.info("%s", _line(words, values))
+
+    def warning(self, words: object, *values: object) -> None:
+        """Log what somebody should know."""
+        self._log.warning("%s", _line(words, values))
+
+    def error(self, words: object, *values: object) -> None:
+        """Log what failed."""
+        self._log.error("%s", _line(words, values))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._log, name)
+
+
+class LogsLines:
+    """A part of classes with a log, such as Airflow's operators, sensors and triggers: it is a `LineLog` then."""
+
+    @property
+    def log(self) -> Any:
+        """Return the log."""
+        return LineLog(super().log)  # type: ignore[misc]
+
+
+def _line(words: object, values: tuple[object, ...]) -> str:
+    return one_line(str(words) % values if values else str(words))
