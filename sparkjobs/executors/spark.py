@@ -11,22 +11,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, cloudpickle
 
 import holdfast
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
-from sparkjobs.executors import WATCH_S, Tally, daemon
-from sparkjobs.executors.shipment import out_of_reach, ship
+from sparkjobs.executors import WATCH_S, Tally, daemon, worker_facts
+from sparkjobs.executors.shipment import out_of_reach, pack, ship
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
+from sparkjobs.executors.survey import survey, wait_for_executors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
+    from sparkjobs.executors.survey import Question, Survey
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
 """The last line of a Python traceback, which Java's own traces show indented or after other words."""
@@ -66,6 +68,7 @@ class SparkExecutor:
         self._context: SparkContext | None = None
         self._daemon: daemon.Prepared | None = None
         self._has_reach = False
+        self._executors = 0
 
     @property
     def context(self) -> SparkContext:
@@ -147,6 +150,30 @@ class SparkExecutor:
             raise
         if found:
             raise HoldfastError(f"Spark's workers cannot do what this machine can: {'; '.join(sorted(set(found)))}")
+
+    def settings(self) -> Mapping[str, str]:
+        """Return the settings of Spark that are in force."""
+        return dict(self.context.getConf().getAll())
+
+    def survey(self, question: Question | None) -> Survey:
+        """Put a question to each executor of the cluster, whatever is installed there.
+
+        :raises HoldfastError: there is no executor, or Python does not start there.
+        """
+        context = self.context
+        cloudpickle.register_pickle_by_value(worker_facts)  # type: ignore[no-untyped-call]
+        ask = worker_facts.asker(holdfast.__version__, None if question is None else pack(question))
+        try:
+            # Beside executors, Spark counts its driver.
+            self._executors = self._executors or wait_for_executors(
+                lambda: len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
+            )
+            return survey(
+                self._executors, lambda count: context.parallelize(range(count), count).mapPartitions(ask).collect()
+            )
+        except Exception as error:
+            _raise_cause(Tally(), error)
+            raise
 
     def run(
         self,
