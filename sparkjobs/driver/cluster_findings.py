@@ -148,8 +148,8 @@ def _disk(facts: WorkerFacts) -> DoctorFinding:
         return DoctorFinding(
             "disk",
             found,
-            f"less than {human_size(LEAST_FREE)} in {' and '.join(full)}: free some, or set the worker's SPARK_LOCAL_DIRS "
-            "and TMPDIR to a folder with more room",
+            f"less than {human_size(LEAST_FREE)} is left in {' and '.join(full)}: free some, or set SPARK_LOCAL_DIRS "
+            "and TMPDIR of the worker to a folder with more room",
         )
     return DoctorFinding("disk", found)
 

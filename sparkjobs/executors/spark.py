@@ -47,7 +47,23 @@ _ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabl
 Source: Spark manual, 'Spark Security', Encryption.
 """
 
-_NOT_INSTALLED = re.compile(r"No module named '?(?:sparkjobs|holdfast|locking)\b")
+_LACKS = (
+    (
+        re.compile(r"No module named '?(?:sparkjobs|holdfast|locking)\b"),
+        f"no Holdfast in their Python: install Holdfast {holdfast.__version__} there, and say by spark.pyspark.python "
+        "which Python has it",
+    ),
+    (
+        re.compile(r'Cannot run program "([^"]+)"'),
+        "no Python that starts as {0}: say by spark.pyspark.python where it is there",
+    ),
+    (
+        re.compile(r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)"),
+        "Python {0}, and this driver has {1}: install one of both on all machines, and say by spark.pyspark.python "
+        "where it is there",
+    ),
+)
+"""What Spark says of workers that cannot begin a task, and what they have then."""
 
 _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
@@ -254,11 +270,10 @@ def _raise_cause(seen: Tally, error: Exception | None) -> None:
     if seen.failures:
         raise seen.failures[0]
     if isinstance(error, Py4JJavaError):
-        if _NOT_INSTALLED.search(str(error)):
-            raise UsageError(
-                f"Spark's workers have no Holdfast in their Python: install Holdfast {holdfast.__version__} there, and "
-                "say by spark.pyspark.python which Python has it (docs/cluster.md)"
-            ) from error
+        for pattern, has in _LACKS:
+            if told := pattern.search(str(error)):
+                has = has.format(*told.groups())
+                raise UsageError(f"Spark's workers have {has} (docs/cluster.md)") from error
         found = _RAISED.findall(str(error))
         kind, said = found[-1] if found else ("", str(error).splitlines()[0])
         if kind == UsageError.__name__:  # of what a task was before its work began
