@@ -65,7 +65,7 @@ def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
     sources = {name: found[1] for name, found in _sources(url) if not isinstance(found, str)}
     try:
         return [*findings, *check_cluster(master, places.archive_store(url), sources)]
-    except StoreError as error:
+    except (HoldfastError, StoreError) as error:
         return [*findings, DoctorFinding("cluster", f"{master} was not asked", str(error))]
 
 
