@@ -79,7 +79,7 @@ def running_versitygw(*, versions: bool = False, certificate: tuple[Path, Path] 
         tempfile.TemporaryDirectory(prefix="holdfast-s3-older-") as older,
     ):
         keeping = ["--versioning-dir", older] if versions else []
-        secure = ["--cert", certificate[0], "--key", certificate[1]] if certificate else []
+        secure: list[str | Path] = ["--cert", certificate[0], "--key", certificate[1]] if certificate else []
         scheme = "https" if certificate else "http"
 
         def command(port: int) -> list[str | Path]:

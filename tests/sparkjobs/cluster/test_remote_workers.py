@@ -76,9 +76,9 @@ def test_the_doctor_asks_each_worker_for_what_jobs_need(
     key.write_text(new_key())
     configuration = tmp_path / "archives.yaml"
     configuration.write_text(
-        f"archives: {{asked: {{url: s3://backups/asked, key: 'file:{key}', sources: {{db: {{url: '{source.url}'}}}}}}}}"
+        f"archives: {{asked: {{url: s3://backups/asked, sources: {{db: {{url: '{source.url}'}}}}}}}}"
     )
-    driver = {**s3.environment, "HOLDFAST_ARCHIVES": str(configuration)}
+    driver = {**s3.environment, "HOLDFAST_ARCHIVES": str(configuration), "HOLDFAST_KEY": f"file:{key}"}
     assert run_here("init", "asked", more=driver).code == 0
     done = run("doctor", "asked", "--cluster", "--json", address=source, more={**driver, **cluster.environment})
     findings = {each["what"]: each for each in done.value["findings"]}

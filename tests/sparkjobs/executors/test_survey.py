@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
 
 from holdfast.common.errors import HoldfastError
-from sparkjobs.executors import survey as surveys
 from sparkjobs.executors.survey import ROUNDS, Survey, WorkerFacts, survey, wait_for_executors
 from sparkjobs.executors.worker_facts import facts
 
@@ -20,8 +20,8 @@ def told(host: str, clock: float = 0.0) -> dict[str, Any]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The seconds of this machine's clock, which only waiting moves."""
     now = [0.0]
-    monkeypatch.setattr(surveys.time, "monotonic", lambda: now[0])
-    monkeypatch.setattr(surveys.time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(time, "sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     return now
 
 
