@@ -95,7 +95,11 @@ def replicas(tmp_path: Path, source: Address, monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_writer_that_is_too_old_is_refused_and_still_reads(
-    newer: NewerRelease, source: Address, replicas: tuple[str, str], tmp_path: Path
+    newer: NewerRelease,
+    source: Address,
+    replicas: tuple[str, str],
+    create_database: Callable[..., Address],
+    tmp_path: Path,
 ) -> None:
     newer.add_decisions()
     near, _ = replicas
@@ -105,6 +109,9 @@ def test_a_writer_that_is_too_old_is_refused_and_still_reads(
     points = run_here("points", near, "--json", more=more)
     assert (points.code, len(points.value["sources"][0]["intervals"])) == (0, 2), points.err
     assert run_here("verify", near, "--deep", more=more).code == 0
+    target = create_database()
+    restored = run_here("restore", near, "--to", target.url, "--json", address=target, more=more)
+    assert (restored.code, restored.value["equal"]) == (0, True), restored.err
     for words in (("backup", near, "--source", source.url), ("vacuum", near), ("truncate", near, "--keep", "last=1")):
         refused(run_here(*words, address=source, more=more), NO_WRITER)
     assert newer.run("backup", near, "--source", source.url, address=source, more=more).code == 0
