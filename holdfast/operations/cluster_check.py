@@ -35,6 +35,8 @@ CONNECT_S: Final = 5.0
 _CONF: Final = {
     # Ours is not there where Holdfast is missing, which is to be found out.
     "spark.python.daemon.module": "pyspark.daemon",
+    # Else executors come only once there is more to do than there are.
+    "spark.dynamicAllocation.enabled": "false",
     # A worker's process has one environment, and each question one of its own.
     "spark.python.worker.reuse": "false",
 }

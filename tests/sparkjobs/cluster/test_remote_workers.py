@@ -89,8 +89,10 @@ def test_the_doctor_asks_each_worker_for_what_jobs_need(
     assert {"authentication", "encryption", "clock of the store", *names} <= findings.keys()
     assert [path.name for path in (s3.folder / "backups" / "asked").rglob("*") if "scratch" in path.name] == []
     assert source.password
+    kept = [path for path in cluster.folder.rglob("*") if path.is_file()]
     for secret in (SECRET_KEY, source.password, key.read_text().strip()):
         assert secret not in done.out + done.err
+        assert [path for path in kept if secret.encode() in path.read_bytes()] == []
 
 
 @pytest.mark.exhaustive
