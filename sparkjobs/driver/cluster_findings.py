@@ -49,6 +49,16 @@ class ClusterFindings:
         """
         self._surveys.append((what, survey))
 
+    @property
+    def is_whole(self) -> bool:
+        """Return whether each executor has had each question: some come late, or go."""
+        asked = [survey.workers.keys() for _, survey in self._surveys]
+        return all(workers == asked[0] for workers in asked) and len(asked[0]) == self._expected
+
+    @property
+    def _expected(self) -> int:
+        return max((survey.expected for _, survey in self._surveys), default=0)
+
     def findings(self) -> Iterator[DoctorFinding]:
         """Yield the findings, of the cluster first and then of each worker."""
         yield self._executors()
@@ -72,11 +82,10 @@ class ClusterFindings:
 
     def _executors(self) -> DoctorFinding:
         answered = self._workers()
-        expected = max([survey.expected for _, survey in self._surveys], default=0)
         hosts = sorted({host for host, _ in answered})
-        found = f"{self.settings.get('spark.master', '')}, {len(answered)} of {expected} executors answered"
+        found = f"{self.settings.get('spark.master', '')}, {len(answered)} of {self._expected} executors answered"
         found += f" (on {', '.join(hosts)})"
-        remedy = "" if len(answered) >= expected else "try again; the logs of those that do not answer say more"
+        remedy = "" if len(answered) >= self._expected else "try again; the logs of those that do not answer say more"
         return DoctorFinding("cluster", found, remedy)
 
     def _of_worker(self, key: Key) -> Iterator[DoctorFinding]:

@@ -180,16 +180,20 @@ class SparkExecutor:
         cloudpickle.register_pickle_by_value(worker_facts)  # type: ignore[no-untyped-call]
         ask = worker_facts.asker(holdfast.__version__, None if question is None else pack(question))
         try:
-            # Beside executors, Spark counts its driver.
-            self._executors = self._executors or wait_for_executors(
-                lambda: len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
-            )
+            if not self._executors:
+                wait_for_executors(self._count_executors)
+            self._executors = max(self._executors, self._count_executors())  # more may have come since
             return survey(
                 self._executors, lambda count: context.parallelize(range(count), count).mapPartitions(ask).collect()
             )
         except Exception as error:
             _raise_cause(Tally(), error)
             raise
+
+    def _count_executors(self) -> int:
+        return (
+            len(self.context._jsc.sc().statusTracker().getExecutorInfos()) - 1
+        )  # beside them, Spark counts its driver
 
     def run(
         self,

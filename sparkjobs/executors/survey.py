@@ -20,8 +20,8 @@ ROUNDS = 5
 PATIENCE_S = 60.0
 """Seconds to wait for the first executor."""
 
-SETTLE_S = 3.0
-"""Seconds without another executor, after which all are there."""
+SETTLE_S = 5.0
+"""Seconds without another executor, after which all are taken to be there."""
 
 LOOK_S = 0.1
 """Between two looks at the number of executors."""
@@ -82,8 +82,8 @@ class Survey:
             self.clocks[facts.key] = ahead, unsure
 
 
-def wait_for_executors(count: Callable[[], int]) -> int:
-    """Return the number of executors once no more of them come.
+def wait_for_executors(count: Callable[[], int]) -> None:
+    """Wait until no more executors come.
 
     :param count: looks how many there are now.
     :raises HoldfastError: none has come.
@@ -99,7 +99,6 @@ def wait_for_executors(count: Callable[[], int]) -> int:
             "there with cores and memory free, and whether they can connect to this machine (spark.driver.host, and "
             "the same spark.authenticate.secret here and there)"
         )
-    return seen
 
 
 def survey(count: int, run: Callable[[int], Sequence[Mapping[str, Any]]]) -> Survey:

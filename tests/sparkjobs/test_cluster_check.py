@@ -12,6 +12,9 @@ from holdfast.operations.cluster_check import SOURCES_VARIABLE
 from holdfast.operations.job_process import RECORDS_VARIABLE
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs import cluster_check
+from sparkjobs.driver.application import Job
+from sparkjobs.executors.survey import Survey, WorkerFacts
+from sparkjobs.executors.worker_facts import facts
 
 GONE = "postgresql://me@127.0.0.1:1/x"
 
@@ -46,3 +49,20 @@ def test_a_place_without_an_archive_is_a_finding(tmp_path: Path, monkeypatch: py
     assert "there is no archive.json" in remedies["archive"]
     assert "writing" not in remedies
     assert not (tmp_path / "none").exists()
+
+
+def test_all_is_asked_again_where_a_worker_comes_in_the_middle(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def survey(job: Job, question: object) -> Survey:
+        asked.append(1 if not asked else 2)
+        found = Survey(asked[-1])
+        for host in "ab"[: asked[-1]]:
+            found.add(WorkerFacts(**{**facts(), "host": host, "answers": []}), 0.0, 0.0)
+        return found
+
+    monkeypatch.setattr(Job, "survey", survey)
+    assert checked(store.url, tmp_path / "records", monkeypatch)["cluster"] == ""
+    assert asked == [1, 2, 2, 2]

@@ -114,6 +114,17 @@ def test_a_question_that_failed_or_came_too_late_is_told_of_its_worker() -> None
     assert findings["worker a: archive"].remedy == "EOFError: it ended"
     assert "worker a: source shop" not in findings
     assert findings["worker b: source shop"].found == "was not asked"
+    assert not made.is_whole
+
+
+@pytest.mark.parametrize(
+    ("second", "whole"), [(("a", "b"), True), (("a",), False), (("a", "b", "c"), False)], ids=["all", "gone", "late"]
+)
+def test_findings_are_whole_where_each_executor_had_each_question(second: tuple[str, ...], whole: bool) -> None:
+    made = ClusterFindings(GUARDED)
+    made.add("archive", survey(worker("a"), worker("b")))
+    made.add("", survey(*(worker(host) for host in second)))
+    assert made.is_whole is whole
 
 
 def test_executors_that_do_not_answer_are_counted() -> None:
