@@ -26,6 +26,8 @@ def status_of(archive: Archive) -> dict[str, Any]:
         "name": archive.identity.name,
         "url": archive.store.url,
         "format": archive.state.format,
+        "min_reader": archive.state.min_reader,
+        "min_writer": archive.state.min_writer,
         "commits": archive.state.sequence,
         "blocks": len(blocks),
         "bytes": sum(placed.size for placed in blocks),

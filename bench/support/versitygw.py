@@ -26,7 +26,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 class S3Server:
     """A running server.
 
-    :param endpoint: its address, ``http://127.0.0.1:port``
+    :param endpoint: its address, ``http://127.0.0.1:port`` or ``https://…``
     :param folder: what it serves: each folder in it is a bucket
     :param pid: its process, which leads a process group of its own
     """
@@ -66,10 +66,11 @@ def find_versitygw() -> Path:
 
 
 @contextlib.contextmanager
-def running_versitygw(*, versions: bool = False) -> Iterator[S3Server]:
+def running_versitygw(*, versions: bool = False, certificate: tuple[Path, Path] | None = None) -> Iterator[S3Server]:
     """Start the server on a free loopback port; stop it, and remove its files, when the block ends.
 
     :param versions: whether its buckets may keep older versions.
+    :param certificate: paths of its certificate and key, for HTTPS; None for HTTP.
     """
     program = find_versitygw()
     secrets = {"ROOT_ACCESS_KEY": ACCESS_KEY, "ROOT_SECRET_KEY": SECRET_KEY}
@@ -78,9 +79,12 @@ def running_versitygw(*, versions: bool = False) -> Iterator[S3Server]:
         tempfile.TemporaryDirectory(prefix="holdfast-s3-older-") as older,
     ):
         keeping = ["--versioning-dir", older] if versions else []
+        secure: list[str | Path] = ["--cert", certificate[0], "--key", certificate[1]] if certificate else []
+        scheme = "https" if certificate else "http"
 
         def command(port: int) -> list[str | Path]:
-            return [program, "--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", "posix", *keeping, folder]
+            given = ["--port", f"127.0.0.1:{port}", "--region", REGION, "--quiet", *secure]
+            return [program, *given, "posix", *keeping, folder]
 
         with running(command, secrets) as (port, pid):
-            yield S3Server(endpoint=f"http://127.0.0.1:{port}", folder=Path(folder), pid=pid)
+            yield S3Server(endpoint=f"{scheme}://127.0.0.1:{port}", folder=Path(folder), pid=pid)

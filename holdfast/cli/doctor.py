@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib.metadata
 import sys
 from contextlib import suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -17,9 +16,11 @@ from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.errors import HoldfastError
+from holdfast.common.doctor_finding import DoctorFinding
+from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.config.archives_yaml import find_config, load_config
 from holdfast.operations import job_process
+from holdfast.operations.cluster_check import check_cluster, cluster_master
 from holdfast.sources.postgresql.dump import client_floors, programs
 from holdfast.sources.postgresql.setup.readiness import check_database, check_server
 from locking.store import StoreError
@@ -36,34 +37,36 @@ if TYPE_CHECKING:
 PYSPARK = "4.2.0"
 
 
-@dataclass(frozen=True)
-class DoctorFinding:
-    """The result of one check; `remedy` is empty where it passed."""
-
-    what: str
-    found: str
-    remedy: str = ""
-
-    @property
-    def ok(self) -> bool:
-        """Return whether the check passed."""
-        return not self.remedy
-
-
 def doctor(
     url: Annotated[str | None, typer.Argument(metavar="[URL]", help="An archive to reach, too.")] = None,
+    cluster: Annotated[
+        bool, typer.Option("--cluster", help="Ask each worker of the Spark cluster, too; needs an archive.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Check everything that backups and restores need, and print a remedy for each failure."""
     output = Output(as_json=as_json)
-    findings = list(examine(url))
+    findings = _with_cluster(url, output) if cluster else list(examine(url))
     value = {
         "ok": all(finding.ok for finding in findings),
-        "findings": [{"what": each.what, "found": each.found, "remedy": each.remedy} for each in findings],
+        "findings": [each.describe() for each in findings],
     }
     output.result(value, lambda console: _show_findings(console, findings))
     if not value["ok"]:
         raise typer.Exit(1)
+
+
+def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
+    if url is None:
+        raise UsageError("say which archive the workers are to reach: holdfast doctor ARCHIVE --cluster")
+    master = cluster_master()
+    findings = list(examine(url))
+    output.say(f"asking the workers of {master}, by a small job")
+    sources = {name: found[1] for name, found in _sources(url) if not isinstance(found, str)}
+    try:
+        return [*findings, *check_cluster(master, places.archive_store(url), sources)]
+    except (HoldfastError, StoreError) as error:
+        return [*findings, DoctorFinding("cluster", f"{master} was not asked", str(error))]
 
 
 def _show_findings(console: Console, findings: list[DoctorFinding]) -> None:

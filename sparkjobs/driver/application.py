@@ -41,13 +41,14 @@ from locking.one_line import guard_last_resort, one_line
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
     from types import FrameType
 
     from holdfast.archive import Archive
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
+    from sparkjobs.executors.survey import Question, Survey
 
 WATCH_S = 1.0
 """Seconds between two looks at the parent."""
@@ -189,6 +190,15 @@ class Job:
                 raise self._abort from None
             raise
 
+    def settings(self) -> Mapping[str, str]:
+        """Return Spark's settings in force."""
+        return self._executor.settings()
+
+    def survey(self, question: Question | None) -> Survey:
+        """Put a question to each worker; None asks for what it tells of itself."""
+        self.check()
+        return self._executor.survey(question)
+
     def claim(self, size: int) -> None:
         """Claim stored bytes for tasks to read, before anything of theirs is committed.
 
@@ -317,12 +327,14 @@ def run_request(
     arguments: Sequence[str] | None,
     *,
     has_tasks: bool = True,
+    unlocked: bool = False,
 ) -> int:
     """Run an application by the arguments that it was started with, and return its exit code.
 
     :param work: is given the request that they make.
     :param arguments: None for those of the process.
     :param has_tasks: the driver does not do all by itself.
+    :param unlocked: it never works under locks.
     """
     operation = request_type.operation
     parser = argparse.ArgumentParser(prog=f"{operation}.py", description=f"A {operation} (started by holdfast).")
@@ -341,7 +353,7 @@ def run_request(
         archive=archive,
         run=run,
         work=lambda job: work(job, request),
-        unlocked=bool(given.get("no_lock")),
+        unlocked=unlocked or bool(given.get("no_lock")),
         has_tasks=has_tasks,
     )
 

@@ -10,11 +10,12 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from holdfast.common.errors import ReportedError
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
+    from sparkjobs.executors.survey import Question, Survey
 
     Reporter = Callable[[int, int], None]
     """Takes the rows and bytes that a task has done since its last report."""
@@ -61,6 +62,17 @@ class Executor(Protocol):
         """Check that tasks can open stores and databases where they run.
 
         :raises HoldfastError: they cannot.
+        """
+        ...
+
+    def settings(self) -> Mapping[str, str]:
+        """Return Spark's settings in force; there are none without Spark."""
+        ...
+
+    def survey(self, question: Question | None) -> Survey:
+        """Put a question to each worker; None asks for what it tells of itself.
+
+        :raises HoldfastError: there is no worker, or none can be asked.
         """
         ...
 

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import HoldfastError, sentence
 from locking.store import StoreError
 from sparkjobs.executors import WATCH_S, Tally
+from sparkjobs.executors.survey import survey
+from sparkjobs.executors.worker_facts import facts
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
+    from sparkjobs.executors.survey import Question, Survey
 
 TRIES = 4
 """Of a task that fails for a reason of its own, as in a local Spark."""
@@ -120,6 +123,15 @@ class InlineExecutor:
 
     def start(self, modules: Sequence[str]) -> None:
         """Do nothing: the first task imports its modules."""
+
+    def settings(self) -> Mapping[str, str]:
+        """Return nothing: there is no Spark."""
+        return {}
+
+    def survey(self, question: Question | None) -> Survey:
+        """Ask this process, the only one there is."""
+        more = {} if question is None else {"answers": list(question([None]))}
+        return survey(1, lambda count: [{**facts(), **more}])
 
     def run(
         self,

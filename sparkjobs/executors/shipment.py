@@ -60,14 +60,24 @@ class Shipment:
 
 def ship(context: SparkContext, items: Iterable[Any], function: TaskFunction) -> RDD[Any]:
     """Return the items, one a task, as the workers' function maps them."""
-    from pyspark.cloudpickle import dumps
-
     wanted = list(items)
     with collected() as environment:
         tasks = context.parallelize(wanted, len(wanted))
-        environment.add_own(_SETTINGS)
-        function_bytes: bytes = dumps(function)  # type: ignore[no-untyped-call]
-    return tasks.mapPartitions(Shipment(holdfast.__version__, environment, function_bytes))
+        return tasks.mapPartitions(_packed(function, environment))
+
+
+def pack(function: TaskFunction) -> bytes:
+    """Return the shipment of a function, pickled itself, for a worker that may be unable to unpickle it."""
+    with collected() as environment:
+        return pickle.dumps(_packed(function, environment))
+
+
+def _packed(function: TaskFunction, environment: RemoteEnvironment) -> Shipment:
+    from pyspark.cloudpickle import dumps
+
+    environment.add_own(_SETTINGS)
+    function_bytes: bytes = dumps(function)  # type: ignore[no-untyped-call]
+    return Shipment(holdfast.__version__, environment, function_bytes)
 
 
 def out_of_reach(things: Sequence[ObjectStore | Address], items: Iterable[Any]) -> Iterator[str]:

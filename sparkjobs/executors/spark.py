@@ -11,22 +11,24 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark import SparkConf, SparkContext
+from pyspark import SparkConf, SparkContext, cloudpickle
 
 import holdfast
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
-from sparkjobs.executors import WATCH_S, Tally, daemon
-from sparkjobs.executors.shipment import out_of_reach, ship
+from sparkjobs.executors import WATCH_S, Tally, daemon, worker_facts
+from sparkjobs.executors.shipment import out_of_reach, pack, ship
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
+from sparkjobs.executors.survey import survey, wait_for_executors
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
+    from sparkjobs.executors.survey import Question, Survey
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
 """The last line of a Python traceback, which Java's own traces show indented or after other words."""
@@ -45,7 +47,23 @@ _ENCRYPTED = {"spark.network.crypto.enabled": "true", "spark.io.encryption.enabl
 Source: Spark manual, 'Spark Security', Encryption.
 """
 
-_NOT_INSTALLED = re.compile(r"No module named '?(?:sparkjobs|holdfast|locking)\b")
+_LACKS = (
+    (
+        re.compile(r"No module named '?(?:sparkjobs|holdfast|locking)\b"),
+        f"no Holdfast in their Python: install Holdfast {holdfast.__version__} there, and say by spark.pyspark.python "
+        "which Python has it",
+    ),
+    (
+        re.compile(r'Cannot run program "([^"]+)"'),
+        "no Python that starts as {0}: say by spark.pyspark.python where it is there",
+    ),
+    (
+        re.compile(r"Python in worker has different version: ([\d.]+) than that in driver: ([\d.]+)"),
+        "Python {0}, and this driver has {1}: install one of both on all machines, and say by spark.pyspark.python "
+        "where it is there",
+    ),
+)
+"""What Spark says of workers that cannot begin a task, and what they have then."""
 
 _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
@@ -66,6 +84,7 @@ class SparkExecutor:
         self._context: SparkContext | None = None
         self._daemon: daemon.Prepared | None = None
         self._has_reach = False
+        self._executors = 0
 
     @property
     def context(self) -> SparkContext:
@@ -148,6 +167,34 @@ class SparkExecutor:
         if found:
             raise HoldfastError(f"Spark's workers cannot do what this machine can: {'; '.join(sorted(set(found)))}")
 
+    def settings(self) -> Mapping[str, str]:
+        """Return the settings of Spark that are in force."""
+        return dict(self.context.getConf().getAll())
+
+    def survey(self, question: Question | None) -> Survey:
+        """Put a question to each executor of the cluster, whatever is installed there.
+
+        :raises HoldfastError: there is no executor, or Python does not start there.
+        """
+        context = self.context
+        cloudpickle.register_pickle_by_value(worker_facts)  # type: ignore[no-untyped-call]
+        ask = worker_facts.asker(holdfast.__version__, None if question is None else pack(question))
+        try:
+            if not self._executors:
+                wait_for_executors(self._count_executors)
+            self._executors = max(self._executors, self._count_executors())  # more may have come since
+            return survey(
+                self._executors, lambda count: context.parallelize(range(count), count).mapPartitions(ask).collect()
+            )
+        except Exception as error:
+            _raise_cause(Tally(), error)
+            raise
+
+    def _count_executors(self) -> int:
+        return (
+            len(self.context._jsc.sc().statusTracker().getExecutorInfos()) - 1
+        )  # beside them, Spark counts its driver
+
     def run(
         self,
         tasks: Sequence[Any],
@@ -227,11 +274,10 @@ def _raise_cause(seen: Tally, error: Exception | None) -> None:
     if seen.failures:
         raise seen.failures[0]
     if isinstance(error, Py4JJavaError):
-        if _NOT_INSTALLED.search(str(error)):
-            raise UsageError(
-                f"Spark's workers have no Holdfast in their Python: install Holdfast {holdfast.__version__} there, and "
-                "say by spark.pyspark.python which Python has it (docs/cluster.md)"
-            ) from error
+        for pattern, has in _LACKS:
+            if told := pattern.search(str(error)):
+                has = has.format(*told.groups())
+                raise UsageError(f"Spark's workers have {has} (docs/cluster.md)") from error
         found = _RAISED.findall(str(error))
         kind, said = found[-1] if found else ("", str(error).splitlines()[0])
         if kind == UsageError.__name__:  # of what a task was before its work began

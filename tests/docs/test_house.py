@@ -31,6 +31,7 @@ WITHOUT_TEST = {
     "holdfast/archive/format/model.py": "documents without a rule of their own; document.py refuses what is forged",
     "holdfast/cli/shared/options.py": "names and help of options: the reference is compared with them",
     "holdfast/common/choices.py": "the words of one choice: schema_choice.py reads them",
+    "holdfast/operations/requests/cluster_check.py": "a name without an option",
     "holdfast/operations/requests/migration.py": "one option, which test_base.py has the command offer",
     "holdfast/operations/requests/sync.py": "a name without an option",
     "holdfast/replication/log/schema.py": "tables; test_store.py compares them with the migrations",

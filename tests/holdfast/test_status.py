@@ -49,6 +49,8 @@ def test_it_is_told_without_a_request(store: MemoryStore, archive: Archive) -> N
         "name": "kept",
         "url": "memory",
         "format": 2,
+        "min_reader": 2,
+        "min_writer": 2,
         "commits": 3,
         "blocks": 3,
         "bytes": 120,

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, number_of
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.state import Change
+from holdfast.archive.format.state import Change, check_writable
 from holdfast.archive.maintenance.orphans import DATA, Leftovers, at_work, named_files, survey
 from holdfast.archive.maintenance.vacuum_guard import Permit
 from holdfast.common.errors import DamagedError, UsageError, sentence
@@ -163,7 +163,8 @@ def vacuum(
     :param wait: seconds that each batch of deletions waits for readers; then the rest is left for the next run.
     :param owner: of the locks that are taken for parts of the work.
     :param permit: of a replica: what the others need; None where the archive is at one place.
-    :raises UsageError: the grace is less than nothing; or it is a replica, and there is no permit.
+    :raises UsageError: the grace is less than nothing; or it is a replica, and there is no permit; or the archive needs
+        a newer release to write.
     :raises LockLost: one of the caller's locks is lost.
     """
     if archive.state.log is not None and permit is None:
@@ -203,7 +204,7 @@ class _Vacuum:
 
         It asks for as many objects as there are such blocks, at most.
         """
-        self._archive.refresh()
+        self._refresh()
         due = self._due()
         self.done.awaited.update(self._permission.permit.awaited(self._archive, due) if due else {})
         due = [each for each in due if each.id not in self.done.awaited]
@@ -222,7 +223,7 @@ class _Vacuum:
 
     def delete_leftovers(self) -> None:
         """Delete the files that no block names."""
-        self._archive.refresh()
+        self._refresh()
         found = survey(self._archive.state, self._needed(()), self._store.list(DATA), self._grace)
         going: dict[str, int] = {}
         for source, left in found.items():
@@ -231,6 +232,11 @@ class _Vacuum:
             if left.files():
                 going |= self._shown(left) if self.done.dry_run else self._released(source)
         self._delete(going, ())
+
+    def _refresh(self) -> None:
+        """Read on, and check that this release may write: files are deleted before the commit that says so."""
+        self._archive.refresh()
+        check_writable(self._archive.state)
 
     def _shown(self, left: Leftovers) -> dict[str, int]:
         self._leave(left, self._permission.permit.unnamed(left.orphans.keys()))

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
 from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, without_answer
+from holdfast.storage.contract.certificates import distrust
 from holdfast.storage.contract.connections import in_words, never_sent, without_secrets
 from locking.store import (
     ObjectExists,
@@ -57,6 +58,9 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
                 f"Could not {action} {key!r}: {why}. Check the account's name or endpoint and the network, then try "
                 "again."
             ) from None
+        advice = distrust(why, address="AZURE_STORAGE_SERVICE_ENDPOINT", file="REQUESTS_CA_BUNDLE")
+        if advice is not None:  # nothing was sent
+            raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from None
         raise without_answer(action, key, why, writes=writes) from None
 
 

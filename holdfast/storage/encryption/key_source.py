@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import base64
 import binascii
-import logging
 import os
 import re
 import shlex
@@ -28,11 +27,12 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.storage.encryption.sealing import KEY_BYTES
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from holdfast.common.remote_environment import RemoteEnvironment
 
-logger = logging.getLogger(__name__)
+logger = line_logger(__name__)
 
 ENVIRONMENT = "HOLDFAST_KEY"
 """The environment variable with a key's address."""

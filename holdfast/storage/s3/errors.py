@@ -18,9 +18,11 @@ from botocore.exceptions import (
     NoCredentialsError,
     PartialCredentialsError,
     ProxyConnectionError,
+    SSLError,
 )
 
 from holdfast.storage.contract.base import ConditionNotSupported, without_answer
+from holdfast.storage.contract.certificates import distrust
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
@@ -75,7 +77,17 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
             f"Could not {action} {key!r}: {error}. Check AWS_ENDPOINT_URL and the network, then try again."
         ) from error
     except BotoCoreError as error:
+        _raise_distrust(action, key, error)
         raise without_answer(action, key, str(error), writes=writes) from error
+
+
+def _raise_distrust(action: str, key: str, error: BotoCoreError) -> None:
+    """Raise the store error for a server whose certificate is refused: nothing was sent to it."""
+    if isinstance(error, SSLError):
+        advice = distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE")
+        if advice is not None:
+            endpoint = str(error.kwargs.get("endpoint_url", "")).partition("?")[0]
+            raise StoreError(f"Could not {action} {key!r}: {endpoint} cannot be trusted, {advice}.") from error
 
 
 def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) -> NoReturn:

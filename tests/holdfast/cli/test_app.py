@@ -72,6 +72,8 @@ def status_of(store: ObjectStore) -> dict[str, object]:
         "name": "shop",
         "url": store.url,
         "format": 2,
+        "min_reader": 2,
+        "min_writer": 2,
         "commits": 1,
         "blocks": 1,
         "bytes": archive.commit(1).add[0].size,

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.cli import doctor
+from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.dump import client_floors, programs
@@ -112,3 +113,43 @@ def test_clients_with_known_vulnerabilities_are_found_with_what_to_install(
     assert "pg_dump 17.5 is older than 17.11, which mends CVE-2025-8714, CVE-2025-8715" in found["pg_dump"]
     assert "install postgresql-client-17 17.11 or newer" in found["pg_restore"]
     assert "libpq 16.13 is older than 16.14, which mends CVE-2026-6477: pip install" in found["libpq"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "master", "told"),
+    [
+        (("doctor", "--cluster"), "spark://127.0.0.1:1", "say which archive"),
+        (("doctor", "shop", "--cluster"), "", "HOLDFAST_SPARK_MASTER is not set"),
+        (("doctor", "shop", "--cluster"), "local[2]", "HOLDFAST_SPARK_MASTER is local[2]"),
+    ],
+)
+def test_a_cluster_that_nothing_names_is_asked_for_in_one_sentence(
+    holdfast: RunCommand, monkeypatch: pytest.MonkeyPatch, arguments: tuple[str, ...], master: str, told: str
+) -> None:
+    monkeypatch.setenv("HOLDFAST_SPARK_MASTER", master)
+    done = holdfast(*arguments)
+    assert (done.code, done.out, told in done.err) == (2, "", True)
+
+
+def test_findings_on_a_cluster_follow_those_on_this_machine(
+    holdfast: RunCommand, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[tuple[str, str, dict[str, Address]]] = []
+
+    def check(master: str, asked_store: ObjectStore, sources: dict[str, Address]) -> list[DoctorFinding]:
+        asked.append((master, asked_store.url, sources))
+        return [DoctorFinding("worker a: disk", "none is free", "free some")]
+
+    monkeypatch.setattr(doctor, "check_cluster", check)
+    monkeypatch.setenv("HOLDFAST_SPARK_MASTER", "spark://master:7077")
+    monkeypatch.setenv("AIRFLOW_CONN_SHOP_DB", "postgres://me:s3cret@127.0.0.1:1/x")
+    Path("archives.yaml").write_text(
+        f"archives: {{shop: {{url: {store.url}, sources: {{a: {{connection: shop_db}}, b: {{connection: unknown}}}}}}}}"
+    )
+    done = holdfast("doctor", "shop", "--cluster", "--json")
+    assert (done.code, remedies(done.value)["worker a: disk"]) == (1, "free some")
+    assert asked == [("spark://master:7077", store.url, {"a": Address.parse("postgresql://me:s3cret@127.0.0.1:1/x")})]
+    assert "asking the workers of spark://master:7077" in done.err
+    assert "s3cret" not in done.out + done.err
+    Path("archives.yaml").write_text("archives: {shop: {urrl: x}}")
+    assert "unknown key 'urrl'" in remedies(holdfast("doctor", "shop", "--cluster", "--json").value)["cluster"]

@@ -35,7 +35,9 @@ def program(tmp_path: Path) -> MakeProgram:
     return make
 
 
-@pytest.mark.parametrize("name", ["backup", "restore", "compaction", "sync", "truncation", "vacuum", "verification"])
+@pytest.mark.parametrize(
+    "name", ["backup", "restore", "cluster_check", "compaction", "sync", "truncation", "vacuum", "verification"]
+)
 def test_an_application_is_found_without_importing_it(name: str) -> None:
     assert job_process.find_application(name).name == f"{name}.py"
 

@@ -11,6 +11,8 @@ from bench.support.versitygw import S3Server, find_versitygw, running_versitygw
 from holdfast.storage.contract.parts import PART_BYTES
 from holdfast.storage.s3.settings import S3Settings
 from holdfast.storage.s3.store import S3Store
+from locking.store import StoreError
+from tests.support.servers.certificates import Authority
 
 
 def test_a_missing_server_says_how_to_get_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -42,3 +44,33 @@ def test_the_server_takes_encrypted_writes_of_any_size(s3_server: S3Server, monk
     with store.open_read("large") as file:
         assert file.read() == body
     assert store.get("small") == b"1"
+
+
+@pytest.mark.service
+@pytest.mark.parametrize(
+    ("trusts", "made_for", "days", "told"),
+    [
+        ("own", "127.0.0.1", 1, None),
+        ("other", "127.0.0.1", 1, r"certificates in AWS_CA_BUNDLE\.$"),
+        ("own", "127.0.0.1", -1, "has expired: have it renewed"),
+        ("own", "s3.example", 1, "for another name: write the name that it is for into AWS_ENDPOINT_URL"),
+    ],
+    ids=["good", "by nobody known", "expired", "of another name"],
+)
+def test_a_server_is_sent_nothing_where_its_certificate_is_not_good(
+    trusts: str, made_for: str, days: int, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: Authority.made(tmp_path, name) for name in ("own", "other")}
+    with running_versitygw(certificate=known["own"].server(tmp_path, host=made_for, days=days)) as server:
+        server.make_bucket("backups")
+        for name, value in {**server.environment, "AWS_CA_BUNDLE": str(known[trusts].certificate)}.items():
+            monkeypatch.setenv(name, value)
+        store = S3Store("backups")
+        if told is None:
+            store.put("a", b"x")
+        else:
+            with pytest.raises(StoreError, match=told) as caught:
+                store.put("a", b"x")
+            assert type(caught.value) is StoreError  # of a write that may have been made, it would be another
+            assert str(caught.value).startswith(f"Could not write 'a': {server.endpoint}/backups")
+        assert (server.folder / "backups" / "a").exists() is (told is None)

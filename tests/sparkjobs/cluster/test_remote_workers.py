@@ -68,6 +68,33 @@ def test_an_encrypted_backup_on_s3_comes_back_and_no_worker_keeps_a_secret(
         assert not any(secret.encode() in page for page in pages)
 
 
+def test_the_doctor_asks_each_worker_for_what_jobs_need(
+    s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], tmp_path: Path
+) -> None:
+    source = create_database()
+    key = tmp_path / "key"
+    key.write_text(new_key())
+    configuration = tmp_path / "archives.yaml"
+    configuration.write_text(
+        f"archives: {{asked: {{url: s3://backups/asked, sources: {{db: {{url: '{source.url}'}}}}}}}}"
+    )
+    driver = {**s3.environment, "HOLDFAST_ARCHIVES": str(configuration), "HOLDFAST_KEY": f"file:{key}"}
+    assert run_here("init", "asked", more=driver).code == 0
+    done = run("doctor", "asked", "--cluster", "--json", address=source, more={**driver, **cluster.environment})
+    findings = {each["what"]: each for each in done.value["findings"]}
+    assert (done.code, [each for each in findings.values() if each["remedy"]]) == (0, []), done.err
+    assert findings["cluster"]["found"].startswith(f"{cluster.url}, 2 of 2 executors answered")
+    asked = ("release", "disk", "folder", "archive", "writing", "source db", "clock")
+    names = [f"worker {os.uname().nodename} #{number}: {what}" for number in (1, 2) for what in asked]
+    assert {"authentication", "encryption", "clock of the store", *names} <= findings.keys()
+    assert [path.name for path in (s3.folder / "backups" / "asked").rglob("*") if "scratch" in path.name] == []
+    assert source.password
+    kept = [path for path in cluster.folder.rglob("*") if path.is_file()]
+    for secret in (SECRET_KEY, source.password, key.read_text().strip()):
+        assert secret not in done.out + done.err
+        assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+
+
 @pytest.mark.exhaustive
 def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
     store: ObjectStore, cluster: SparkCluster, create_database: Callable[..., Address]

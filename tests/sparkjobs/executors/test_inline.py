@@ -134,3 +134,11 @@ def test_small_work_is_done_up_to_the_bound_all_together(bounded: Job) -> None:
 def test_work_that_was_not_claimed_is_no_small_work(bounded: Job) -> None:
     with pytest.raises(SparkNeededError):
         bounded.map("step", [1], read, estimated_rows=0)
+
+
+def test_a_survey_asks_this_process_alone() -> None:
+    executor = InlineExecutor()
+    found = executor.survey(lambda items: [len(list(items))])
+    assert ([each.answers for each in found.workers.values()], found.expected) == ([[1]], 1)
+    assert [each.answers for each in executor.survey(None).workers.values()] == [None]
+    assert executor.settings() == {}

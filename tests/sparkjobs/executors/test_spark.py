@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any, ClassVar
 
@@ -10,8 +11,9 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
+from holdfast.common.remote_environment import RemoteEnvironment
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
-from sparkjobs.executors import Tally, daemon, spark
+from sparkjobs.executors import Tally, daemon, spark, survey
 from sparkjobs.executors.spark import GUARDED, SparkExecutor
 
 
@@ -190,6 +192,14 @@ def test_what_workers_cannot_reach_is_told_once_for_all_of_them(
             "(ModuleNotFoundError: No module named 'sparkjobs') PYTHONPATH was: /opt",
             "Spark's workers have no Holdfast in their Python: install Holdfast",
         ),
+        (
+            'java.io.IOException: Cannot run program "/opt/py": error=2',
+            "no Python that starts as /opt/py: say by spark",
+        ),
+        (
+            "[PYTHON_VERSION_MISMATCH] Python in worker has different version: 3.12 than that in driver: 3.11, PySpark",
+            "workers have Python 3.12, and this driver has 3.11: install one",
+        ),
         ("holdfast.common.errors.UsageError: a worker of Spark (b) has Holdfast 0.0.9", "a worker of Spark .b. has"),
     ],
 )
@@ -197,3 +207,55 @@ def test_workers_that_cannot_be_used_are_told_before_any_task(remote: SparkExecu
     context_of(remote).error = JavaError(said)
     with pytest.raises(UsageError, match=told):
         remote.check_reach([])
+
+
+class Surveyed(Remote):
+    """Stands for the context of a cluster with two executors, each of which runs one of two tasks."""
+
+    def __init__(self, conf: Any) -> None:
+        super().__init__(conf)
+        self._jsc = SimpleNamespace(sc=lambda: SimpleNamespace(statusTracker=lambda: self))
+
+    def getConf(self) -> Any:  # noqa: N802
+        return SimpleNamespace(getAll=lambda: [*self.conf.items()])
+
+    def getExecutorInfos(self) -> list[str]:  # noqa: N802
+        return ["driver", "a", "b"]
+
+    def parallelize(self, some: Any, parts: int) -> Any:
+        def run(ask: Any) -> list[Any]:
+            return [{**told, "host": host} for host in "ab"[:parts] for told in ask([0])]
+
+        if self.error is not None:
+            raise self.error
+        return SimpleNamespace(mapPartitions=lambda ask: SimpleNamespace(collect=lambda: run(ask)))
+
+
+def one_each(items: Iterable[Any]) -> list[int]:
+    return [1 for _ in items]
+
+
+@pytest.fixture
+def surveyed(monkeypatch: pytest.MonkeyPatch) -> SparkExecutor:
+    monkeypatch.setattr(spark, "SparkContext", Surveyed)
+    monkeypatch.setattr(survey, "SETTLE_S", 0.0)
+    monkeypatch.setattr(survey, "LOOK_S", 0.0)
+    monkeypatch.setattr(RemoteEnvironment, "put_in_force", lambda self: None)
+    return SparkExecutor("test")
+
+
+def test_each_executor_is_asked_and_their_number_is_waited_for_once(
+    surveyed: SparkExecutor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = surveyed.survey(one_each)
+    monkeypatch.delattr(spark, "wait_for_executors")
+    assert ([host for host, _ in found.workers], found.expected) == (["a", "b"], 2)
+    assert [each.answers for each in found.workers.values()] == [[1], [1]]
+    assert [each.answers for each in surveyed.survey(None).workers.values()] == [None, None]
+    assert surveyed.settings()["spark.authenticate"] == "true"
+
+
+def test_a_survey_of_workers_without_python_says_so(surveyed: SparkExecutor) -> None:
+    context_of(surveyed).error = JavaError('java.io.IOException: Cannot run program "/opt/py"')
+    with pytest.raises(UsageError, match="no Python that starts as /opt/py"):
+        surveyed.survey(None)

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from requests.exceptions import SSLError
+from urllib3 import HTTPConnectionPool
+from urllib3.exceptions import MaxRetryError
+from urllib3.exceptions import SSLError as UrllibSSLError
 
 
 @dataclass(frozen=True)
@@ -103,3 +109,9 @@ def closed_port() -> int:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+def untrusted() -> SSLError:
+    """Return what requests raises for a server whose certificate has expired."""
+    met = ssl.SSLCertVerificationError(1, "certificate verify failed: certificate has expired (_ssl.c:1006)")
+    return SSLError(MaxRetryError(HTTPConnectionPool("blobs.example.com"), "/a?sig=sesame", UrllibSSLError(met)))

@@ -38,6 +38,18 @@ _CONNECT_TIMEOUT_S = 15
 _OF_POOLERS = re.compile(r"unsupported startup parameter|RDS Proxy")
 """What PgBouncer, and what Amazon's proxy, say of `options` and of `replication`."""
 
+_TLS = (
+    (
+        r"certificate verify failed",
+        "the server's certificate has expired, or is by nobody whom sslrootcert names: have it renewed, or name there "
+        "the file with its authority's certificates",
+    ),
+    (r"server certificate for .* does not match host name", "write the name that the certificate is for"),
+    (r"root certificate file .* does not exist", "name a file with the certificates of the server's authority there"),
+    (r"server does not support SSL", "turn its ssl on, or connect with another sslmode"),
+)
+"""What libpq says of a server that it does not trust, and what to do. Source: fe-secure-openssl.c, fe-connect.c."""
+
 
 def _settings_query() -> str:
     made = [f"pg_catalog.set_config({literal(name)}, {literal(value)}, false)" for name, value in SETTINGS.items()]
@@ -120,6 +132,9 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
         return HoldfastError(
             f"{where} refused the log-in: set PGPASSWORD or ~/.pgpass, or correct the connection ({_tail(said)})"
         )
+    advice = next((each for pattern, each in _TLS if re.search(pattern, said)), None)
+    if advice is not None:
+        return HoldfastError(f"cannot connect to {where}: {_tail(said)}: {advice}")
     return HoldfastError(f"cannot connect to {where}: {_tail(said)}. Is the server running and reachable from here?")
 
 

@@ -66,6 +66,16 @@ def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     assert (told.abandoned, told.unknown, told.commits) == (done.abandoned, done.unknown, [])
 
 
+@pytest.mark.parametrize("orphans", [True, False])
+def test_a_release_that_is_too_old_to_write_deletes_nothing(monkeypatch: pytest.MonkeyPatch, orphans: bool) -> None:
+    made = scene()
+    before = made.store.keys()
+    monkeypatch.setattr("holdfast.archive.format.state.WRITES", 1)
+    with pytest.raises(UsageError, match=r"needs a writer of format 2; .* Upgrade holdfast"):
+        run_vacuum(made.store, orphans=orphans)
+    assert made.store.keys() == before
+
+
 def test_removed_blocks_alone_are_vacuumed_without_listing_the_data() -> None:
     made = scene()
     orphans = {key for key in made.doomed if made.orphan in key}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from azure.core.exceptions import ClientAuthenticationError
+from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
 from holdfast.storage import (
     ConditionNotSupported,
@@ -16,9 +16,10 @@ from holdfast.storage import (
     StoreUnavailable,
     open_store,
 )
+from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.azure.store import AzureStore
 from tests.support.stores.azure_requests import PLAIN_WRITES, READS, WRITES, told
-from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port
+from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, untrusted
 
 SIGNATURE = "c2VzYW1l"
 
@@ -162,3 +163,10 @@ def test_a_key_that_is_none_is_said_so_and_not_shown(server: FailingServer, monk
         open_store("az://container/x").put("a", b"")
     assert "sesame" not in str(caught.value)
     assert server.count == 0
+
+
+def test_a_server_with_an_expired_certificate_is_sent_nothing() -> None:
+    with pytest.raises(StoreError, match="cannot be trusted, its certificate has expired") as caught:  # noqa: SIM117
+        with azure_errors("write", "a", writes=True):
+            raise ServiceRequestError("it failed", error=untrusted())
+    assert type(caught.value) is StoreError

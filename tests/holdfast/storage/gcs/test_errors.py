@@ -17,8 +17,9 @@ from holdfast.storage import (
     open_store,
 )
 from holdfast.storage.contract.parts import PART_BYTES
+from holdfast.storage.gcs.errors import gcs_errors
 from holdfast.storage.gcs.store import GcsStore
-from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port
+from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, untrusted
 from tests.support.stores.gcs_requests import (
     NO_BUCKET,
     READS,
@@ -149,3 +150,10 @@ def test_missing_credentials_are_said_so(server: FailingServer, monkeypatch: pyt
         with pytest.raises(StoreDenied, match="GOOGLE_APPLICATION_CREDENTIALS"):
             use(store)
     assert server.count == 0
+
+
+def test_a_server_with_an_expired_certificate_is_sent_nothing() -> None:
+    with pytest.raises(StoreError, match="cannot be trusted, its certificate has expired") as caught:  # noqa: SIM117
+        with gcs_errors("write", "a", writes=True):
+            raise untrusted()
+    assert type(caught.value) is StoreError

@@ -75,6 +75,25 @@ def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address:
             'postgresql://me@here:5432/shop cannot be used: invalid sslmode value: "maybe": correct the address',
         ),
         (
+            TO + "SSL error: certificate verify failed",
+            HoldfastError,
+            "cannot connect to postgresql://me@here:5432/shop: SSL error: certificate verify failed: the server's "
+            "certificate has expired, or is by nobody whom sslrootcert names: have it renewed, or name there the "
+            "file with its authority's certificates",
+        ),
+        (
+            TO + 'server certificate for "db.example" (and 1 other name) does not match host name "here"',
+            HoldfastError,
+            'cannot connect to postgresql://me@here:5432/shop: server certificate for "db.example" (and 1 other name) '
+            'does not match host name "here": write the name that the certificate is for',
+        ),
+        (
+            TO + "server does not support SSL, but SSL was required",
+            HoldfastError,
+            "cannot connect to postgresql://me@here:5432/shop: server does not support SSL, but SSL was required: "
+            "turn its ssl on, or connect with another sslmode",
+        ),
+        (
             TO + "FATAL:  unsupported startup parameter in options: search_path",
             UsageError,
             "postgresql://me@here:5432/shop is no server but a pooler or proxy, and refuses how sessions begin "
