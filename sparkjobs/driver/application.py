@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.settings import QuorumRequest
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Executor, Tally, Work
-    from sparkjobs.executors.survey import Question, Survey
+    from sparkjobs.executors.survey import Question, WorkerSurvey
 
 WATCH_S = 1.0
 """Seconds between two looks at the parent."""
@@ -194,7 +194,7 @@ class Job:
         """Return Spark's settings in force."""
         return self._executor.settings()
 
-    def survey(self, question: Question | None) -> Survey:
+    def survey(self, question: Question | None) -> WorkerSurvey:
         """Put a question to each worker; None asks for what it tells of itself."""
         self.check()
         return self._executor.survey(question)

@@ -15,7 +15,7 @@ from holdfast.common.words import human_size
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from sparkjobs.executors.survey import Survey, WorkerFacts
+    from sparkjobs.executors.survey import WorkerFacts, WorkerSurvey
 
     Key = tuple[str, str]
     """Names an executor: its host, and the folder of its own files."""
@@ -40,9 +40,9 @@ class ClusterFindings:
     """
 
     settings: Mapping[str, str]
-    _surveys: list[tuple[str, Survey]] = field(default_factory=list)
+    _surveys: list[tuple[str, WorkerSurvey]] = field(default_factory=list)
 
-    def add(self, what: str, survey: Survey) -> None:
+    def add(self, what: str, survey: WorkerSurvey) -> None:
         """Add the answers to a question.
 
         :param what: its subject, for workers that could not answer it; "" where there was no question.

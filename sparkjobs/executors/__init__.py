@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.common.errors import ReportedError
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from sparkjobs.executors.survey import Question, Survey
+    from sparkjobs.executors.survey import Question, WorkerSurvey
 
     Reporter = Callable[[int, int], None]
     """Takes the rows and bytes that a task has done since its last report."""
@@ -69,7 +69,7 @@ class Executor(Protocol):
         """Return Spark's settings in force; there are none without Spark."""
         ...
 
-    def survey(self, question: Question | None) -> Survey:
+    def survey(self, question: Question | None) -> WorkerSurvey:
         """Put a question to each worker; None asks for what it tells of itself.
 
         :raises HoldfastError: there is no worker, or none can be asked.

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
-    from sparkjobs.executors.survey import Question, Survey
+    from sparkjobs.executors.survey import Question, WorkerSurvey
 
 TRIES = 4
 """Of a task that fails for a reason of its own, as in a local Spark."""
@@ -128,7 +128,7 @@ class InlineExecutor:
         """Return nothing: there is no Spark."""
         return {}
 
-    def survey(self, question: Question | None) -> Survey:
+    def survey(self, question: Question | None) -> WorkerSurvey:
         """Ask this process, the only one there is."""
         more = {} if question is None else {"answers": list(question([None]))}
         return survey(1, lambda count: [{**facts(), **more}])

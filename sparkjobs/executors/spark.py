@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
-    from sparkjobs.executors.survey import Question, Survey
+    from sparkjobs.executors.survey import Question, WorkerSurvey
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
 """The last line of a Python traceback, which Java's own traces show indented or after other words."""
@@ -171,7 +171,7 @@ class SparkExecutor:
         """Return the settings of Spark that are in force."""
         return dict(self.context.getConf().getAll())
 
-    def survey(self, question: Question | None) -> Survey:
+    def survey(self, question: Question | None) -> WorkerSurvey:
         """Put a question to each executor of the cluster, whatever is installed there.
 
         :raises HoldfastError: there is no executor, or Python does not start there.

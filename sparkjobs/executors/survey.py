@@ -59,7 +59,7 @@ class WorkerFacts:
 
 
 @dataclass
-class Survey:
+class WorkerSurvey:
     """Answers of executors to a question.
 
     :param expected: how many executors there are.
@@ -101,13 +101,13 @@ def wait_for_executors(count: Callable[[], int]) -> None:
         )
 
 
-def survey(count: int, run: Callable[[int], Sequence[Mapping[str, Any]]]) -> Survey:
+def survey(count: int, run: Callable[[int], Sequence[Mapping[str, Any]]]) -> WorkerSurvey:
     """Ask until each executor has answered.
 
     :param count: of executors.
     :param run: runs so many tasks, and returns the facts that each has told.
     """
-    found = Survey(count)
+    found = WorkerSurvey(count)
     for _ in range(ROUNDS):
         begun = time.time()
         told = run(count)

@@ -13,7 +13,7 @@ from holdfast.operations.job_process import RECORDS_VARIABLE
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs import cluster_check
 from sparkjobs.driver.application import Job
-from sparkjobs.executors.survey import Survey, WorkerFacts
+from sparkjobs.executors.survey import WorkerFacts, WorkerSurvey
 from sparkjobs.executors.worker_facts import facts
 
 GONE = "postgresql://me@127.0.0.1:1/x"
@@ -56,9 +56,9 @@ def test_all_is_asked_again_where_a_worker_comes_in_the_middle(
 ) -> None:
     asked: list[int] = []
 
-    def survey(job: Job, question: object) -> Survey:
+    def survey(job: Job, question: object) -> WorkerSurvey:
         asked.append(1 if not asked else 2)
-        found = Survey(asked[-1])
+        found = WorkerSurvey(asked[-1])
         for host in "ab"[: asked[-1]]:
             found.add(WorkerFacts(**{**facts(), "host": host, "answers": []}), 0.0, 0.0)
         return found

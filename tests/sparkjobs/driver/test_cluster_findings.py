@@ -11,7 +11,7 @@ import pytest
 import holdfast
 from holdfast.common.doctor_finding import DoctorFinding
 from sparkjobs.driver.cluster_findings import ClusterFindings, clock
-from sparkjobs.executors.survey import Survey, WorkerFacts
+from sparkjobs.executors.survey import WorkerFacts, WorkerSurvey
 
 GUARDED = {
     "spark.master": "spark://master:7077",
@@ -36,14 +36,14 @@ def worker(host: str = "a", folder: str = "/var/spark/1", **other: Any) -> Worke
     return WorkerFacts(host, folder, **{**facts, **other})
 
 
-def survey(*workers: WorkerFacts, expected: int | None = None) -> Survey:
-    made = Survey(len(workers) if expected is None else expected)
+def survey(*workers: WorkerFacts, expected: int | None = None) -> WorkerSurvey:
+    made = WorkerSurvey(len(workers) if expected is None else expected)
     for each in workers:
         made.add(each, -0.25, 0.25)
     return made
 
 
-def found(*surveys: Survey, settings: dict[str, str] | None = None) -> dict[str, DoctorFinding]:
+def found(*surveys: WorkerSurvey, settings: dict[str, str] | None = None) -> dict[str, DoctorFinding]:
     made = ClusterFindings(GUARDED if settings is None else settings)
     for each in surveys:
         made.add("archive", each)
