@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import HoldfastError
-from sparkjobs.executors.survey import ROUNDS, Survey, WorkerFacts, survey, wait_for_executors
+from sparkjobs.executors.survey import ROUNDS, WorkerFacts, WorkerSurvey, survey, wait_for_executors
 from sparkjobs.executors.worker_facts import facts
 
 
@@ -54,7 +54,7 @@ def test_one_that_never_answers_ends_it_after_some_rounds() -> None:
 
 
 def test_the_closest_two_times_tell_how_far_a_clock_is_ahead() -> None:
-    found = Survey(1)
+    found = WorkerSurvey(1)
     for clock_there, begun, ended in ((107.0, 100.0, 110.0), (205.0, 200.0, 201.0), (309.0, 300.0, 302.0)):
         found.add(WorkerFacts(**told("a", clock_there)), begun, ended)
     assert list(found.clocks.values()) == [(4.5, 0.5)]
