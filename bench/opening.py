@@ -7,27 +7,22 @@ import sys
 import tempfile
 import time
 from dataclasses import asdict, dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from bench.support import machine
 from bench.support.command import measure_and_report, new_parser, say
 from bench.support.figures import Series
+from bench.support.grown_archive import Shape, make_archive
 from bench.support.report import table, verdict
-from holdfast.archive import Archive, State
-from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream
-from holdfast.archive.format.checkpoint import CHECKPOINTS, write_checkpoint
-from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.document import FileRecord, TableRecord
-from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.versions import FORMAT, WRITER
+from holdfast.archive import Archive
+from holdfast.archive.format.checkpoint import CHECKPOINTS
 from holdfast.archive.history import restore_points
-from holdfast.common.lsn import show_position
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
 AGES = (1_000, 10_000, 100_000)
 """Commits an archive has seen."""
@@ -46,8 +41,6 @@ LONGEST_S = 1.0
 
 FLATTEST = 1.5
 """So many times as long the oldest may take as the youngest."""
-
-_START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -110,7 +103,7 @@ def _measure(ages: Sequence[int], files: int, rounds: int) -> Openings:
         made = []
         for age in ages:
             say(f"making an archive of {age:,} commits and {files:,} files")
-            make_archive(Path(folder) / str(age), age, files)
+            make_archive(Path(folder) / str(age), Shape(commits=age, blocks=BLOCKS, files=files, tail=TAIL))
         times: dict[int, list[float]] = {age: [] for age in ages}
         for _ in range(rounds):
             for age in ages:
@@ -130,85 +123,6 @@ def open_and_list(url: str) -> float:
     archive = Archive.open(open_store(url))
     restore_points.describe(archive.state)
     return time.perf_counter() - began
-
-
-def make_archive(place: Path, age: int, files: int) -> None:
-    """Make an archive that has seen so many commits: written as files, since a store waits for the disk at each."""
-    archive = Archive.create(open_store(str(place)), name="old")
-    (place / "commits").mkdir(exist_ok=True)
-
-    def written() -> Iterator[ArchiveCommit]:
-        tip = None
-        for commit in _commits(age, files):
-            linked = commit.model_copy(update={"parent": tip})
-            tip = commit.id
-            (place / commit_key(commit.sequence)).write_bytes(linked.to_bytes())
-            yield linked
-
-    story = written()
-    state = State.begun(FORMAT).after(next(story) for _ in range(age - TAIL))
-    write_checkpoint(archive.store, archive.identity.id, state)
-    for _ in story:
-        pass
-
-
-def _commits(age: int, files: int) -> Iterator[ArchiveCommit]:
-    """Yield commits: each adds a block; those that add the last BLOCKS leave nothing of what was there before them."""
-    live = min(BLOCKS, age)
-    each_has = files // live
-    for sequence in range(1, age + 1):
-        last = age - sequence < live
-        snapshot = sequence in (1, age - live + 1)
-        gone = (f"b{sequence - live}",) if live < sequence and sequence - live <= age - live else ()
-        yield ArchiveCommit(
-            sequence=sequence,
-            id=f"c{sequence}",
-            parent=None,
-            kind="backup",
-            format=FORMAT,
-            min_reader=FORMAT,
-            min_writer=FORMAT,
-            fence=None,
-            committed_at=_START + timedelta(minutes=sequence),
-            writer=WRITER,
-            add=(_block(sequence, each_has if last else 1, snapshot=snapshot),),
-            remove=gone,
-            vacuumed=(f"b{sequence - live - 1}",) if gone and sequence - live > 1 else (),
-        )
-
-
-def _block(sequence: int, files: int, *, snapshot: bool) -> Block:
-    name = f"b{sequence}"
-    at, before = _START + timedelta(minutes=sequence), _START + timedelta(minutes=sequence - 1)
-    kind = "snapshot" if snapshot else "changes"
-    records = tuple(
-        FileRecord(path=f"data/shop/7/{kind}/{name}/{n:05d}-1.parquet", size=9_000, sha256=f"{n:064x}", rows=100)
-        for n in range(files)
-    )
-    return Block(
-        id=name,
-        kind=kind,
-        run=f"run-{sequence}",
-        source=SourceRecord(name="shop", kind="postgresql", database="shop", version="180006"),
-        covers=Coverage(
-            from_position=None if snapshot else show_position((sequence - 1) * 1000),
-            to_position=show_position(sequence * 1000),
-            from_time=before,
-            to_time=at,
-        ),
-        tables=(TableRecord(id="7", table_schema="public", name="orders", rows=1, digest="", files=records),),
-        catalog=FileRecord(path=f"data/shop/schema/{name}/catalog-1.json", size=2, sha256="0" * 64),
-        schema_dump=None,
-        stream=Stream(
-            slot="s",
-            position=show_position(sequence * 1000),
-            opened=snapshot,
-            publication="s",
-            publication_oid=1,
-            followed={7: 70},
-        ),
-        schema_version="1",
-    )
 
 
 def as_markdown(results: Openings) -> str:
