@@ -18,12 +18,13 @@ from typing import TYPE_CHECKING, Any
 import httpx
 from tenacity import Retrying, stop_after_delay, wait_fixed
 
-from bench.opening import FILES, make_archive
+from bench.opening import FILES
 from bench.parse_time import archives_yaml
 from bench.support import machine
 from bench.support.browser import browser
 from bench.support.command import measure_and_report, new_parser, say
 from bench.support.figures import Comparison, Ratio, Series, collect, compare
+from bench.support.grown_archive import Shape, make_archive
 from bench.support.report import comparison_lines, verdict
 from demo.airflow import AirflowStandalone
 from holdfast.archive import Archive
@@ -107,7 +108,7 @@ def measure(archives: int, commits: int, rounds: int) -> PageTimes:
         folder = Path(place)
         old = folder / "old"
         say(f"making an archive of {commits:,} commits")
-        make_archive(old, commits, min(FILES, commits * 10))
+        make_archive(old, Shape(commits=commits, files=min(FILES, commits * 10)))
         text = archives_yaml(archives, 3).replace("/archives/a0\n", f"{old}\n")
         (folder / "archives.yaml").write_text(text)
         with AirflowStandalone(
