@@ -26,6 +26,8 @@ from holdfast.storage import open_store
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
+    from rich.console import Console
+
     from holdfast.config.archives_yaml import ReadArchives
     from holdfast.sources.postgresql.connection.address import Address
 
@@ -77,8 +79,13 @@ def metrics(
 
 def _print(output: Output, found: Collected, *, written: bool) -> None:
     value = {"samples": [each.describe() for each in found.samples], "problems": found.problems}
-    text = "" if written else render(found.samples).decode()
-    output.result(value, lambda console: console.out(text, end="", highlight=False))
+    lines = [] if written else render(found.samples).decode().splitlines()
+
+    def show(console: Console) -> None:
+        for line in lines:
+            console.print(line, markup=False)
+
+    output.result(value, show)
 
 
 def _serve(archives: Sequence[str], address: ListenAddress, every: str, *, listing: bool, output: Output) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from holdfast.cli import metrics as command
 from holdfast.metrics.catalogue import CATALOGUE
@@ -50,7 +51,8 @@ def test_an_archive_is_named_by_its_url_or_by_archives_yaml(
 ) -> None:
     done = holdfast("metrics", filled.url)
     assert (done.code, done.err) == (0, "")
-    assert UP in done.out
+    assert UP in done.out.splitlines()
+    assert {family.name for family in text_string_to_metric_families(done.out)} <= set(CATALOGUE)
     assert 'holdfast_source_rows{archive="shop",source="shop_db"} 3.0' in done.out
     configure(f"{{kept: {{url: {filled.url}}}}}")
     for words in ([], ["kept"], [filled.url], ["kept", filled.url]):
