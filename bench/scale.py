@@ -292,10 +292,10 @@ def _memory(word: str) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{word}:")) * 1024
 
 
-_SHOWN: Mapping[str, Callable[[float], str]] = {
+_UNITS: Mapping[str, Callable[[float], str]] = {
     "requests": lambda value: f"{value:,.0f}",
-    "bytes": lambda value: f"{value / 1e6:,.1f} MB",
-    "seconds": lambda value: f"{value:.3f} s",
+    "bytes": lambda value: f"{value / 1e6:,.1f} MB" if value >= 1e5 else f"{value / 1e3:,.0f} kB",
+    "seconds": lambda value: f"{value:.2f} s" if value >= 0.1 else f"{value * 1e3:.0f} ms",
     "memory": lambda value: f"{value / 1e6:,.0f} MB",
 }
 
@@ -304,15 +304,17 @@ def as_markdown(results: Scale) -> str:
     """Return the report for people."""
     lines = ["# How operations grow with an archive", "", f"{results.measured}.", ""]
     for growth in results.growths:
-        lines += [f"## {growth.size.capitalize()}", "", *_rows(growth), ""]
+        sizes = ", ".join(f"{size:,}" for size in growth.sizes)
+        lines += [f"## {growth.size.capitalize()}: {sizes}", "", *_rows(growth), ""]
     lines += [
         "## How it was measured",
         "",
         "- One size grows at a time; the others stay (`BEGIN` in bench/scale.py). An archive is a folder of commits.",
         f"- Requests are what object storage would be asked; a listing returns {PAGE:,} objects for each.",
         "- Bytes are those of documents. Seconds are the best of all rounds. Memory is what the process grew by.",
-        "- The exponent is that of the size: 0 stays as it is, 1 grows with it, 2 with its square. "
-        "None where a measure is too small to tell.",
+        "- A cell has the value of the smallest archive, that of the largest, and in brackets the exponent of the "
+        "growth by all three: 0 stays as it is, 1 grows with the size, 2 with its square; nothing where there is too "
+        "little to tell.",
         "",
         "## Where",
         "",
@@ -323,14 +325,16 @@ def as_markdown(results: Scale) -> str:
 
 
 def _rows(growth: Growth) -> list[str]:
-    head = ("operation", "measure", *(f"{size:,}" for size in growth.sizes), "exponent")
-    rows = []
-    for operation, costs in growth.costs.items():
-        for measure_name in MEASURES:
-            exponent = growth.exponent(operation, measure_name)
-            shown = [_SHOWN[measure_name](getattr(cost, measure_name)) for cost in costs]
-            rows.append((operation, measure_name, *shown, "" if exponent is None else f"{exponent:.2f}"))
-    return list(table(head, rows))
+    """Return a table: of each measure the first and the last value, and the exponent in brackets."""
+    rows = [(operation, *(_shown(growth, operation, name) for name in MEASURES)) for operation in growth.costs]
+    return list(table(("operation", *MEASURES), rows))
+
+
+def _shown(growth: Growth, operation: str, name: str) -> str:
+    first, last = (_UNITS[name](getattr(growth.costs[operation][place], name)) for place in (0, -1))
+    exponent = growth.exponent(operation, name)
+    grown = f" ({exponent:.1f})" if exponent is not None else ""
+    return first if first == last and exponent in (None, 0.0) else f"{first} … {last}{grown}"
 
 
 if __name__ == "__main__":

@@ -26,6 +26,7 @@ from holdfast.archive.format.versions import (
     read_versions,
 )
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
+from holdfast.storage.contract.base import check_new_document
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -213,8 +214,9 @@ class Archive:
             commit = self._next(change, identity, fence)
             if not change.executes_entry and change.adopted is None:  # else it was decided elsewhere
                 self._check_holds(self.state, commit)
-            key = commit_key(commit.sequence)
-            if parse_commit(key, claim(self.store, key, commit.to_bytes())).id == identity:
+            key, body = commit_key(commit.sequence), commit.to_bytes()
+            check_new_document(key, len(body))
+            if parse_commit(key, claim(self.store, key, body)).id == identity:
                 self.state = self.state.after([commit])
                 self._since_checkpoint += 1
                 self._write_checkpoint()

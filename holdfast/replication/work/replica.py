@@ -26,6 +26,7 @@ from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost,
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store
+from holdfast.storage.contract.base import check_new_document
 from locking import LockBusy, LockError, Owner
 from locking.one_line import line_logger
 from locking.store import StoreError
@@ -391,6 +392,7 @@ class ReplicatedArchive(Archive):
         validate(self.state, ours)
         commit = self._next(ours, "planned", None)
         self._check_holds(planned, commit)
+        check_new_document("its commit", len(commit.to_bytes()) * 17 // 16)  # encrypted, it may be larger
         after = self.state.after([commit])
         sources = {block.source.name for block in change.add if not block.parts and block.after is None}
         return log.Draft(

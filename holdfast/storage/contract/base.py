@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
-from holdfast.common.errors import DamagedError
+from holdfast.common.errors import DamagedError, RefusedError
 from locking.store import (
     Listing,
     ObjectExists,
@@ -264,6 +264,20 @@ def check_document(key: str, size: int) -> None:
         raise ObjectTooLarge(
             f"{key} is damaged or not ours: it has {size:,} bytes. Restore this object from a copy of the archive, or "
             "remove it if nobody needs it."
+        )
+
+
+def check_new_document(key: str, size: int) -> None:
+    """Refuse to write a document that nobody could read again.
+
+    :param size: of its bytes as they would be stored.
+    :raises RefusedError: it is too large.
+    """
+    if size > LARGEST_DOCUMENT:
+        raise RefusedError(
+            f"{key} would have {size:,} bytes, and documents of an archive have {LARGEST_DOCUMENT:,} at the most: "
+            "nothing was added. It names too many files: back up fewer tables at once, as several sources in archives.yaml "
+            "with 'tables' of their own"
         )
 
 

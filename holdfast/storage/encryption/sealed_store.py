@@ -18,7 +18,7 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.remote_environment import needed
-from holdfast.storage.contract.base import ObjectStore
+from holdfast.storage.contract.base import ObjectStore, check_new_document
 from holdfast.storage.contract.keys import check_key
 from holdfast.storage.contract.parts import AHEAD_BYTES, RangeReader
 from holdfast.storage.encryption.key_source import ENVIRONMENT, carry_key, shown
@@ -238,7 +238,9 @@ class SealedStore(ObjectStore):
 
     def _seal(self, key: str, body: bytes) -> bytes:
         ring = self._ring_of(key)
-        return seal(body, ring.newest, check_key(key)) if ring else body
+        stored = seal(body, ring.newest, check_key(key)) if ring else body
+        check_new_document(key, len(stored))
+        return stored
 
     def _key_of(self, header: bytes, name: str) -> DataKey:
         """Return the key that an object is sealed with.

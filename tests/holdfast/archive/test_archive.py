@@ -14,6 +14,7 @@ from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.seal import seal
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.contract import base
 from tests.support.no_waiting import no_waiting
 from tests.support.stores.lossy_store import FaultyCreates
 
@@ -62,6 +63,17 @@ def test_a_store_without_atomic_create_is_refused(store: ObjectStore, monkeypatc
     with pytest.raises(RefusedError, match="If-None-Match"):
         Archive.create(store, name="shop")
     assert store.list("archive.json").objects == ()
+
+
+def test_a_commit_that_nobody_could_read_again_is_refused(
+    archive: Archive, block: MakeBlock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add(archive, block(position="0/100"))
+    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 3_000)
+    with pytest.raises(RefusedError, match=r"commits/0+2\.json would have \S+ bytes, and .* 3,000 at the most"):
+        add(archive, *(block(position=f"0/{place}") for place in range(200, 220)))
+    assert Archive.open(archive.store).state.sequence == 1
+    assert add(archive, block(position="0/200")) == 2
 
 
 def test_commits_are_numbered_chained_and_read_back(archive: Archive, block: MakeBlock) -> None:

@@ -18,12 +18,13 @@ from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError, StoreAwayError
 from holdfast.replication.log.log import Draft, EntryChange, append
-from holdfast.replication.log.replicas import replica, take_lease
+from holdfast.replication.log.replicas import log_state, replica, take_lease
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
+from holdfast.storage.contract import base
 from locking.store import StoreUnavailable
 from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, nothing
@@ -276,6 +277,16 @@ def test_a_replica_that_others_bring_forward_meanwhile_is_not_taken_for_an_older
     monkeypatch.setattr(two.coordination, "run", late)
     assert two.open("far").state.log == two.state("far").log
     assert pointer(two, "far") == 2
+
+
+def test_an_entry_that_no_replica_could_commit_is_not_appended(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    near = two.open("near")
+    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 1_000)
+    with pytest.raises(RefusedError, match=r"its commit would have \S+ bytes, .*: nothing was added"):
+        near.add(two.backup(near.store), check=nothing, fence=None)
+    monkeypatch.undo()
+    assert two.coordination.run(lambda c: log_state(c, two.archive)).head == 0
+    assert two.back_up("near") == 1
 
 
 def test_an_entry_is_not_taken_for_executed_where_another_one_was(

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.common.errors import DamagedError, UsageError
+from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.storage import SealedStore, open_store
+from holdfast.storage.contract import base
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from holdfast.storage.encryption.sealing import MAGIC
 
@@ -23,6 +24,16 @@ def test_an_archive_that_is_created_with_a_key_is_encrypted(store: SealedStore, 
         assert b"rows" not in (place / name).read_bytes()
     assert {info.key: info.size for info in store.list("data/").objects} == {"data/rows": 4}
     assert Archive.open(store).identity.name == "shop"
+
+
+@pytest.mark.parametrize("write", ["put", "create"])
+def test_what_would_be_too_large_once_it_is_sealed_is_not_written(
+    store: SealedStore, monkeypatch: pytest.MonkeyPatch, write: str
+) -> None:
+    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 1_000)
+    with pytest.raises(RefusedError, match=r"runs/a/1\.json would have 1,\d+ bytes"):
+        getattr(store, write)("runs/a/1.json", b"x" * 990)
+    assert store.list("runs/").objects == ()
 
 
 def test_locks_and_what_archive_it_is_can_be_read_by_those_without_a_key(store: SealedStore, place: Path) -> None:
