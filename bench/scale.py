@@ -259,10 +259,15 @@ def _grown(size: str, sizes: tuple[int, ...], rounds: int) -> Growth:
     for value in sizes:
         say(f"an archive with {value:,} {size}")
         with tempfile.TemporaryDirectory(prefix="holdfast-bench-") as folder:
-            make_archive(Path(folder) / "a", shape_of(size, value))
+            # In a process of its own: this one stays small, and so do those that it forks to measure.
+            run_forked([partial(_make, Path(folder) / "a", shape_of(size, value))])
             for name, found in _costs(str(Path(folder) / "a"), rounds).items():
                 costs[name].append(found)
     return Growth(size, sizes, {name: tuple(found) for name, found in costs.items()})
+
+
+def _make(place: Path, shape: Shape, _: Callable[[], None]) -> None:
+    make_archive(place, shape)
 
 
 def _costs(place: str, rounds: int) -> dict[str, Cost]:
