@@ -266,8 +266,9 @@ def _grown(size: str, sizes: tuple[int, ...], rounds: int) -> Growth:
     return Growth(size, sizes, {name: tuple(found) for name, found in costs.items()})
 
 
-def _make(place: Path, shape: Shape, _: Callable[[], None]) -> None:
+def _make(place: Path, shape: Shape, _: Callable[[], None]) -> bool:
     make_archive(place, shape)
+    return True
 
 
 def _costs(place: str, rounds: int) -> dict[str, Cost]:

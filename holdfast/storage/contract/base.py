@@ -276,8 +276,8 @@ def check_new_document(key: str, size: int) -> None:
     if size > LARGEST_DOCUMENT:
         raise RefusedError(
             f"{key} would have {size:,} bytes, and documents of an archive have {LARGEST_DOCUMENT:,} at the most: "
-            "nothing was added. It names too many files: back up fewer tables at once, as several sources with 'tables' "
-            "of their own in archives.yaml"
+            "nothing was added. It names too many files: back up fewer tables at once, by several sources with "
+            "'tables' of their own in archives.yaml"
         )
 
 
