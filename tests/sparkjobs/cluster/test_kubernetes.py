@@ -11,7 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import kubernetes_validate
 import pytest
+import yaml
 
 from bench.support.versitygw import SECRET_KEY, S3Server
 from holdfast.sources.postgresql.connection.address import Address
@@ -23,22 +25,31 @@ from tests.support.servers.kubernetes_api import inherited, kubernetes_api, vari
 pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[3]
+DEPLOY = ROOT / "deploy" / "kubernetes"
 ENTRY_POINT = ROOT / "cluster" / "entrypoint.sh"
 URL = "s3://backups/shop"
 SECRET = "the-secret-of-all-executors-0123456789"
 
 
+def shipped(name: str) -> dict[str, str]:
+    """Return the data of a ConfigMap in deploy/kubernetes/."""
+    for document in yaml.safe_load_all((DEPLOY / "configuration.yaml").read_text()):
+        if document["metadata"]["name"] == name:
+            return dict(document["data"])
+    raise LookupError(name)
+
+
 def settings(folder: Path, **more: str) -> dict[str, str]:
-    """Write Spark's configuration, and return the driver's variables."""
+    """Write the shipped configuration of Spark, for this machine, and return the driver's variables."""
     (folder / "secret").write_text(SECRET)
-    lines = {
+    files = shipped("holdfast-spark")
+    (folder / "executor-pod.yaml").write_text(files["executor-pod.yaml"])
+    lines = dict(line.split() for line in files["spark-defaults.conf"].splitlines() if not line.startswith("#"))
+    lines = {name: value for name, value in lines.items() if "port" not in name.lower()} | {
         "spark.authenticate.secret.file": str(folder / "secret"),
-        "spark.kubernetes.container.image": "registry.example/holdfast:0.1.0",
-        "spark.kubernetes.executor.secrets.holdfast-spark": "/run/spark-secret",
+        "spark.kubernetes.executor.podTemplateFile": str(folder / "executor-pod.yaml"),
         "spark.kubernetes.executor.enableApiWatcher": "false",
         "spark.kubernetes.executor.apiPollingInterval": "1s",
-        "spark.executor.instances": "2",
-        "spark.executor.memory": "512m",
         **more,
     }
     (folder / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in lines.items() if value))
@@ -63,6 +74,13 @@ def runs_in(folder: Path) -> Callable[[dict[str, Any]], subprocess.Popen[bytes]]
     return start
 
 
+def allowed() -> set[tuple[str, str]]:
+    """Return the verbs and resources that rbac.yaml allows to a driver."""
+    documents = yaml.safe_load_all((DEPLOY / "rbac.yaml").read_text())
+    (rules,) = [document["rules"] for document in documents if document["kind"] == "Role"]
+    return {(verb, resource) for rule in rules for verb in rule["verbs"] for resource in rule["resources"]}
+
+
 def test_a_backup_runs_in_pods_whose_specifications_hold_no_secret(
     s3: S3Server, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:
@@ -78,14 +96,19 @@ def test_a_backup_runs_in_pods_whose_specifications_hold_no_secret(
     logs = "".join(log.read_text() for log in (tmp_path / "pods").glob("*/log"))
     assert (done.code, done.value.get("rows")) == (0, 9999), done.err + logs
     assert len(api.specifications) >= 2
-    asked = json.dumps([api.specifications, api.others])
+    asked = json.dumps(api.specifications)
     assert '"secretName": "holdfast-spark"' in asked
     for secret in (SECRET, SECRET_KEY, source.password, (tmp_path / "key").read_text().strip()):
         assert secret
         assert secret not in asked
         assert secret not in logs + done.out + done.err
     assert "_SPARK_AUTH_SECRET" not in asked
-    assert api.others == []
+    assert set(api.requests) - allowed() == set(), "rbac.yaml has too little"
+    for pod in api.specifications:
+        kubernetes_validate.validate({"apiVersion": "v1", "kind": "Pod", **pod}, "1.37", strict=True)
+        assert pod["spec"]["serviceAccountName"] == "holdfast-executor"
+        assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
+        assert pod["spec"]["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
 
 
 def test_without_a_secret_in_a_file_no_pod_is_asked_for(

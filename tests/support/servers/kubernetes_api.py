@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
+from typing import Any, ClassVar
 from urllib.parse import urlsplit
 
 Start = Callable[[dict[str, Any]], subprocess.Popen[bytes]]
@@ -26,11 +26,12 @@ class KubernetesApi:
 
     :param start: how they run.
     :param specifications: as they were sent.
+    :param requests: verbs and resources, as a Role names them.
     """
 
     start: Start
     specifications: list[dict[str, Any]] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    requests: list[tuple[str, str]] = field(default_factory=list)
     _pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -71,63 +72,83 @@ class KubernetesApi:
             process.wait(timeout=60)
 
 
+class _Handler(BaseHTTPRequestHandler):
+    """Answers what concerns pods, and says that there is nothing else."""
+
+    protocol_version = "HTTP/1.1"
+    api: ClassVar[KubernetesApi]
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing."""
+
+    def do_POST(self) -> None:
+        body = self._ask("create")
+        if self._resource == "pods":
+            self._answer(self.api.create(body), 201)
+        else:
+            self._missing()
+
+    def do_GET(self) -> None:
+        self._ask("get" if self._name else "list")
+        self._show()
+
+    def do_PATCH(self) -> None:
+        self._ask("patch")
+        self._show()
+
+    def do_DELETE(self) -> None:
+        self._ask("delete" if self._name else "deletecollection")
+        for pod in self.api.pods() if self._resource == "pods" else ():
+            if self._name in (pod["metadata"]["name"], ""):
+                self.api.delete(pod["metadata"]["name"])
+        self._answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
+
+    @property
+    def _resource(self) -> str:
+        return self._parts[0]
+
+    @property
+    def _name(self) -> str:
+        return self._parts[1]
+
+    @property
+    def _parts(self) -> tuple[str, str]:
+        """Return the resource and the name of `/api/v1/namespaces/NAMESPACE/RESOURCE/NAME`."""
+        parts = [*urlsplit(self.path).path.strip("/").split("/"), ""]
+        return parts[4], parts[5]
+
+    def _ask(self, verb: str) -> Any:
+        self.api.requests.append((verb, self._resource))
+        return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+
+    def _show(self) -> None:
+        pods = self.api.pods() if self._resource == "pods" else []
+        found = [pod for pod in pods if pod["metadata"]["name"] == self._name]
+        if found:
+            self._answer(found[0])
+        elif self._name:
+            self._missing()
+        else:
+            said = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
+            self._answer({**said, "items": pods})
+
+    def _missing(self) -> None:
+        self._answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}, 404)
+
+    def _answer(self, said: dict[str, Any], status: int = 200) -> None:
+        text = json.dumps(said).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text)
+
+
 @contextmanager
 def kubernetes_api(start: Start) -> Iterator[tuple[str, KubernetesApi]]:
     """Run an API server on loopback; yield its address and what it was asked for."""
     api = KubernetesApi(start)
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def log_message(self, *_: Any) -> None:
-            """Say nothing."""
-
-        def answer(self, said: dict[str, Any], status: int = 200) -> None:
-            text = json.dumps(said).encode()
-            self.send_response(status)
-            self.send_header("Content-Type", "application/json")
-            self.send_header("Content-Length", str(len(text)))
-            self.end_headers()
-            self.wfile.write(text)
-
-        def body(self) -> Any:
-            return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
-
-        def missing(self) -> None:
-            api.others.append(f"{self.command} {self.path}")
-            self.body()
-            self.answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 404}, 404)
-
-        def do_POST(self) -> None:
-            if urlsplit(self.path).path.endswith("/pods"):
-                self.answer(api.create(self.body()), 201)
-            else:
-                self.missing()
-
-        def do_GET(self) -> None:
-            path = urlsplit(self.path).path
-            if path.endswith("/pods"):
-                said = {"kind": "PodList", "apiVersion": "v1", "metadata": {"resourceVersion": "1"}}
-                self.answer({**said, "items": api.pods()})
-            elif found := [pod for pod in api.pods() if path.endswith(f"/pods/{pod['metadata']['name']}")]:
-                self.answer(found[0])
-            else:
-                self.missing()
-
-        def do_PATCH(self) -> None:
-            self.body()
-            self.do_GET()
-
-        def do_DELETE(self) -> None:
-            path = urlsplit(self.path).path
-            self.body()
-            names = [pod["metadata"]["name"] for pod in api.pods()]
-            for name in names:
-                if path.endswith(("/pods", f"/pods/{name}")):
-                    api.delete(name)
-            self.answer({"kind": "Status", "apiVersion": "v1", "status": "Success"})
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -141,7 +162,7 @@ def kubernetes_api(start: Start) -> Iterator[tuple[str, KubernetesApi]]:
 
 
 def variables_of(pod: dict[str, Any]) -> dict[str, str]:
-    """Return the environment that a pod's specification gives its container, with its own address where it asks for it."""
+    """Return the environment that a pod's specification gives its container."""
     (container,) = pod["spec"]["containers"]
     said = {each["name"]: each.get("value") for each in container.get("env", ())}
     fields = {"status.podIP": "127.0.0.1", "metadata.name": pod["metadata"]["name"]}
