@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock wheel clean
+.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock sbom audit licences wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -91,6 +91,15 @@ lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--up
 	$(LOCK) --group postgresql --no-deps -o requirements/postgresql.txt; \
 	$(LOCK) --group applications --no-deps -o requirements/applications.txt; \
 	for each in airflow mlflow oscar prefect wagtail; do $(LOCK) --group application-$$each -o requirements/applications/$$each.txt; done
+
+sbom: setup ## Write the bill of materials (CycloneDX) into build/: pinned packages, and libraries inside of wheels.
+	$(BIN)/python -m scripts.supply_chain.sbom
+
+audit: setup ## Compare both with the committed advisories, without a network; fail on one that is not accepted.
+	$(BIN)/python -m scripts.supply_chain.audit
+
+licences: setup ## Write docs/licences.md; fail on a licence that security/licences.yaml does not allow.
+	$(BIN)/python -m scripts.supply_chain.licences
 
 wheel: setup ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

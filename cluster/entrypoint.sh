@@ -1,5 +1,6 @@
 #!/bin/sh
-# Writes Spark's configuration, with the cluster's secret, into memory; then runs what it is given.
+# Writes Spark's configuration, with the cluster's secret, into memory; then runs what it is given. The one word
+# `executor` is what Spark gives its pods on Kubernetes.
 set -eu
 umask 077
 if [ -n "${SPARK_SECRET:-}" ]; then
@@ -10,5 +11,8 @@ spark.network.crypto.enabled true
 spark.io.encryption.enabled true
 CONF
   unset SPARK_SECRET
+fi
+if [ "$*" = executor ]; then
+  exec "$(dirname "$0")/executor.sh"
 fi
 exec "$@"

@@ -5,6 +5,7 @@ The URL of a database has no password, and the Spark connection is checked.
 
 from __future__ import annotations
 
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote, urlencode
 
@@ -141,7 +142,7 @@ def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:
     environment variables on as visible `--conf` (YARN, Kubernetes) or not at all (standalone).
 
     :param deploy_mode: what the task itself asks for; it goes before what the connection says.
-    :raises UsageError: no such connection, or it means cluster mode.
+    :raises UsageError: no such connection, or it means cluster mode, or Kubernetes without the provider for it.
     """
     connection = get_connection(conn_id)
     mode = deploy_mode or connection.extra_dejson.get("deploy-mode") or "client"
@@ -150,4 +151,21 @@ def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:
             f"Spark connection '{conn_id}' asks for deploy mode '{mode}', where the database password would "
             "be visible in Spark's configuration: set its extra 'deploy-mode' to 'client'"
         )
-    return connection.host or "local[*]"
+    master: str = connection.host or "local[*]"
+    if master.startswith("k8s://") and not _has_kubernetes():
+        raise UsageError(
+            f"Spark connection '{conn_id}' means Kubernetes, and Airflow's Spark provider needs another one for that: "
+            "pip install 'holdfast[kubernetes]'"
+        )
+    return master
+
+
+def _has_kubernetes() -> bool:
+    """Return whether Airflow's provider for Kubernetes is installed.
+
+    Without it the hook of the Spark provider has a NameError.
+    """
+    try:
+        return find_spec("airflow.providers.cncf.kubernetes") is not None
+    except ModuleNotFoundError:  # the package above it is not there
+        return False

@@ -17,7 +17,7 @@ import holdfast
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
-from sparkjobs.executors import WATCH_S, Tally, daemon, worker_facts
+from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import out_of_reach, pack, ship
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
@@ -35,8 +35,8 @@ _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILIN
 
 
 GUARDED = {"spark.authenticate": "true"}
-"""Tasks hold the database's password, and Spark's block service gives them to whoever connects. Run on one machine, on
-YARN and on Kubernetes, Spark makes a secret for each application, which is in memory alone.
+"""Tasks hold the database's password, and Spark's block service gives them to whoever connects. Run on one machine and
+on YARN, Spark makes a secret for each application, which is in memory alone; on Kubernetes it has to come from a file.
 
 Source: Spark manual, 'Spark Security', Authentication.
 """
@@ -102,6 +102,8 @@ class SparkExecutor:
                     conf.setMaster(DEFAULT_MASTER)  # of a database that other machines cannot reach
                 if not _is_local(conf.get("spark.master")):
                     conf.setAll([*_ENCRYPTED.items()])
+                if kubernetes.is_kubernetes(conf.get("spark.master")):
+                    kubernetes.complete(conf, os.environ)
                 if self._daemon is not None:
                     conf.set(f"{OF_WORKERS}{daemon.PREPARED}", self._daemon.address)
                 self._context = SparkContext(conf=conf)

@@ -326,15 +326,38 @@ def test_cluster_mode_is_refused_because_it_would_show_the_password(
     assert locks_of(store) == []
 
 
-def test_environment_stays_out_of_the_command_on_yarn(
-    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    "connection",
+    [
+        '{"conn_type": "spark", "host": "yarn"}',
+        '{"conn_type": "spark", "host": "k8s://https://k", "port": 443, "extra": {"deploy-mode": "client"}}',
+    ],
+    ids=["yarn", "kubernetes"],
+)
+def test_environment_stays_out_of_the_command_on_a_cluster(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, connection: str
 ) -> None:
-    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "yarn"}')
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", connection)
     spark.play("succeed")
     run(backup(), context)
     assert "hunter2" not in str(spark.seen()["argv"])
     assert "HOLDFAST_LOCKS" not in str(spark.seen()["argv"])
     assert spark.seen()["env"]["PGPASSWORD"] == PASSWORD
+
+
+@pytest.mark.parametrize("raised", [None, ModuleNotFoundError("no module named airflow.providers.cncf")])
+def test_kubernetes_without_airflows_provider_for_it_says_what_to_install(
+    store: ObjectStore, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch, raised: Exception | None
+) -> None:
+    def not_found(name: str) -> None:
+        if raised is not None:
+            raise raised
+
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "k8s://https://k"}')
+    monkeypatch.setattr("holdfast_airflow.connections.find_spec", not_found)
+    with pytest.raises(JobRefused, match=r"means Kubernetes, .*pip install 'holdfast\[kubernetes\]'"):
+        run(backup(), context)
+    assert locks_of(store) == []
 
 
 def test_missing_spark_submit_says_what_to_install(
