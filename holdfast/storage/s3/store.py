@@ -275,5 +275,8 @@ def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterato
         if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
             raise ObjectNotFound(f"{key} is not there.") from error
         if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error):
-            raise StoreDenied(f"Not allowed to {action} {key!r}: {error}") from error
+            raise StoreDenied(
+                f"Not allowed to {action} {key!r}: {error} Check the AWS_* credentials and what they may do in this "
+                "bucket."
+            ) from error
         raise otherwise(f"Could not {action} {key!r} for certain: {error}") from error
