@@ -16,6 +16,7 @@ from holdfast.archive.history.restore_points import only_source
 from holdfast.common.lsn import show_position
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.schema_choice import resolve
+from holdfast.point_in_time.unlocked import still_there
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.sources.postgresql.connection.sql import ident, qualified
 from holdfast.sources.postgresql.dump.programs import unsafe_readers
@@ -25,7 +26,6 @@ from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.rows import load
 from sparkjobs.driver.application import Job, database_address, end, run_request
 from sparkjobs.driver.restoring import Restoring, plan_size
-from sparkjobs.unlocked import still_there
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -39,7 +39,7 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     opened = open_to_read(job.store, wish.consistency or "eventual")
     name = only_source(opened.state, wish.source)
     moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
-    reading = still_there(job, moment) if wish.no_lock else nullcontext()
+    reading = still_there(job.store, moment, job.log.progress) if wish.no_lock else nullcontext()
     with reading:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:

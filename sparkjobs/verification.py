@@ -7,6 +7,7 @@ by the next one.
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -63,26 +64,31 @@ class _SparkReading:
         return (found[file.path] for file in files)
 
 
-def verify(job: Job, scope: Scope) -> dict[str, Any]:
+def verify(job: Job, scope: Scope, *, unlocked: bool = False) -> dict[str, Any]:
     """Verify an archive, and return a summary.
 
     Damage is part of it, and no error of the job.
+
+    :param unlocked: write nothing to the archive, neither locks nor how far it has come.
     """
     archive = Archive.open(job.store, before_damage=True)
     job.log.progress("looking at commits and sizes")
+    history = HistoryReader(job.store, owner=Owner(), purpose=f"verification {job.run}", wait=WAIT_S)
     found = verify_and_remember(
         archive,
         scope,
-        reading=HistoryReader(job.store, owner=Owner(), purpose=f"verification {job.run}", wait=WAIT_S),
+        reading=nullcontext if unlocked else history,
         read_all=_SparkReading(job),
         check=job.check,
+        remember=not unlocked,
     )
     job.say(*(f"damaged: {each}" for each in found.damage))
     return found.describe()
 
 
 def _verify(job: Job, request: VerificationRequest) -> dict[str, Any]:
-    return verify(job, Scope(deep=request.deep, new=request.new, **request.bounds))
+    scope = Scope(deep=request.deep, new=request.new, **request.bounds)
+    return verify(job, scope, unlocked=request.no_lock)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -10,7 +11,7 @@ import typer
 from holdfast.archive import Archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
-from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, NoLock, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_span
@@ -18,6 +19,7 @@ from holdfast.common.words import human_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.drill.key_proof import check_copy
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -67,6 +69,7 @@ def drill(
         ),
     ] = None,
     history: Annotated[bool, typer.Option("--history", help="Show how the last drills went, and do none.")] = False,
+    no_lock: NoLock = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
@@ -96,10 +99,15 @@ def drill(
 
     def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
         wish = RestoreRequest.from_arguments(arguments)
-        return run_job(store, wish, address=address, role="target", wait=wait, output=output, here=not to)
+        return run_job(
+            store, wish, address=address, role="target", wait=wait, output=output, here=not to, unlocked=no_lock
+        )
 
     run = new_run(work.name)
-    value = {"run": run, **work.run(run, restore), "key": copy}
+    with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
+        work.records = open_store(folder) if no_lock else None
+        found = work.run(run, restore)
+    value = {"run": None if no_lock else run, **found, "key": copy}
     output.result(value, lambda console: _show(console, value))
 
 
@@ -119,7 +127,7 @@ def _show(console: Console, value: dict[str, Any]) -> None:
         f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old",
         *([f"the archive was opened by {value['key']}"] if value["key"] else []),
         *([f"not restored: {value['not_restored']} objects, named above"] if value["not_restored"] else []),
-        f"recorded as {value['run']}",
+        f"recorded as {value['run']}" if value["run"] else "recorded nowhere: --no-lock writes nothing to the archive",
     ]
     for line in lines:
         console.print(line, markup=False)

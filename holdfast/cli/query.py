@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import nullcontext
 from datetime import date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,12 +16,13 @@ from rich.table import Table
 from holdfast.archive import locks
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
-from holdfast.cli.shared.options import Json, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, NoLock, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.lsn import show_position
 from holdfast.common.units import parse_size
 from holdfast.point_in_time.schema_choice import resolve
+from holdfast.point_in_time.unlocked import still_there
 from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner
 
@@ -47,6 +49,7 @@ def query(
     ] = "1 GB",
     consistency: Consistent = None,
     store: Store = None,
+    no_lock: NoLock = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
@@ -56,16 +59,18 @@ def query(
     output = Output(as_json=as_json)
     allowed = parse_size(memory)
     found = open_archive(url, consistency, store)
-    with (
-        locks.acquire(found.store, "query", owner=Owner(), purpose="query", wait=wait) as held,
-        TemporaryDirectory(prefix="holdfast-query-", ignore_cleanup_errors=True) as folder,
-    ):
+    locked = (
+        nullcontext() if no_lock else locks.acquire(found.store, "query", owner=Owner(), purpose="query", wait=wait)
+    )
+    with locked as held, TemporaryDirectory(prefix="holdfast-query-", ignore_cleanup_errors=True) as folder:
         opened = open_to_read(found.store, found.consistency)
         state = opened.state
         moment = resolve(state, found.store, restore_points.only_source(state, source), at, schema)
         asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
-        columns, rows = _fetch(asked, limit + 1)
-        held.check()
+        with nullcontext() if held else still_there(found.store, moment):
+            columns, rows = _fetch(asked, limit + 1)
+        if held:
+            held.check()
     for note in asked.notes:
         output.say(note)
     if len(rows) > limit:

@@ -57,6 +57,7 @@ class Drill:
     :param to: an empty database to restore into; without it, a server is started.
     :param trust_source: let code of the source run with a superuser's rights in `to`.
     :param keep_server: let that server run on.
+    :param records: where the drill is recorded; None: in the archive. Given, nothing at all is written to the archive.
     :param proves_key: the store was opened by a copy of its key: record that it is right.
     :param say: is told what people should know.
     """
@@ -71,6 +72,7 @@ class Drill:
     trust_source: bool = False
     keep_server: bool = False
     proves_key: bool = False
+    records: ObjectStore | None = None
     say: Callable[[str], None] = field(default=lambda words: None)
     name: str = field(default="", init=False)
     """The source's name, once it is prepared."""
@@ -101,7 +103,7 @@ class Drill:
         """
         started = time.monotonic()
         with ExitStack() as stack:
-            log = RunLog(self.store, run, "drill")
+            log = RunLog(self.records or self.store, run, "drill")
             stack.push(log)
             log.found = self._found
             address = self._place(log, stack)
@@ -119,7 +121,7 @@ class Drill:
             self._check(address, log.found)
             self._check_age(log.found)
             log.result = log.found
-        if self.proves_key:
+        if self.proves_key and self.records is None:
             record_proof(self.store, run)
         return log.result
 
@@ -147,6 +149,7 @@ class Drill:
     def _arguments(self) -> list[str]:
         own = [] if self.to else ["--roles", "harmless"]
         own += ["--trust-source"] if self.trust_source else []
+        own += ["--no-lock"] if self.records else []
         return ["--source", self.name, "--at", self.chosen, *own]
 
     def _check(self, address: Address, found: dict[str, Any]) -> None:

@@ -28,6 +28,7 @@ from holdfast.sources.postgresql.logical.stream_state import (
     system_identifier,
     why_broken,
 )
+from holdfast.sources.postgresql.setup.readiness import superuser
 from holdfast.sources.postgresql.snapshot.export import why_no_decoding
 from holdfast.sources.postgresql.snapshot.preconditions import refuse
 
@@ -127,6 +128,8 @@ def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Cal
     """
     archive = Archive.open(store)
     with connect(address) as session:
+        for remark in superuser(session):
+            say(f"{remark.what}: {remark.do}")
         return _decide(archive, address, session, wanted, say)
 
 

@@ -298,7 +298,7 @@ def _leave(stores: Sequence[ObjectStore], source: str, record: MarkRecord) -> st
     left = []
     for store in stores:
         try:
-            store.put(key, record.to_bytes())
+            store.create(key, record.to_bytes())
         except (StoreError, HoldfastError) as error:
             left.append(f"{store.url} took no record of it ({sentence(error)})")
     return "; ".join(left)

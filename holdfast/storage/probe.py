@@ -149,7 +149,10 @@ def keep(store: ObjectStore, result: ProbeResult) -> str:
     """Write a result under `probes/`, and return its unique key."""
     moment = datetime.fromisoformat(result.probed_at)
     key = f"probes/{moment:%Y%m%dT%H%M%SZ}-{uuid.uuid4().hex[:8]}.json"
-    store.put(key, result.to_bytes())
+    try:
+        store.create(key, result.to_bytes())
+    except ConditionNotSupported:  # which is what it says of the store
+        store.put(key, result.to_bytes())
     return key
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
+import psycopg
 import pytest
 
 from bench.support.blocks import make_block
@@ -173,6 +174,11 @@ def test_a_role_that_was_set_up_makes_a_whole_backup_and_none_after_its_removal(
     code, record = run_backup(role)
     assert record.result is not None
     assert (code, record.result["rows"], record.result["not_included"]) == (0, 100, [])
+    with connect(role) as session:
+        for more in ("insert into hr.staff values (1)", "delete from hr.staff", "create table hr.mine ()",
+                     "create schema mine", "alter table hr.staff add x int", "create role another"):  # fmt: skip
+            with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                session.execute(more.encode())
     grants.run(database, grants.plan_remove(database, [database.database], "set_up", keep_role=True))
     assert failed(run_backup(role)) == (
         5,

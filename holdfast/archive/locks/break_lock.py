@@ -120,10 +120,10 @@ class _BreakLog:
     def put(self, record: RunRecord) -> None:
         """Write a record.
 
-        Its number is spent whatever happens. Its name is nobody else's, so a plain PUT will do.
+        Its number is spent whatever happens: a lost reply may have written it.
         """
         self._number += 1
-        self._store.put(f"runs/{record.run}/{record.number:06d}.json", record.to_bytes())
+        self._store.create(f"runs/{record.run}/{record.number:06d}.json", record.to_bytes())
 
     def write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
         """Make the next record and write it."""

@@ -190,6 +190,7 @@ def verify_and_remember(
     read_all: ReadAll | None = None,
     check: Callable[[], None] = lambda: None,
     on_file: Callable[[FileRecord], None] = lambda record: None,
+    remember: bool = True,
 ) -> Verification:
     """Verify an archive or a part of it, and store the progress.
 
@@ -198,9 +199,10 @@ def verify_and_remember(
     :param reading: keeps files from being deleted while a chunk of them is looked at.
     :param read_all: reads files; the default does so in threads of this process.
     :param check: raises if this work must not go on.
+    :param remember: store the progress; else nothing is written.
     """
     verifier = Verifier(archive, scope, reading=reading, read_all=read_all, check=check, on_file=on_file)
-    return verifier.run(read_progress(archive.store), remember=True)
+    return verifier.run(read_progress(archive.store), remember=remember)
 
 
 class Verifier:
@@ -249,6 +251,8 @@ class Verifier:
             progress, since = self._read_files(progress, remember=remember)
         if remember:
             write_progress(self._store, progress)
+        if self._damaged:  # whoever holds no lock may have looked for what was removed meanwhile
+            self._archive.refresh()
         damage = (*self._behind(), *_lost_commits(self._archive), *self._told())
         return Verification(
             commits=self._archive.state.sequence,

@@ -50,11 +50,17 @@ def verify(
     if (request.budget or request.within or spark) and not request.deep:
         raise UsageError("--budget, --within and --spark are for reading files: add --deep")
     scope = Scope(deep=request.deep, new=request.new, **request.bounds)
+    if request.no_lock and repair_from:
+        raise UsageError("a repair writes to the archive: leave out one of --no-lock and --repair-from")
     store = places.archive_store(url)
     copy = places.archive_store(repair_from, default_key=store.key) if repair_from else None
     if copy is not None:
         check_copy(_opened(store), Archive.open(copy))
-    value = run_job(store, request, wait=wait, output=output) if spark else _verify_here(store, scope, wait, output)
+    value = (
+        run_job(store, request, wait=wait, output=output, unlocked=request.no_lock)
+        if spark
+        else _verify_here(store, scope, wait, output, unlocked=request.no_lock)
+    )
     if copy is not None and value["damage"]:
         value |= _repair(store, copy, value["costs"], wait)
     output.result(value, lambda console: _show(console, value))
@@ -74,8 +80,11 @@ def _opened(store: ObjectStore) -> Archive:
     return Archive.open(store, before_damage=True)
 
 
-def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) -> dict[str, Any]:
-    _opened(store)  # nothing is written, not even a lock, where there is no archive
+def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output, *, unlocked: bool) -> dict[str, Any]:
+    archive = _opened(store)  # nothing is written, not even a lock, where there is no archive
+    on_file = _telling(output) if scope.deep else lambda record: None
+    if unlocked:
+        return verify_and_remember(archive, scope, on_file=on_file, remember=False).describe()
     owner = Owner()
     with locks.acquire(store, "verification", owner=owner, purpose="verification", wait=wait) as held:
         found = verify_and_remember(
@@ -83,7 +92,7 @@ def _verify_here(store: ObjectStore, scope: Scope, wait: float, output: Output) 
             scope,
             reading=HistoryReader(store, owner=owner, purpose="verification", wait=wait),
             check=held.check,
-            on_file=_telling(output) if scope.deep else lambda record: None,
+            on_file=on_file,
         )
     return found.describe()
 

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from holdfast.operations.requests.base import NO_LOCK
 from holdfast.replication.log.settings import STORE_VARIABLE
 
 Url = Annotated[
@@ -24,6 +25,7 @@ SchemaTaken = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as one JSON object.")]
 Wait = Annotated[float, typer.Option(help="Seconds to wait for what others hold.", min=0)]
+NoLock = Annotated[bool, typer.Option("--no-lock", help=NO_LOCK.help)]
 Store = Annotated[
     str | None,
     typer.Option(

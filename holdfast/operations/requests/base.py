@@ -45,6 +45,14 @@ class Option:
     is_in_form: bool = True
 
 
+NO_LOCK = Option(
+    "Write nothing to the archive, not even a lock: for who may only read it. A vacuum does not wait then.",
+    operator="",
+    is_in_form=False,
+)
+"""Of operations that only read. Without a lock they rely on the grace of a vacuum, and fail where it is over."""
+
+
 @dataclass(frozen=True)
 class OptionField:
     """One option of a request, with its place in the model.

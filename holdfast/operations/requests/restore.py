@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Literal
 
 from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
 from holdfast.config.archives_model import Consistency  # noqa: TC001 - as above
-from holdfast.operations.requests.base import Option, Request
+from holdfast.operations.requests.base import NO_LOCK, Option, Request
 
 _TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 _AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME})$"
@@ -96,14 +96,7 @@ class RestoreRequest(Request):
     dry_run: Annotated[bool, Option("Make the plan, and change nothing.", title="Dry run", operator="only_plan")] = (
         False
     )
-    no_lock: Annotated[
-        bool,
-        Option(
-            "Write nothing to the archive, not even a lock: for who may only read it.",
-            operator="",
-            is_in_form=False,
-        ),
-    ] = False
+    no_lock: Annotated[bool, NO_LOCK] = False
 
     @property
     def is_beside(self) -> bool:

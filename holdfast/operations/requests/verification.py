@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar
 from pydantic import field_validator
 
 from holdfast.common.units import parse_budget, parse_span
-from holdfast.operations.requests.base import Option, Request
+from holdfast.operations.requests.base import NO_LOCK, Option, Request
 
 
 class VerificationRequest(Request):
@@ -39,6 +39,7 @@ class VerificationRequest(Request):
         bool,
         Option("Without deep: only files that were added since the last verification.", operator="", is_in_form=False),
     ] = False
+    no_lock: Annotated[bool, NO_LOCK] = False
 
     @field_validator("budget")
     @classmethod

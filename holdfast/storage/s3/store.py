@@ -32,7 +32,6 @@ from locking.store import (
     ObjectNotFound,
     StoreDenied,
     StoreError,
-    StoreOutcomeUnknown,
     StoreUnavailable,
 )
 
@@ -217,26 +216,8 @@ class S3Store(ObjectStore):
         return self._access.filesystem, f"{self._bucket}/{self._root}".rstrip("/")
 
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
-        if self._settings.sse:
-            return cast("AbstractContextManager[IO[bytes]]", upload(self._reader, self._bucket, self._key(key)))
-        return self._open_arrow(key)
-
-    @contextlib.contextmanager
-    def _open_arrow(self, key: str) -> Iterator[IO[bytes]]:
-        path = f"{self._bucket}/{self._key(key)}"
-        errors = functools.partial(_arrow_errors, "write", key, StoreOutcomeUnknown)
-        with errors():
-            file = TranslatingFile(self._access.filesystem.open_output_stream(path), errors)
-        try:
-            yield cast("IO[bytes]", file)
-        except BaseException:
-            # pyarrow has no way to give an upload up: it completes it, also when it is only dropped.
-            with contextlib.suppress(StoreError):
-                file.close()
-            with contextlib.suppress(StoreError):
-                self.delete(key)
-            raise
-        file.close()
+        # Not pyarrow's stream: it knows no condition, and completes an upload that is only dropped.
+        return cast("AbstractContextManager[IO[bytes]]", upload(self._reader, self._bucket, self._key(key)))
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
         if not (self._can_copy and isinstance(source, S3Store) and source.endpoint == self.endpoint):
@@ -294,5 +275,8 @@ def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterato
         if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
             raise ObjectNotFound(f"{key} is not there.") from error
         if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error):
-            raise StoreDenied(f"Not allowed to {action} {key!r}: {error}") from error
+            raise StoreDenied(
+                f"Not allowed to {action} {key!r}: {error} Check the AWS_* credentials and what they may do in this "
+                "bucket."
+            ) from error
         raise otherwise(f"Could not {action} {key!r} for certain: {error}") from error

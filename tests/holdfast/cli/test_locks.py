@@ -218,15 +218,15 @@ def test_nothing_is_broken_where_that_cannot_be_recorded(
 ) -> None:
     lease = take("ingest-shop")
     kind = type(store)
-    put = kind.put
+    create = kind.create
 
     def deny_runs(self: ObjectStore, key: str, body: bytes) -> None:
         if key.startswith("runs/"):
             raise StoreDenied("not allowed to write under runs/")
-        put(self, key, body)
+        create(self, key, body)
 
     with monkeypatch.context() as patched:
-        patched.setattr(kind, "put", deny_runs)
+        patched.setattr(kind, "create", deny_runs)
         done = holdfast("locks", "break", store.url, "--txn", lease.txn, "--reason", "x", "--json")
     assert (done.code, "not allowed" in done.value["error"]) == (1, True)
     lease.check()

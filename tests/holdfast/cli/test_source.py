@@ -36,10 +36,13 @@ def shop(postgres: PostgresServer, address: Address, monkeypatch: pytest.MonkeyP
             session.execute(f"drop role {ROLE}".encode())
 
 
+SUPERUSER = "postgres is a superuser, and backups need to read only"
+
+
 def test_a_database_that_is_ready_is_said_to_be(holdfast: RunCommand, shop: Address) -> None:
     done = holdfast("source", "check", shop.url, "--json")
     assert done.code == 0
-    assert (done.value["ok"], done.value["problems"], done.value["warnings"]) == (True, [], [])
+    assert (done.value["ok"], done.value["problems"], whats(done)) == (True, [], [SUPERUSER])
     assert done.value["facts"]["databases"][shop.database]["tables"] == 1
     assert done.value["facts"]["pg_dump"].startswith("18.6 at ")
     shown = holdfast("source", "check", shop.url)
@@ -47,6 +50,8 @@ def test_a_database_that_is_ready_is_said_to_be(holdfast: RunCommand, shop: Addr
     assert shown.out.splitlines() == [
         f"PostgreSQL {done.value['facts']['server']} at {shop.url}: role postgres, wal_level logical",
         f"ok   {shop.database}: 1 tables, 0 B",
+        f"warn {SUPERUSER}",
+        "     make a role for them: holdfast source setup … --role backup",
     ]
 
 
@@ -183,6 +188,7 @@ def test_a_look_at_changes_names_tables_without_a_key_and_what_may_fill_the_disk
     done = holdfast("source", "check", shop.url, "--changes", "--json")
     assert done.code == 0
     assert whats(done) == [
+        SUPERUSER,
         "only in full backups, not followed (no primary key): hr.staff",
         "max_slot_wal_keep_size is -1: a stream that nobody reads keeps the log until the disk is full",
     ]

@@ -10,6 +10,7 @@ import pytest
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import RefusedError
 from holdfast.operations import backup_decision
+from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.following.followed import Followed, agree, open_followed
@@ -36,6 +37,20 @@ def moved(followed: Followed, address: Address) -> None:
     followed.session = connect(address)
     followed.session.execute("set search_path = public")
     followed.make(TABLE)
+
+
+def test_who_backs_up_as_a_superuser_is_told_what_to_do_instead(followed: Followed) -> None:
+    said: list[str] = []
+    backup_decision.decide(followed.store, followed.address, BackupRequest(source="shop", kind="full"), said.append)
+    (warning,) = said
+    assert warning.startswith("postgres is a superuser, and backups need to read only: make a role")
+    followed.session.execute("create role unprivileged login password 'p'")
+    try:
+        role = Address(followed.address.url.replace("postgres@", "unprivileged@"), "p")
+        backup_decision.decide(followed.store, role, BackupRequest(source="shop", kind="full"), said.append)
+    finally:
+        followed.session.execute("drop role unprivileged")
+    assert said == [warning]
 
 
 @pytest.mark.parametrize("kind", ["full", "changes"])

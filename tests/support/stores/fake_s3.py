@@ -56,6 +56,10 @@ class Received:
     def key(self) -> str:
         return unquote(self.path).removeprefix(f"/{BUCKET}").lstrip("/")
 
+    @property
+    def metadata(self) -> dict[str, str]:
+        return {name: value for name, value in self.headers.items() if name.startswith("x-amz-meta-")}
+
 
 Judge = Callable[[int, Received], Fault | None]
 """Gets each request, and its number from 0; returns what goes wrong with it."""
@@ -66,6 +70,7 @@ class FakeS3:
     """The server's state.
 
     :param objects: body and time by key
+    :param metadata: what clients said of objects, by key
     :param date: whether answers carry a Date
     :param clock: the server's
     """
@@ -73,11 +78,13 @@ class FakeS3:
     endpoint: str
     judge: Judge = lambda number, request: None
     objects: dict[str, tuple[bytes, datetime]] = field(default_factory=dict)
+    metadata: dict[str, dict[str, str]] = field(default_factory=dict)
     parts: dict[int, bytes] = field(default_factory=dict)
     received: list[Received] = field(default_factory=list)
     date: bool = True
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     stopping: threading.Event = field(default_factory=threading.Event)
+    _of_upload: dict[str, str] = field(default_factory=dict)
 
     def fail(self, fault: Fault) -> None:
         """Let every request fail in this way."""
@@ -87,6 +94,7 @@ class FakeS3:
         """Forget everything."""
         self.judge, self.date, self.clock = (lambda number, request: None), True, lambda: datetime.now(UTC)
         self.objects.clear()
+        self.metadata.clear()
         self.parts.clear()
         self.received.clear()
 
@@ -108,6 +116,7 @@ class FakeS3:
             if request.headers.get("if-none-match") == "*" and request.key in self.objects:
                 return _error(412, "PreconditionFailed")
             self.objects[request.key] = (body, self.clock())
+            self.metadata[request.key] = request.metadata
             return 200, b"", {"ETag": '"etag"'}
         self.objects.pop(request.key, None)
         return 204, b"", {}
@@ -125,7 +134,8 @@ class FakeS3:
         if key not in self.objects:
             return _error(404, "NoSuchKey")
         body, time = self.objects[key]
-        return 200, body, {"ETag": '"etag"', "Last-Modified": format_datetime(time, usegmt=True)}
+        times = {"Last-Modified": format_datetime(time, usegmt=True)}
+        return 200, body, {"ETag": '"etag"', **times, **self.metadata.get(key, {})}
 
     def _multipart(self, request: Received, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         if request.method == "PUT":
@@ -140,10 +150,14 @@ class FakeS3:
             self.parts.clear()
             return 204, b"", {}
         if "uploads" in request.query:
+            self._of_upload = request.metadata
             return 200, b"<Result><UploadId>1</UploadId></Result>", {}
         if request.headers.get("if-none-match") == "*" and request.key in self.objects:
             return _error(412, "PreconditionFailed")
+        if not self.parts:
+            return _error(404, "NoSuchUpload")
         self.objects[request.key] = (b"".join(self.parts[number] for number in sorted(self.parts)), self.clock())
+        self.metadata[request.key] = self._of_upload
         self.parts.clear()
         return 200, b"<Result><ETag>whole</ETag></Result>", {}
 

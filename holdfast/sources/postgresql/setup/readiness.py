@@ -93,6 +93,7 @@ def check_server(address: Address) -> Readiness:
         problems = (*_stuck_timeouts(session), *few, *(() if few else _pooler(address)))
         warnings = (
             *_untried(session),
+            *superuser(session),
             *_another(role),
             *_approximate(no_slot),
             *(() if no_slot else _slow_slot(session)),
@@ -273,6 +274,15 @@ def _pooler(address: Address) -> Iterator[Obstacle]:
         yield Obstacle(
             f"one session cannot read in the snapshot of another ({said})",
             "connect to the server itself, without a pooler, proxy or load balancer",
+        )
+
+
+def superuser(session: Connection) -> Iterator[Obstacle]:
+    """Yield what there is to say of backups by a superuser, whose password is worth more than all backups."""
+    if session.info.parameter_status("is_superuser") == "on":
+        yield Obstacle(
+            f"{session.info.user} is a superuser, and backups need to read only",
+            "make a role for them: holdfast source setup … --role backup",
         )
 
 

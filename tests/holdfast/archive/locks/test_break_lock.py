@@ -111,15 +111,15 @@ REQUESTS = (
     "list locks/",
     "get locks/ingest-shop/WRIT.T",
     "list runs/break-T.",
-    "put runs/",
+    "create runs/",
     "list locks/ingest-shop/",
     "get locks/ingest-shop/WRIT.T",
     "put locks/ingest-shop/DEAD.T",
     "delete locks/ingest-shop/INTENT.WRIT.T",
     "delete locks/ingest-shop/WRIT.T",
-    "put runs/",
+    "create runs/",
 )
-FIRST_RECORD = REQUESTS.index("put runs/")
+FIRST_RECORD = REQUESTS.index("create runs/")
 LAST_RECORD = len(REQUESTS) - 1
 
 
@@ -172,8 +172,8 @@ def test_a_lock_that_goes_meanwhile_is_said_to_have_gone() -> None:
     class Going(MemoryStore):
         lease: Lease | None = None
 
-        def put(self, key: str, body: bytes) -> None:
-            super().put(key, body)
+        def create(self, key: str, body: bytes) -> None:
+            super().create(key, body)
             if key.startswith("runs/") and self.lease is not None:
                 lease, self.lease = self.lease, None
                 lease.release()

@@ -44,6 +44,9 @@ def reader(address: Address, execute: Execute) -> Iterator[Address]:
     execute(f"drop owned by {READER} cascade", f"drop role {READER}")
 
 
+SUPERUSER = "postgres is a superuser, and backups need to read only"
+
+
 def whats(found: readiness.Readiness) -> tuple[list[str], list[str]]:
     return [each.what for each in found.problems], [each.what for each in found.warnings]
 
@@ -51,7 +54,7 @@ def whats(found: readiness.Readiness) -> tuple[list[str], list[str]]:
 def test_a_server_that_is_set_up_well_is_ready(address: Address, execute: Execute) -> None:
     execute("create table public.orders (id int)")
     server, database = check_server(address), check_database(address)
-    assert (whats(server), whats(database)) == (([], []), ([], []))
+    assert (whats(server), whats(database)) == (([], [SUPERUSER]), ([], []))
     assert {
         "server": "18.6",
         "standby": False,
@@ -146,7 +149,7 @@ def test_transactions_that_would_hold_a_slot_up_are_named(
     with connect(address) as writer:
         writer.execute("begin")
         writer.execute("insert into public.orders values (1)")
-        (found,) = check_server(address).warnings
+        _, found = check_server(address).warnings
         assert f"pid {writer.info.backend_pid} of postgres" in found.what
         writer.execute("rollback")
 
@@ -291,6 +294,7 @@ def test_a_standby_is_ready_but_for_what_is_unlogged_and_says_what_it_cancels(
     found = check_server(there)
     assert (found.facts["standby"], found.problems) == (True, ())
     assert [each.what.partition(": ")[2] or each.what for each in found.warnings] == [
+        SUPERUSER,
         "the server is a standby",
         "the server is a standby and cancels what is in the way of replay for longer than "
         "max_standby_streaming_delay = 30s (hot_standby_feedback is off)",

@@ -13,32 +13,35 @@ from holdfast.archive.format.resume import missing
 from holdfast.common.errors import DamagedError, exit_code_of, sentence
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
     from holdfast.archive.history.timeline import Moment
-    from sparkjobs.driver.application import Job
+    from holdfast.storage import ObjectStore
 
 
 @contextmanager
-def still_there(job: Job, moment: Moment) -> Iterator[None]:
+def still_there(
+    store: ObjectStore, moment: Moment, progress: Callable[[str], object] = lambda step: None
+) -> Iterator[None]:
     """Check at the block's end that all files of a recovery target are still there.
 
+    :param progress: is told what is done.
     :raises DamagedError: some are not; says so where the moment was removed from the archive meanwhile.
     """
     try:
         yield
-        job.log.progress("looking whether all files are still there")
+        progress("looking whether all files are still there")
         files = {file.path: file for placed in moment.blocks() for file in placed.block.files()}
-        gone = sorted(missing(job.store, files.values()))
+        gone = sorted(missing(store, files.values()))
         if gone:
             raise DamagedError(
-                f"{gone[0]} is missing from {job.store.url}" + (f", and {len(gone) - 1} more" * (len(gone) > 1))
+                f"{gone[0]} is missing from {store.url}" + (f", and {len(gone) - 1} more" * (len(gone) > 1))
             )
     except Exception as error:
-        if exit_code_of(error) == DamagedError.exit_code and _is_removed(Archive.open(job.store), moment):
+        if exit_code_of(error) == DamagedError.exit_code and _is_removed(Archive.open(store), moment):
             raise DamagedError(
-                f"{sentence(error)}. What was to be restored was removed from the archive meanwhile, and the grace of "
-                "a vacuum has passed: restore a moment that is still there"
+                f"{sentence(error)}. What was to be read was removed from the archive meanwhile, and the grace of "
+                "a vacuum has passed: choose a moment that is still there"
             ) from error
         raise
 
