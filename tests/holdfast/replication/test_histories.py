@@ -207,7 +207,7 @@ class Clock:
         """Append a backup with a quorum through a replica."""
         archive = self._three.open(name)
         archive.wish = QuorumRequest(size)
-        block, plan = made_backup(archive.store, f"source of {name}")
+        block, plan = made_backup(archive.store, f"source-of-{name}")
         self.saw("begun", block=block)
         archive.add(plan, check=nothing, fence=None)
         return block

@@ -46,6 +46,7 @@ from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 pytestmark = pytest.mark.service
 
 CHANGES = ("--kind", "changes")
+SUPERUSER = "is a superuser, and backups need to read only"
 
 
 @pytest.fixture(autouse=True)
@@ -324,10 +325,10 @@ def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_ne
     followed_shop.begin(source)
     name = slot_of(Archive.open(store))
     decide(store, source, BackupRequest(source=SOURCE), said.append)
-    assert said == []
+    assert [words for words in said if SUPERUSER not in words] == []
     decide(store, source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)  # and it is killed
     assert decide(store, source, BackupRequest(source=SOURCE), said.append).stream is None
-    (words,) = said
+    (words,) = (each for each in said if SUPERUSER not in each)
     assert words.startswith(f"slot {name} is there, but no backup here follows it"), words
     decision = decide(store, source, BackupRequest(source=SOURCE, kind="changes"), lambda words: None)
     assert decision.stream is not None
