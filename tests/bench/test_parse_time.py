@@ -31,6 +31,7 @@ def test_the_archives_have_their_sources(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.exhaustive
 def test_the_plain_dags_are_as_many_as_ours() -> None:
     found = measure(2, 2, 1)
     assert (found.dags, found.tasks) == (21, 33)
