@@ -45,7 +45,7 @@ GROWTH: Mapping[str, tuple[int, ...]] = {
     "tables": (10, 100, 1_000),
     "sources": (1, 10, 100),
 }
-"""What grows, one at a time, with its sizes."""
+"""Sizes of an archive that grow, one at a time, with their values."""
 
 BEGIN: Mapping[str, Shape] = {
     "commits": Shape(files=10_000),
@@ -174,7 +174,7 @@ OPEN = "open"
 
 @dataclass(frozen=True)
 class Cost:
-    """What one operation took.
+    """Cost of one operation.
 
     :param bytes: to and from the store, of documents.
     :param seconds: the best of all rounds.
@@ -189,7 +189,7 @@ class Cost:
 
 @dataclass(frozen=True)
 class Growth:
-    """What operations took while one size of an archive grew.
+    """Costs of operations while one size of an archive grew.
 
     :param costs: by operation, one for each size.
     """
@@ -216,7 +216,7 @@ def fit(points: Sequence[tuple[float, float]]) -> float:
 
 @dataclass(frozen=True)
 class Scale:
-    """What the bench found out."""
+    """Results of the bench."""
 
     growths: Sequence[Growth]
     facts: dict[str, str]

@@ -25,7 +25,7 @@ _START = datetime(2026, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Shape:
-    """What an archive has seen, and what it holds in the end.
+    """Sizes of an archive: its history, and its content in the end.
 
     :param commits: that it has seen; each has added a block.
     :param blocks: that are there in the end: a full backup of each source and changes. What came before was removed

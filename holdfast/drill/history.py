@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord, last_records
 
 if TYPE_CHECKING:
     from holdfast.storage import ObjectInfo, ObjectStore
@@ -44,11 +44,7 @@ def last_good_drill(store: ObjectStore, source: str, *, most: int = 20) -> dict[
 
 
 def _newest(store: ObjectStore, source: str | None) -> list[ObjectInfo]:
-    """Return the last record of each drill, the newest one last."""
-    last: dict[str, ObjectInfo] = {}
-    for found in store.list(f"runs/{PREFIX}{f'{source}.' if source else ''}").objects:
-        last[found.key.rpartition("/")[0]] = found
-    return sorted(last.values(), key=lambda found: found.modified)
+    return last_records(store, f"{PREFIX}{f'{source}.' if source else ''}")
 
 
 def _described(found: ObjectInfo, body: bytes) -> dict[str, Any]:

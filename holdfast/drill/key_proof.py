@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.runs import RunLog, RunRecord
+from holdfast.archive.format.runs import RunLog, RunRecord, last_records
 from holdfast.common.errors import UsageError
 from holdfast.operations.job_process import new_run_id
 from holdfast.storage import SealedStore
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 PREFIX = "key-proof."
-"""What the names of their records begin with."""
+"""Prefix of the names of their records."""
 
 
 def check_copy(address: str, usual: str | None) -> None:
@@ -46,8 +46,7 @@ def last_proof(store: ObjectStore) -> datetime | None:
     wrapped_by = _wrapped_by(store)
     if wrapped_by is None:
         return None
-    last = {found.key.rpartition("/")[0]: found for found in store.list(f"runs/{PREFIX}").objects}
-    for found in sorted(last.values(), key=lambda each: each.modified, reverse=True):
+    for found in reversed(last_records(store, PREFIX)):
         record = RunRecord.from_bytes(store.get(found.key), found.key)
         if record.state == "succeeded" and (record.result or {}).get("wrapped_by") == wrapped_by:
             return found.modified

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord, last_records
 from holdfast.archive.locks.lock_table import AVAILABLE
 from holdfast.archive.maintenance.scrub_schedule import RUN
 from holdfast.common.errors import DamagedError
@@ -66,19 +66,26 @@ def last_jobs(archive: Archive, label: str) -> Iterator[Sample]:
 
 
 def _ended(store: ObjectStore) -> Iterator[EndedJob]:
-    newest = list(_newest(store.list("runs/").objects))
+    newest = list(_newest(last_records(store)))
     with ThreadPoolExecutor(_READERS) as pool:
         for info, record in zip(newest, pool.map(lambda info: _record(store, info), newest), strict=True):
             if record is not None and record.state != "running" and record.operation in AVAILABLE:
                 yield EndedJob(record, info.modified)
 
 
-def _newest(objects: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
-    """Yield the last record of the newest runs of each beginning of a name."""
-    last = {info.key.rpartition("/")[0]: info for info in objects}
-    last.pop(f"runs/{RUN}", None)  # the account of verification, and no job
-    for _, group in groupby(sorted(last, key=lambda run: (_begins(run), last[run].modified)), key=_begins):
-        yield from (last[run] for run in list(group)[-NEWEST:])
+def _newest(last: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
+    """Yield the last record of the newest runs of each beginning of a name.
+
+    :param last: that of each run, the newest one last.
+    """
+    account = f"runs/{RUN}/"  # of verification, and no job
+    jobs = (info for info in last if not info.key.startswith(account))
+    for _, group in groupby(sorted(jobs, key=_run_begins), key=_run_begins):
+        yield from list(group)[-NEWEST:]
+
+
+def _run_begins(info: ObjectInfo) -> str:
+    return _begins(info.key.rpartition("/")[0])
 
 
 def _begins(run: str) -> str:

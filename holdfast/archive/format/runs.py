@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from types import TracebackType
     from typing import Self
 
-    from holdfast.storage import ObjectStore
+    from holdfast.storage import ObjectInfo, ObjectStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
 INTERVAL_S = 2.0
@@ -131,6 +131,15 @@ def read_last(store: ObjectStore, run: str) -> RunRecord | None:
     """Return the newest record of a run, or None before its first."""
     keys = _keys(store, run)
     return RunRecord.from_bytes(store.get(keys[-1]), keys[-1]) if keys else None
+
+
+def last_records(store: ObjectStore, begin: str = "") -> list[ObjectInfo]:
+    """Return the last record of each run, the newest one last; one listing.
+
+    :param begin: of the runs' names.
+    """
+    last = {found.key.rpartition("/")[0]: found for found in store.list(f"runs/{begin}").objects}
+    return sorted(last.values(), key=lambda found: found.modified)
 
 
 def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:

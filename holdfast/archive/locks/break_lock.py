@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.runs import RunError, RunRecord
+from holdfast.archive.format.runs import RunError, RunRecord, last_records
 from holdfast.common.errors import RefusedError, UsageError, exit_code_of, sentence
 from locking import LockError, Owner, end, inspect
 from locking.store import StoreError
@@ -61,10 +61,8 @@ def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
 
     :param txn: only breaks of this transaction.
     """
-    newest: dict[str, str] = {}
-    for found in store.list(f"runs/{OPERATION}-{f'{txn}.' if txn else ''}").objects:
-        newest[found.key.rpartition("/")[0]] = found.key
-    records = [RunRecord.from_bytes(store.get(key), key) for key in newest.values()]
+    newest = last_records(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")
+    records = [RunRecord.from_bytes(store.get(found.key), found.key) for found in newest]
     return sorted(records, key=lambda record: str((record.result or {}).get("at")))
 
 

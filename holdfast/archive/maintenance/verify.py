@@ -19,7 +19,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.file_index import content_problem, files_of, size_problem, wrong_size
 from holdfast.archive.format.commits import commit_key, number_of
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord, last_records
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
 from holdfast.archive.maintenance.damage_report import Costs
@@ -418,8 +418,7 @@ def _lost_commits(archive: Archive) -> Iterator[Damage]:
         return
     since = archive.state.at
     behind = archive.state.sequence + bool(archive.state.cut_off)
-    last = {found.key.rpartition("/")[0]: found for found in archive.store.list("runs/").objects}
-    for found in last.values():
+    for found in last_records(archive.store):
         if since is not None and found.modified < since:
             continue
         try:

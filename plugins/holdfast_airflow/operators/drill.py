@@ -82,16 +82,22 @@ class DrillOperator(SourceJobOperator):
         """Return the job's environment: it runs on this machine, where alone the drill's server can be reached."""
         return {**super()._environment(job), **local_environment(DEFAULT_MASTER)}
 
+    def _prepare(self, context: Context) -> PreparedJob:
+        """Resolve all settings; where there is a copy of the key, nothing else opens the archive."""
+        from holdfast.drill.key_proof import check_copy
+
+        job = super()._prepare(context)
+        copy = self.key or find_archive_or_connection(self.archive).drill.key
+        if not copy:
+            return job
+        check_copy(copy, job.key)
+        return replace(job, key=copy)
+
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         from holdfast.drill import Drill, new_run
-        from holdfast.drill.key_proof import check_copy
-        from holdfast.storage import open_store
 
         run_restore = super()._run
         configured = find_archive_or_connection(self.archive)
-        if copy := self.key or configured.drill.key:
-            check_copy(copy, configured.key)
-            store, job = open_store(job.url, copy), replace(job, key=copy)
 
         def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
             with_moment = replace(job, database=address, request=RestoreRequest.from_arguments(arguments))
@@ -100,7 +106,7 @@ class DrillOperator(SourceJobOperator):
             except JobFailed as error:  # the drill's record has it in the job's own terms
                 raise ReportedError(str(error), error.exit_code) from None
 
-        drill = Drill(store, job.source, self.at or None, proves_key=bool(copy), say=self.log.info)
+        drill = Drill(store, job.source, self.at or None, proves_key=job.key != configured.key, say=self.log.info)
         drill.prepare()
         drill.asserted = [*configured.drill.of(drill.name), *listed(self.assertions, "assertions")]
         within = self.newest_within or configured.drill.newest_within

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, read_last
+from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, last_records, read_last
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from tests.support.no_waiting import no_waiting
@@ -122,3 +122,14 @@ def test_the_time_of_a_step_begins_with_it(store: ObjectStore, monkeypatch: pyte
     assert last is not None
     assert (last.elapsed_s, last.step_s) == (28.0, 3.0)
     assert log.last == last
+
+
+def test_the_last_record_of_each_run_is_listed_the_newest_last(store: ObjectStore) -> None:
+    for run in ("drill-b.1", "drill-a.1", "other.1"):
+        with RunLog(store, run, "drill") as log:
+            log.result = {}
+    found = last_records(store, "drill-")
+    assert {info.key.split("/")[1] for info in found} == {"drill-a.1", "drill-b.1"}
+    assert [info.modified for info in found] == sorted(info.modified for info in found)
+    assert all(info.key == store.list(info.key.rpartition("/")[0] + "/").objects[-1].key for info in found)
+    assert len(last_records(store)) == 3
