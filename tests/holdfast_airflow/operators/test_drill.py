@@ -15,8 +15,9 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, locks
 from holdfast.drill import drills_of
 from holdfast.drill.assertions import Asserted
+from holdfast.drill.key_proof import last_proof
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.storage import ObjectStore
+from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import DrillOperator
@@ -104,6 +105,26 @@ def test_a_copy_of_the_key_that_does_not_open_the_archive_fails_the_drill(
     with pytest.raises(JobRefused, match="not encrypted"):
         run(drill(key=f"file:{tmp_path / 'copy'}"), context)
     assert servers == []
+
+
+def test_a_copy_of_the_key_is_enough_and_is_proved(
+    spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str], configuration: Path, tmp_path: Path
+) -> None:
+    copy = tmp_path / "copy"
+    copy.write_text(new_key())
+    copy.chmod(0o600)
+    sealed, block = open_store(str(tmp_path / "sealed"), f"file:{copy}"), make_block()
+    sealed.begin()
+    Archive.create(sealed, name="shop").add(
+        lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None
+    )
+    configuration.write_text(
+        "archives: {shop: {url: sealed, encryption: {key: 'file:/nowhere/lost.key'}, "
+        f"drill: {{key: 'file:{copy}'}}, sources: {{shop_db: {{connection: shop_postgres}}}}}}}}"
+    )
+    assert run(drill(), context)["equal"]
+    assert spark.seen()["env"]["HOLDFAST_KEY"] == f"file:{copy}"
+    assert last_proof(sealed) is not None
 
 
 def test_the_moment_may_be_said(
