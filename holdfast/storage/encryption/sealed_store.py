@@ -95,10 +95,7 @@ class SealedStore(ObjectStore):
         document = read_document(self._inner)
         if document is None:
             if self.key is not None and self._inner.first("archive.json", 1):
-                raise UsageError(
-                    f"{self.url} is not encrypted, but there is a key for it ({shown(self.key)}): look whether this is "
-                    f"the archive you mean, or leave the key out ({ENVIRONMENT}, or encryption in archives.yaml)"
-                )
+                raise self._is_in_the_clear(self.key)
             return None
         if self.key is None:
             raise UsageError(
@@ -106,6 +103,12 @@ class SealedStore(ObjectStore):
                 "archives.yaml"
             )
         return open_ring(document, self.key, self.url)
+
+    def _is_in_the_clear(self, key: str) -> UsageError:
+        return UsageError(
+            f"{self.url} is not encrypted, but there is a key for it ({shown(key)}): look whether this is "
+            f"the archive you mean, or leave the key out ({ENVIRONMENT}, or encryption in archives.yaml)"
+        )
 
     @property
     def is_encrypted(self) -> bool:
@@ -154,7 +157,7 @@ class SealedStore(ObjectStore):
 
     def get(self, key: str) -> bytes:
         body = self._inner.get(key)
-        return unseal(body, self._key_of(body, key), key) if self._ring_of(key) else body
+        return unseal(body, self._key_of(body, key), key) if self._sealed_with(key) else body
 
     def put(self, key: str, body: bytes) -> None:
         self._inner.put(key, self._seal(key, body))
@@ -186,7 +189,7 @@ class SealedStore(ObjectStore):
         return self._inner.delete_each(keys)
 
     def filesystem(self) -> tuple[FileSystem, str]:
-        if self.ring() is None:
+        if self._sealed_with("data/") is None:
             return self._inner.filesystem()
         from holdfast.storage.contract.reading import (
             ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
@@ -196,8 +199,8 @@ class SealedStore(ObjectStore):
 
     @contextmanager
     def open_write(self, key: str) -> Iterator[IO[bytes]]:
+        ring = self._sealed_with(key)
         with self._inner.open_write(key) as file:
-            ring = self._ring_of(key)
             if ring is None:
                 yield file
                 return
@@ -206,8 +209,9 @@ class SealedStore(ObjectStore):
                 sealing.finish()
 
     def open_read(self, key: str) -> IO[bytes]:
+        ring = self._sealed_with(key)
         file = self._inner.open_read(key)
-        if self._ring_of(key) is None:
+        if ring is None:
             return file
         try:
             return cast("IO[bytes]", io.BufferedReader(self._opened(file, key), AHEAD_BYTES))
@@ -217,7 +221,7 @@ class SealedStore(ObjectStore):
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
         theirs = source if isinstance(source, SealedStore) else None
-        if self._ring_of(key) is not None or theirs is None or theirs._ring_of(key) is not None:
+        if self._sealed_with(key) is not None or theirs is None or theirs._sealed_with(key) is not None:
             return False  # the checksum is that of the content, and the store knows only what it is sealed to
         return self._inner.copy_from(theirs._inner, key, size, sha256)
 
@@ -236,8 +240,21 @@ class SealedStore(ObjectStore):
         """Return the keys that an object is sealed with; None where it is in the clear."""
         return None if key.startswith(IN_THE_CLEAR) else self.ring()
 
-    def _seal(self, key: str, body: bytes) -> bytes:
+    def _sealed_with(self, key: str) -> KeyRing | None:
+        """Return the keys that the content of an object is sealed with; None where it is in the clear.
+
+        A place that shows no keys may be hiding them: who has a key neither writes there in the clear, nor believes
+        what is.
+
+        :raises UsageError: it is so.
+        """
         ring = self._ring_of(key)
+        if ring is None and self.key is not None and not key.startswith(IN_THE_CLEAR):
+            raise self._is_in_the_clear(self.key)
+        return ring
+
+    def _seal(self, key: str, body: bytes) -> bytes:
+        ring = self._sealed_with(key)
         stored = seal(body, ring.newest, check_key(key)) if ring else body
         check_new_document(key, len(stored))
         return stored

@@ -156,3 +156,25 @@ def test_what_was_encrypted_first_stays_readable() -> None:
     ring = store.ring()
     assert ring is not None
     assert len(ring.keys) == 2
+
+
+def test_who_has_a_key_neither_writes_nor_believes_what_is_in_the_clear_where_a_store_hides_what_is_there(
+    keys: list[str], place: Path
+) -> None:
+    with_key = open_store(str(place), keys[0])
+    for act in (
+        lambda: with_key.put("runs/a/1.json", b"who"),
+        lambda: with_key.create("commits/00000000000000000001.json", b"what"),
+        lambda: with_key.touch("data/x", b"rows"),
+        lambda: with_key.open_write("data/x").__enter__(),
+        lambda: with_key.filesystem(),
+    ):
+        with pytest.raises(UsageError, match="is not encrypted, but there is a key"):
+            act()
+    assert not place.exists() or [each for each in place.rglob("*") if each.is_file()] == []
+    in_the_clear = open_store(str(place))
+    in_the_clear.put("commits/00000000000000000001.json", b"forged")
+    in_the_clear.put("data/x", b"forged")
+    for read in (lambda: with_key.get("commits/00000000000000000001.json"), lambda: with_key.open_read("data/x")):
+        with pytest.raises(UsageError, match="is not encrypted, but there is a key"):
+            read()
