@@ -170,7 +170,10 @@ class Archive:
     def _read(self, keys: Sequence[str]) -> Iterator[ArchiveCommit]:
         with ThreadPoolExecutor(_READERS) as pool:
             for key, body in zip(keys, pool.map(self.store.get, keys), strict=True):
-                yield parse_commit(key, body)
+                commit = parse_commit(key, body)
+                if commit.archive not in ("", self.identity.id):
+                    raise _of_another(key, commit, self.identity)
+                yield commit
 
     def commit(self, sequence: int) -> ArchiveCommit:
         """Read a commit by its number.
@@ -216,11 +219,12 @@ class Archive:
                 self._check_holds(self.state, commit)
             key, body = commit_key(commit.sequence), commit.to_bytes()
             check_new_document(key, len(body))
-            if parse_commit(key, claim(self.store, key, body)).id == identity:
-                self.state = self.state.after([commit])
+            stored = parse_commit(key, claim(self.store, key, body))
+            if stored.id == identity:
+                self.state = self.state.after([stored])
                 self._since_checkpoint += 1
                 self._write_checkpoint()
-                return commit
+                return stored
 
     @staticmethod
     def _check_holds(state: State, commit: ArchiveCommit) -> None:
@@ -244,7 +248,9 @@ class Archive:
         return ArchiveCommit(
             sequence=self.state.sequence + 1,
             id=identity,
+            archive=self.identity.id,
             parent=self.state.tip,
+            parent_checksum=self.state.tip_checksum,
             kind=change.kind,
             format=change.format or self.state.format,
             min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change)),
@@ -263,6 +269,13 @@ class Archive:
             adopted=change.adopted,
             aside=change.aside,
         )
+
+
+def _of_another(key: str, commit: ArchiveCommit, identity: Identity) -> DamagedError:
+    return DamagedError(
+        f"{key} is of another archive ({commit.archive}) than {IDENTITY_KEY} ({identity.name}, {identity.id}): one of "
+        "both was exchanged. Restore it from a copy of the archive."
+    )
 
 
 def _writer_of(change: Change) -> int:

@@ -60,6 +60,7 @@ class Header(SealedDocument):
     archive: str
     sequence: int
     tip: str
+    tip_checksum: str = ""
     at: Moment
     min_reader: int
     min_writer: int
@@ -85,6 +86,7 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
         archive=archive,
         sequence=state.sequence,
         tip=tip,
+        tip_checksum=state.tip_checksum,
         at=at,
         format=state.format,
         min_reader=state.min_reader,
@@ -175,6 +177,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
     return State(
         sequence=header.sequence,
         tip=header.tip,
+        tip_checksum=header.tip_checksum,
         format=header.format,
         min_reader=header.min_reader,
         min_writer=header.min_writer,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.format.model import ArchiveCommit
+from holdfast.archive.format.seal import checksum_of
 from holdfast.archive.format.state import check_readable
 from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
@@ -40,7 +41,7 @@ def parse_commit(key: str, body: bytes) -> ArchiveCommit:
     :raises DamagedError: it is not what was written under this key.
     """
     check_readable(read_versions(body, key), key)
-    commit = ArchiveCommit.from_bytes(body, key)
+    commit = ArchiveCommit.from_bytes(body, key).model_copy(update={"own_checksum": checksum_of(body)})
     if commit_key(commit.sequence) != key:
         raise DamagedError(
             f"{key} holds commit {commit.sequence}: it was exchanged for another one. "

@@ -103,6 +103,9 @@ class Adopted(Document):
 class ArchiveCommit(SealedDocument):
     """One atomic change to an archive: the only truth.
 
+    :param archive: id of the archive that it is a commit of; "" where an earlier release made it.
+    :param parent_checksum: of the commit before; "" where an earlier release made it.
+    :param own_checksum: known once it is stored; it is no part of what is stored but as its seal.
     :param fence: transaction id of the write lock it was made under.
     :param committed_at: by the store's clock, read just before the commit was created.
     :param remove: ids of blocks that are no longer part of the archive; their files stay until they are vacuumed.
@@ -118,7 +121,10 @@ class ArchiveCommit(SealedDocument):
 
     sequence: int = Field(ge=1)
     id: str
+    archive: str = ""
     parent: str | None
+    parent_checksum: str = ""
+    own_checksum: str = Field(default="", exclude=True)
     kind: str
     min_reader: int
     min_writer: int
@@ -135,3 +141,11 @@ class ArchiveCommit(SealedDocument):
     log: LogPlace | None = None
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
+
+    def follows(self, tip: str | None, checksum: str = "") -> bool:
+        """Return whether it was made after the commit `tip`, with the bytes that this one has now.
+
+        :param checksum: of that commit; "" where it is not known.
+        """
+        known = bool(self.parent_checksum and checksum)
+        return self.parent == tip and (not known or self.parent_checksum == checksum)

@@ -23,6 +23,15 @@ def seal(body: bytes) -> bytes:
     return content + b',\n "checksum": "%s"' % hashlib.sha256(content).hexdigest().encode() + _END
 
 
+def checksum_of(body: bytes) -> str:
+    """Return the SHA-256 that a document is known by, in hex.
+
+    It is that of the seal; of all bytes where there is none, as with some of format 1.
+    """
+    found = _SEAL.fullmatch(body[-_LENGTH:])
+    return found[1].decode() if found else hashlib.sha256(body).hexdigest()
+
+
 def check_seal(body: bytes, key: str) -> bool:
     """Verify a document's seal, and return whether it has one.
 

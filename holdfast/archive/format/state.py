@@ -45,6 +45,8 @@ class State:
 
     sequence: int = 0
     tip: str | None = None
+    tip_checksum: str = ""
+    """Of that commit; "" where an earlier release wrote the checkpoint that told of it."""
     format: int = 1
     min_reader: int = 1
     min_writer: int = 1
@@ -146,7 +148,7 @@ class _Fold:
 
     def add(self, commit: ArchiveCommit) -> None:
         before = self._versions
-        if commit.sequence != before.sequence + 1 or commit.parent != before.tip:
+        if commit.sequence != before.sequence + 1 or not commit.follows(before.tip, before.tip_checksum):
             raise DamagedError(
                 f"the commit chain is broken at {commit.sequence}: its parent is {commit.parent}, but commit "
                 f"{before.sequence} is {before.tip}: one of commits/{commit.sequence:020d}.json and the one before it "
@@ -165,6 +167,7 @@ class _Fold:
             before,
             sequence=commit.sequence,
             tip=commit.id,
+            tip_checksum=commit.own_checksum,
             format=commit.format,
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,

@@ -36,7 +36,7 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     state = archive.state
     made: State | None = State.begun(archive.identity.format) if since == 0 else None
     found: list[tuple[int, str]] = []
-    before, last_read = tip, since
+    before, last_read = (tip, "") if tip is not None else None, since
     listed = _listed(archive.store, since)
     for first, last in _holes(listed, since + 1, state.sequence):
         found.append((first, str(missing_commits(first, last))))
@@ -48,13 +48,13 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
                 found.append((number, str(commit)))
                 before = None
                 continue
-            if before not in (None, commit.parent) and number - 1 in (since, last_read):
+            if before is not None and not commit.follows(*before) and number - 1 in (since, last_read):
                 found.append((number, f"{commit_key(number)} does not follow the commit before it: one of both is not "
                               "what was written. Restore the commits folder from a copy of the archive."))  # fmt: skip
-            before, last_read = commit.id, number
+            before, last_read = (commit.id, commit.own_checksum), number
             commits.append(commit)
         made = _after(made, commits) if not found else None
-    if not found and before not in (None, state.tip):
+    if not found and before is not None and before[0] != state.tip:
         found.append((state.sequence, f"{commit_key(state.sequence)} is not the commit that was verified before"))
     if made is not None and not found and not _are_equal(made, state):
         words = "the checkpoint tells something else than the commits: remove the objects under checkpoints/"

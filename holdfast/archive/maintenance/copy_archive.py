@@ -359,7 +359,7 @@ class _Copying:
         :raises DamagedError: the source's commits are not a chain; then none is added.
         """
         state = self._archive.state
-        parent = self._archive.commit(since).id if since else None
+        parent = self._archive.commit(since) if since else None
         order = in_order(self._archive.commits(since), state, parent)
         if _is_there(self._target, IDENTITY_KEY):
             for number in order:
@@ -397,7 +397,7 @@ class _Copying:
         )
 
 
-def in_order(commits: Iterable[ArchiveCommit], newest: State, parent: str | None) -> list[int]:
+def in_order(commits: Iterable[ArchiveCommit], newest: State, parent: ArchiveCommit | None) -> list[int]:
     """Return commit numbers in the order a copy adds them.
 
     After each of them, the copy either lacks a number, or what it has names only files that are there: those of blocks
@@ -405,19 +405,19 @@ def in_order(commits: Iterable[ArchiveCommit], newest: State, parent: str | None
 
     :param commits: those that the copy does not have.
     :param newest: the state after the last of them.
-    :param parent: id of the commit before the first.
+    :param parent: the commit before the first; None: there is none.
     :raises DamagedError: one of them does not follow the one before it.
     """
     order: list[int] = []
     waiting: list[int] = []
     without_files: set[str] = set()
     for commit in commits:
-        if commit.parent != parent:
+        if not (commit.follows(parent.id, parent.own_checksum) if parent else commit.follows(None)):
             raise DamagedError(
                 f"{commit_key(commit.sequence)} does not follow the commit before it: one of both is not what was "
                 "written. Restore the commits folder from another copy of the archive."
             )
-        parent = commit.id
+        parent = commit
         waiting.append(commit.sequence)
         without_files.update(block.id for block in commit.add if block.id not in newest.blocks)
         without_files.difference_update(commit.remove)

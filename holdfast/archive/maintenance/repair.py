@@ -87,7 +87,8 @@ def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None
     """
     key = commit_key(number)
     commit = read_commit(copy, number)
-    if number > 1 and read_commit(store, number - 1).id != commit.parent:
+    before = read_commit(store, number - 1) if number > 1 else None
+    if before is not None and not commit.follows(before.id, before.own_checksum):
         raise DamagedError(f"{key} of {copy.url} does not follow the commit before it here: both went different ways")
     if not _is_followed(store, copy, commit):
         raise DamagedError(
@@ -107,13 +108,13 @@ def _is_followed(store: ObjectStore, copy: ObjectStore, commit: ArchiveCommit) -
     while True:
         key = commit_key(commit.sequence + 1)
         try:
-            return parse_commit(key, store.get(key)).parent == commit.id
+            return parse_commit(key, store.get(key)).follows(commit.id, commit.own_checksum)
         except (DamagedError, ObjectNotFound):
             pass
         try:
             following = read_commit(copy, commit.sequence + 1)
         except DamagedError:
             return False
-        if following.parent != commit.id:
+        if not following.follows(commit.id, commit.own_checksum):
             return False
         commit = following

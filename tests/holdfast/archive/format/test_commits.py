@@ -19,7 +19,7 @@ from holdfast.archive.format.commits import (
     read_commit,
 )
 from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.seal import seal
+from holdfast.archive.format.seal import checksum_of, seal
 from holdfast.archive.format.versions import FORMAT, READS
 from holdfast.common.errors import DamagedError, UsageError
 from tests.support.stores.memory_store import MemoryStore
@@ -56,7 +56,9 @@ def test_what_is_not_named_as_a_commit_is_none(key: str) -> None:
 def test_a_commit_is_read_from_its_key() -> None:
     store = MemoryStore()
     store.put(TWO, commit(2).to_bytes())
-    assert read_commit(store, 2) == parse_commit(TWO, store.get(TWO)) == commit(2)
+    assert read_commit(store, 2) == parse_commit(TWO, store.get(TWO))
+    assert read_commit(store, 2).own_checksum == checksum_of(store.get(TWO))
+    assert read_commit(store, 2).model_copy(update={"own_checksum": ""}) == commit(2)
 
 
 def test_a_commit_that_is_not_there_is_named_with_what_stands_in_its_place() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.archive.format.seal import check_seal, damaged_seal, seal
+from holdfast.archive.format.seal import check_seal, checksum_of, damaged_seal, seal
 from holdfast.common.errors import DamagedError
 
 BODY = json.dumps({"id": "b1", "rows": 10}, indent=1).encode()
@@ -61,3 +61,9 @@ def test_the_error_names_the_object_and_what_to_do() -> None:
     assert str(damaged_seal("commits/1.json", "its checksum is not there")) == (
         "commits/1.json is damaged: its checksum is not there. Restore this object from a copy of the archive."
     )
+
+
+def test_a_document_is_known_by_its_seal_or_by_all_its_bytes() -> None:
+    body = b'{\n "a": 1\n}'
+    assert checksum_of(seal(body)) == hashlib.sha256(b'{\n "a": 1').hexdigest()
+    assert checksum_of(body) == hashlib.sha256(body).hexdigest()
