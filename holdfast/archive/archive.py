@@ -7,14 +7,17 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
-from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit, read_commit
+from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit
 from holdfast.archive.format.model import ArchiveCommit, Identity
+from holdfast.archive.format.signature import add_signature
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
+from holdfast.archive.format.trust import CommitReader, in_belief
 from holdfast.archive.format.versions import (
     BORN_SINCE,
     DECISIONS_SINCE,
@@ -22,11 +25,13 @@ from holdfast.archive.format.versions import (
     FORMATS,
     PACKS_SINCE,
     REPLICAS_SINCE,
+    SIGNED_SINCE,
     WRITER,
     read_versions,
 )
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage.contract.base import check_new_document
+from holdfast.storage.encryption.signing_key import missing_key, signing_key
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -64,6 +69,8 @@ class Archive:
     """How many commits were read beyond the newest checkpoint, or made since."""
     _stops: bool = False
     """Before a commit that is damaged or missing."""
+    _before_signing: bool = False
+    """It is opened by who is about to vouch for what is there."""
 
     @classmethod
     def create(
@@ -103,12 +110,20 @@ class Archive:
         return cls.open(store)
 
     @classmethod
-    def open(cls, store: ObjectStore, *, recovering: bool = False, before_damage: bool = False) -> Self:
+    def open(
+        cls,
+        store: ObjectStore,
+        *,
+        recovering: bool = False,
+        before_damage: bool = False,
+        before_signing: bool = False,
+    ) -> Self:
         """Open an archive: read its identity, its newest checkpoint, and the commits since.
 
         :param recovering: also one that is a replica which is being made anew.
         :param before_damage: stop before a commit that is damaged or missing, to read what was before it: `cut_off` of
             the state says why. Nothing can be added then.
+        :param before_signing: also one whose commits nobody has signed who is known here.
         :raises UsageError: there is no archive, or it needs a newer release.
         :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one.
         """
@@ -126,8 +141,9 @@ class Archive:
             ) from error
         check_readable(read_versions(body, IDENTITY_KEY), IDENTITY_KEY)
         identity = Identity.from_bytes(body, IDENTITY_KEY)
-        archive = cls(store, identity, read_newest(store, identity.id) or State.begun(identity.format))
-        archive._stops = before_damage
+        newest = None if before_signing else read_newest(store, identity.id)
+        archive = cls(store, identity, newest or State.begun(identity.format))
+        archive._stops, archive._before_signing = before_damage, before_signing
         archive.refresh()
         place = archive.state.log
         if place is not None and place.recovering and not recovering:
@@ -169,10 +185,10 @@ class Archive:
 
     def _read(self, keys: Sequence[str]) -> Iterator[ArchiveCommit]:
         with ThreadPoolExecutor(_READERS) as pool:
-            for key, body in zip(keys, pool.map(self.store.get, keys), strict=True):
-                commit = parse_commit(key, body)
+            bodies = zip(keys, pool.map(self.store.get, keys), strict=True)
+            for commit in in_belief(self.store, bodies, before_signing=self._before_signing):
                 if commit.archive not in ("", self.identity.id):
-                    raise _of_another(key, commit, self.identity)
+                    raise _of_another(commit, self.identity)
                 yield commit
 
     def commit(self, sequence: int) -> ArchiveCommit:
@@ -182,7 +198,7 @@ class Archive:
         """
         if not 1 <= sequence <= self.state.sequence:
             raise UsageError(f"there is no commit {sequence}: the archive has {self.state.sequence}")
-        return read_commit(self.store, sequence)
+        return CommitReader(self.store, self.state.vouched_by).read(sequence)
 
     def commits(self, since: int = 0) -> Iterator[ArchiveCommit]:
         """Read all commits after a number, in order.
@@ -210,14 +226,15 @@ class Archive:
             self.refresh()
             if self.state.cut_off:
                 raise DamagedError(self.state.cut_off)
-            check_writable(self.state)
             change = plan(self.state)
+            self.check_may_add(vouches=change.vouches is not None)
             validate(self.state, change)
             check()
             commit = self._next(change, identity, fence)
+            sign = self._sign(commit)
             if not change.executes_entry and change.adopted is None:  # else it was decided elsewhere
                 self._check_holds(self.state, commit)
-            key, body = commit_key(commit.sequence), commit.to_bytes()
+            key, body = commit_key(commit.sequence), commit.to_bytes(sign)
             check_new_document(key, len(body))
             stored = parse_commit(key, claim(self.store, key, body))
             if stored.id == identity:
@@ -225,6 +242,27 @@ class Archive:
                 self._since_checkpoint += 1
                 self._write_checkpoint()
                 return stored
+
+    def check_may_add(self, *, vouches: bool = False) -> None:
+        """Check that this release and this process may add commits: long work would be in vain otherwise.
+
+        :param vouches: the one to be added begins the signing of commits.
+        :raises UsageError: a newer release is needed; or commits are to be signed and there is no key for that, or
+            there is one and nothing vouches for the commits that are here.
+        """
+        check_writable(self.state)
+        if self.store.signing.key is None and (vouches or self.state.vouched_by):
+            raise missing_key(self.store.url)
+        if self.store.signing.key is not None and self.state.sequence and not (vouches or self.state.vouched_by):
+            raise UsageError(
+                f"{self.store.url} has commits that are not signed, and there is a key to sign with: 'holdfast signing "
+                "start' vouches for them first, or leave the key out"
+            )
+
+    def _sign(self, commit: ArchiveCommit) -> Callable[[bytes], bytes] | None:
+        """Return what signs a commit, if there is a key to sign with."""
+        key = signing_key(self.store.signing)
+        return partial(add_signature, name=commit_key(commit.sequence), key=key) if key else None
 
     @staticmethod
     def _check_holds(state: State, commit: ArchiveCommit) -> None:
@@ -254,7 +292,7 @@ class Archive:
             kind=change.kind,
             format=change.format or self.state.format,
             min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change)),
-            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change)),
+            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change), self._signed_writer()),
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
@@ -268,13 +306,21 @@ class Archive:
             log=change.log or self.state.log,
             adopted=change.adopted,
             aside=change.aside,
+            vouches=self._vouches(change),
         )
 
+    def _signed_writer(self) -> int:
+        return SIGNED_SINCE if self.store.signing.key is not None else 1
 
-def _of_another(key: str, commit: ArchiveCommit, identity: Identity) -> DamagedError:
+    def _vouches(self, change: Change) -> tuple[str, ...] | None:
+        """Return the checksums that a commit vouches for; the first commit of a signed archive vouches for none."""
+        return () if not self.state.sequence and self.store.signing.key is not None else change.vouches
+
+
+def _of_another(commit: ArchiveCommit, identity: Identity) -> DamagedError:
     return DamagedError(
-        f"{key} is of another archive ({commit.archive}) than {IDENTITY_KEY} ({identity.name}, {identity.id}): one of "
-        "both was exchanged. Restore it from a copy of the archive."
+        f"{commit_key(commit.sequence)} is of another archive ({commit.archive}) than {IDENTITY_KEY} ({identity.name}, "
+        f"{identity.id}): one of both was exchanged. Restore it from a copy of the archive."
     )
 
 

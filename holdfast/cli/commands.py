@@ -99,6 +99,11 @@ COMMANDS = {
     "key": CommandEntry(
         "key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
     ),
+    "signing": CommandEntry(
+        "signing",
+        "signing_app",
+        "Signatures of an archive's commits, and so of every file: who may write to the store forges no backup.",
+    ),
     "locks": CommandEntry(
         "locks", "locks_app", "Who holds which lock, since when, and what to do about it. Works with Airflow down."
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -13,10 +12,11 @@ from holdfast.archive import Archive, locks
 from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
+from holdfast.cli.shared.key_files import make_key_file
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
-from holdfast.storage.encryption.key_source import find_key, new_key
+from holdfast.storage.encryption.key_source import find_key
 from holdfast.storage.encryption.keyring import document_names
 from locking import Owner
 
@@ -38,19 +38,7 @@ def new(
 ) -> None:
     """Make a key, as a new file."""
     output = Output(as_json=as_json)
-    try:
-        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
-            file.write(new_key())
-            file.flush()
-            os.fsync(file.fileno())
-        folder = os.open(path.absolute().parent, os.O_RDONLY)
-        os.fsync(folder)
-        os.close(folder)
-    except FileExistsError:
-        raise UsageError(f"{path} is there already, and may be the only key of an archive: name another file") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error}") from error
-    key = find_key(f"file:{path.absolute()}")
+    key = find_key(make_key_file(path))
     output.result(
         {"key": key.address, "fingerprint": key.fingerprint},
         lambda console: console.print(

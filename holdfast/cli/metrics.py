@@ -136,7 +136,7 @@ def _observed(word: str, read: ReadArchives | None) -> ObservedArchive:
 def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) -> ObservedArchive:
     return ObservedArchive(
         name,
-        places={url: partial(open_store, url, config.key) for url in urls},
+        places={url: partial(open_store, url, config.key, config.signs) for url in urls},
         sources=config.sources,
         addresses=dict(_addresses(name, config)),
         coordination=os.environ.get(STORE_VARIABLE) or config.store if config.replicas else None,

@@ -15,6 +15,7 @@ from pydantic import AfterValidator, Field, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.common.errors import UsageError
+from holdfast.common.signing import Signing
 from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
 from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
 from holdfast.config.cron import why_no_schedule
@@ -67,6 +68,7 @@ Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 
 Url = Annotated[str, StringConstraints(min_length=1), AfterValidator(_without_secret)]
 KeyAddress = Annotated[str, AfterValidator(_not_a_key)]
+Signer = Annotated[str, StringConstraints(pattern=r"^(ed25519:[A-Za-z0-9+/]{43}=|file:.+)$")]
 Size = Annotated[str, StringConstraints(pattern=SIZE)]
 Consistency = Literal["eventual", "sequential"]
 """What a read shows of an archive with replicas: what one of them has, or all that has succeeded and nothing else."""
@@ -268,6 +270,25 @@ class EncryptionConfig(Section):
     key: KeyAddress
 
 
+class SigningConfig(Section):
+    """Signatures of an archive's commits.
+
+    :param key: address of the key that signs, of the same kinds as that of `encryption`; None: nothing is signed here,
+        only checked.
+    :param signers: public keys that are believed, as `ed25519:…` or `file:/path` with one in a line; none: the own
+        key's alone.
+    """
+
+    key: KeyAddress | None = None
+    signers: list[Signer] = Field(default_factory=list)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if self.key is None and not self.signers:
+            raise PydanticCustomError("signing", "'signing' needs 'key', 'signers' or both")
+        return self
+
+
 class ArchiveConfig(Section):
     """One archive: its location and its contents.
 
@@ -303,6 +324,7 @@ class ArchiveConfig(Section):
     alerts: list[AlertConfig] = Field(default_factory=list)
     approval: ApprovalConfig = Field(default_factory=ApprovalConfig)
     encryption: EncryptionConfig | None = None
+    signing: SigningConfig | None = None
     spark_connection: str = "spark_default"
     owner: Label | None = None
     pool: Label | None = None
@@ -332,6 +354,8 @@ class ArchiveConfig(Section):
     def _check_keys(self) -> None:
         if self.drill.key and self.drill.key == self.key:
             raise PydanticCustomError("drill", "'drill.key' is the key in use: name the place of its copy")
+        if self.signing and self.key and self.signing.key == self.key:
+            raise PydanticCustomError("signing", "'signing.key' is the key that encrypts: make another one")
         needs = ["drill.key"] if self.drill.key else []
         needs += ["key_proved_within"] if any(s.objectives.key_proved_within for s in self.sources.values()) else []
         if needs and self.encryption is None:
@@ -344,6 +368,11 @@ class ArchiveConfig(Section):
         None means that it is not encrypted, or that only the command knows.
         """
         return self.encryption.key if self.encryption else None
+
+    @property
+    def signs(self) -> Signing | None:
+        """Return who signs the archive's commits and who is believed, or None: then the environment says it."""
+        return Signing(self.signing.key, tuple(self.signing.signers)) if self.signing else None
 
     def place(self, replica: str | None = None) -> str:
         """Return the URL of the archive, or of one of its replicas.
@@ -397,6 +426,7 @@ class Config(Section):
 
 PATTERNS = {
     **FORMS,
+    r"^(ed25519:[A-Za-z0-9+/]{43}=|file:.+)$": "write ed25519:…, as 'holdfast signing new' prints it, or file:/path",
     _DOTTED: "write a class with its module, such as airflow.providers.smtp.notifications.smtp.SmtpNotifier",
     LABEL: "write one name, without a comma or a line break",
     f"^{NAME}$": "use letters, digits, '_', '.' and '-', at most 64, beginning with a letter or digit",

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.archive.format.runs import read_last
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.signing import ArchiveKeys
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import FORCED_VARIABLE, forced_executor
 from holdfast.operations.outcome import JobEnd, last_words
@@ -97,7 +98,7 @@ def _run(master: str, store: SealedStore, sources: Mapping[str, Address]) -> lis
     with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
         log = Path(folder) / "log"
         environment = {
-            **job_process.job_environment(None, None, None, key=store.key),
+            **job_process.job_environment(None, None, None, keys=ArchiveKeys(store.key, store.signing)),
             job_process.RECORDS_VARIABLE: folder,
             SOURCES_VARIABLE: json.dumps([[name, each.url, each.password] for name, each in sources.items()]),
         }

@@ -23,6 +23,7 @@ from typing import IO, TYPE_CHECKING, Literal
 
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError
+from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
 from holdfast.operations.executor_choice import check_hand_over, is_inline
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 
@@ -140,14 +141,14 @@ def job_environment(
     locks: HeldLocks | None,
     role: Literal["source", "target"] = "source",
     *,
-    key: str | None = None,
+    keys: ArchiveKeys = AS_ENVIRONMENT_SAYS,
 ) -> dict[str, str]:
     """Return the environment variables of a job.
 
     :param url: of the database, without a password; None for a job that works on the archive alone.
     :param locks: what it works under; None for one that needs none.
     :param role: whether the database is read (`source`) or written (`target`).
-    :param key: address of the key that opens the archive; None for what this process's environment says.
+    :param keys: of the archive; what they leave out is as this process's environment says.
     """
     python = sys.executable
     environment = {
@@ -156,8 +157,10 @@ def job_environment(
         "PYSPARK_DRIVER_PYTHON": python,
         "PATH": job_path(),
     }
-    if key is not None:
-        environment[KEY_VARIABLE] = key
+    if keys.key is not None:
+        environment[KEY_VARIABLE] = keys.key
+    if keys.signing is not None:
+        environment |= keys.signing.environment()
     if locks is not None:
         environment[LOCKS_VARIABLE] = locks.handles()
     if url is not None:

@@ -9,7 +9,7 @@ from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged,
 from holdfast.storage.contract.keys import InvalidKey, check_key
 from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.folder import FolderStore
-from holdfast.storage.opening import open_store
+from holdfast.storage.opening import open_store, opener_like
 from holdfast.storage.url import open_place
 from locking.store import (
     Listing,
@@ -42,4 +42,5 @@ __all__ = [
     "check_key",
     "open_place",
     "open_store",
+    "opener_like",
 ]

@@ -2,15 +2,30 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.url import open_place
 
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
-def open_store(url: str, key: str | None = None) -> SealedStore:
+    from holdfast.common.signing import Signing
+    from holdfast.storage.contract.base import ObjectStore
+
+
+def open_store(url: str, key: str | None = None, signing: Signing | None = None) -> SealedStore:
     """Return the store of an archive, encrypted or not.
 
     Parameters and errors are those of `open_place`.
 
     :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
+    :param signing: who signs its commits, and who is believed; None for what the environment says.
     """
-    return SealedStore(open_place(url), key)
+    return SealedStore(open_place(url), key, signing)
+
+
+def opener_like(store: ObjectStore) -> Callable[[str], SealedStore]:
+    """Return what opens other places by the keys and signers of this one, such as its archive's replicas."""
+    return partial(open_store, key=store.key, signing=store.signing)

@@ -66,7 +66,7 @@ def replicated(archive: str) -> Iterator[Replicated]:
     configured = find_archive_or_connection(archive)
     if not configured.replicas:
         raise UsageError(f"archive {archive} has no 'replicas' in archives.yaml")
-    places = partial(open_store, key=configured.key)
+    places = partial(open_store, key=configured.key, signing=configured.signs)
     with opened(store_address(configured)) as coordination:
         log = log_at(coordination, {places(url).url for url in configured.replicas.values()})
         yield Replicated(coordination, log, places)

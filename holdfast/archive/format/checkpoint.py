@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import DamagedError
+from holdfast.storage.encryption.signing_key import signing_key
 from locking.one_line import line_logger
 from locking.store import ObjectExists, ObjectNotFound
 
@@ -47,7 +48,8 @@ def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
     from holdfast.archive.format.checkpoint_file import to_bytes  # pyarrow, which few commands need
 
     try:
-        store.create(checkpoint_key(state.sequence), to_bytes(archive, state, state.tip, state.at))
+        key = signing_key(store.signing)
+        store.create(checkpoint_key(state.sequence), to_bytes(archive, state, state.tip, state.at, key))
     except ObjectExists:
         return
     for old in store.first(CHECKPOINTS, 2 * _KEPT)[_KEPT:]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -16,12 +17,15 @@ from pydantic import Field, TypeAdapter
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.checkpoint import checkpoint_key
-from holdfast.archive.format.commits import commit_key, read_commit
+from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.document import Moment, SealedDocument, TableRecord
 from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
+from holdfast.archive.format.signature import add_signature, signed_by
 from holdfast.archive.format.state import Removed, State, check_readable
+from holdfast.archive.format.trust import CommitReader
 from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
+from holdfast.storage.encryption.signing_key import believed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -29,6 +33,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
+    from holdfast.storage.encryption.signing_key import SigningKey
 
     _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]
 
@@ -72,14 +77,16 @@ class Header(SealedDocument):
     log: LogPlace | None = None
     aside: tuple[Removed, ...] = ()
     numbers: dict[str, int] = Field(default_factory=dict)
+    vouched_by: int = 0
     digest: str
 
 
-def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
+def to_bytes(archive: str, state: State, tip: str, at: datetime, key: SigningKey | None = None) -> bytes:
     """Return the bytes of a state's checkpoint.
 
     :param archive: id of the archive.
     :param tip: id of its last commit, which was made `at` a moment.
+    :param key: signs it.
     """
     table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
     header = Header(
@@ -99,10 +106,13 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
         log=state.log,
         aside=tuple(state.aside.values()),
         numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
+        vouched_by=state.vouched_by,
         digest=_digest(table),
     )
+    name = checkpoint_key(state.sequence)
+    told = header.to_bytes(partial(add_signature, name=name, key=key) if key else None)
     body = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({_HEADER: header.to_bytes()}), body, compression="zstd")
+    pq.write_table(table.replace_schema_metadata({_HEADER: told}), body, compression="zstd")
     return body.getvalue()
 
 
@@ -159,7 +169,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
     """Return the state that a checkpoint holds.
 
     :param archive: id of the archive that it must be of.
-    :raises DamagedError: it is no checkpoint of it, or not what was written.
+    :raises DamagedError: it is no checkpoint of it, not what was written, or not signed where that is asked for.
     :raises UsageError: it needs a newer release.
     """
     try:
@@ -170,19 +180,24 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
         digest = _digest(table)
     except Exception as error:  # whatever a broken file does to its reader, nothing depends on it
         raise DamagedError(f"{key} is damaged or no checkpoint of ours") from error
+    known = believed(store.signing)
+    if known is not None and signed_by(stored, key, known) is None:
+        raise DamagedError(f"{key} is signed by nobody who is known here")
     check_readable(read_versions(stored, key), key)
     header = Header.from_bytes(stored, key)
     if (digest, archive, key) != (header.digest, header.archive, checkpoint_key(header.sequence)):
         raise DamagedError(f"{key} is damaged: it is not what was written under this name")
+    reader = CommitReader(store, header.vouched_by)
     return State(
         sequence=header.sequence,
         tip=header.tip,
         tip_checksum=header.tip_checksum,
+        vouched_by=header.vouched_by,
         format=header.format,
         min_reader=header.min_reader,
         min_writer=header.min_writer,
         at=header.at,
-        blocks={placed.id: placed for placed in _blocks(store, table, header.numbers)},
+        blocks={placed.id: placed for placed in _blocks(reader, table, header.numbers)},
         removed={each.id: each for each in header.removed},
         holds={hold.id: hold for hold in header.holds},
         abandoned=frozenset(header.abandoned),
@@ -193,10 +208,10 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
     )
 
 
-def _blocks(store: ObjectStore, table: pa.Table, numbers: Mapping[str, int]) -> Iterator[Placed]:
+def _blocks(reader: CommitReader, table: pa.Table, numbers: Mapping[str, int]) -> Iterator[Placed]:
     followed: _Followed = {}
     for row in table.to_pylist():
-        yield Placed(_Remembered(store, followed, _Row(**row)), row["commit"], number=numbers.get(row["id"]))
+        yield Placed(_Remembered(reader, followed, _Row(**row)), row["commit"], number=numbers.get(row["id"]))
 
 
 class _Row(NamedTuple):
@@ -217,8 +232,8 @@ class _Remembered:
     :param followed: what was read of `tables_followed` so far, which many blocks have in common.
     """
 
-    def __init__(self, store: ObjectStore, followed: _Followed, row: _Row) -> None:
-        self._store = store
+    def __init__(self, reader: CommitReader, followed: _Followed, row: _Row) -> None:
+        self._reader = reader
         self._followed = followed
         self._row = row
         self.id = row.id
@@ -241,9 +256,9 @@ class _Remembered:
     def block(self) -> Block:
         """Read the block from its commit.
 
-        :raises DamagedError: the commit is not there, or not what was written.
+        :raises DamagedError: the commit is not there, not what was written, or not to be believed.
         """
-        commit = read_commit(self._store, self._row.commit)
+        commit = self._reader.read(self._row.commit)
         for block in commit.add:
             if block.id == self.id:
                 return block

@@ -51,13 +51,20 @@ def parse_commit(key: str, body: bytes) -> ArchiveCommit:
 
 
 def read_commit(store: ObjectStore, sequence: int) -> ArchiveCommit:
-    """Read one commit.
+    """Read one commit, signed or not.
 
     :raises DamagedError: it is not there, or not what was written.
     """
-    key = commit_key(sequence)
+    return parse_commit(commit_key(sequence), read_body(store, sequence))
+
+
+def read_body(store: ObjectStore, sequence: int) -> bytes:
+    """Read what is stored as one commit.
+
+    :raises DamagedError: it is not there.
+    """
     try:
-        return parse_commit(key, store.get(key))
+        return store.get(commit_key(sequence))
     except ObjectNotFound as error:
         raise missing_commit(sequence) from error
 

@@ -113,6 +113,8 @@ class ArchiveCommit(SealedDocument):
     :param vacuumed: ids of removed or abandoned blocks whose files are gone.
     :param holds: new ones; `released`: ids of those that hold no more.
     :param reason: why, in words, where a person has to say so.
+    :param vouches: checksums of all commits before, from the first on: who signs this one answers for them. From it on
+        commits are signed. None: it says nothing of that.
     :param log: of a replica, where it stands in the update log from then on. A commit that executes no entry repeats
         the last index.
     :param adopted: the replica was made equal to another one: what it has is in `add` or was here, and all else goes.
@@ -141,6 +143,7 @@ class ArchiveCommit(SealedDocument):
     log: LogPlace | None = None
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
+    vouches: tuple[str, ...] | None = None
 
     def follows(self, tip: str | None, checksum: str = "") -> bool:
         """Return whether it was made after the commit `tip`, with the bytes that this one has now.

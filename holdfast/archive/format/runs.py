@@ -18,8 +18,10 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.format.document import Document
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
+from holdfast.archive.format.signature import add_signature, signed_by
 from holdfast.common.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from holdfast.common.words import human_span
+from holdfast.storage.encryption.signing_key import believed, signing_key
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -145,11 +147,13 @@ def last_records(store: ObjectStore, begin: str = "") -> list[ObjectInfo]:
 def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
     """Return the last block that a run began, as far as written.
 
-    All records of the run are read.
+    All records of the run are read. Where signatures are asked for, those without one are left out: what they name
+    would be committed, and signed.
     """
-    keys = _keys(store, run)
+    keys, known = _keys(store, run), believed(store.signing)
     with ThreadPoolExecutor(_READERS) as pool:
-        records = [RunRecord.from_bytes(body, key) for key, body in zip(keys, pool.map(store.get, keys), strict=True)]
+        bodies = list(zip(keys, pool.map(store.get, keys), strict=True))
+    records = [RunRecord.from_bytes(body, key) for key, body in bodies if known is None or signed_by(body, key, known)]
     begun = [record.begun for record in records if record.begun]
     if not begun:
         return None
@@ -172,6 +176,7 @@ class RunLog:
         self._store = store
         self._run = run
         self._operation = operation
+        self._signing_key = signing_key(store.signing)
         self._written = -INTERVAL_S
         self._lock = threading.Lock()
         before = read_last(store, run)
@@ -251,7 +256,8 @@ class RunLog:
             # The number is spent whatever happens: a lost reply may have written it.
             self._number += 1
             self.last = record
-            self._store.create(f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes())
+            name, body, key = f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes(), self._signing_key
+            self._store.create(name, add_signature(body, name, key) if key else body)
             # Where the reply was lost it is told again: whoever reads it counts each piece once.
             self._begun, self._pieces = None, self._pieces[len(pieces) :]
 

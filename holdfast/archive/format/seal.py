@@ -32,6 +32,11 @@ def checksum_of(body: bytes) -> str:
     return found[1].decode() if found else hashlib.sha256(body).hexdigest()
 
 
+def without_seal(body: bytes) -> bytes:
+    """Return a document as it was before it was sealed."""
+    return body[:-_LENGTH] + _END if _SEAL.fullmatch(body[-_LENGTH:]) else body
+
+
 def check_seal(body: bytes, key: str) -> bool:
     """Verify a document's seal, and return whether it has one.
 

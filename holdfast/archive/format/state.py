@@ -50,6 +50,8 @@ class State:
     format: int = 1
     min_reader: int = 1
     min_writer: int = 1
+    vouched_by: int = 0
+    """The newest commit that vouches for all before it: from it on, commits are signed. 0: none does."""
     at: datetime | None = None
     """When that commit was made."""
     blocks: Mapping[str, Placed] = field(default_factory=dict)
@@ -171,6 +173,7 @@ class _Fold:
             format=commit.format,
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,
+            vouched_by=before.vouched_by if commit.vouches is None else commit.sequence,
             at=commit.committed_at,
             log=commit.log or before.log,
         )
@@ -238,7 +241,7 @@ class Change:
     :param reason: why, in words, where a person has to say so.
     :param format: the one that the archive has from then on; None: the one it has.
     :param log: of a replica: where it then stands in the update log; None: where it stood.
-    :param adopted, aside: as in `ArchiveCommit`.
+    :param adopted, aside, vouches: as in `ArchiveCommit`.
     """
 
     kind: str
@@ -254,6 +257,7 @@ class Change:
     log: LogPlace | None = None
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
+    vouches: tuple[str, ...] | None = None
 
     @property
     def executes_entry(self) -> bool:

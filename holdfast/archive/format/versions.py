@@ -16,11 +16,11 @@ FORMATS = (1, 2)
 
 SEALED_SINCE = 2
 
-WRITES = 4
+WRITES = 5
 """The newest writers' version of this release.
 
 2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
-which replicas there are.
+which replicas there are. 5: commits that are signed.
 """
 
 REPLICAS_SINCE = 3
@@ -31,6 +31,9 @@ DECISIONS_SINCE = 4
 
 Older ones would take them for empty.
 """
+
+SIGNED_SINCE = 5
+"""The version of writers that know archives whose commits are signed."""
 
 READS = 4
 """The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""

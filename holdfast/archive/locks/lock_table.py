@@ -84,9 +84,12 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(("repair",), {"format": _R, "maintenance": _W, "ingest": _W}, {"repair": "verification with repair"}),
     Row(
-        ("migration", "key-rotation", "joining"),
+        ("migration", "key-rotation", "signing", "joining"),
         {"format": _W},
-        {"joining": "an archive becomes the first replica of its update log"},
+        {
+            "signing": "commits are signed from then on, or by another key",
+            "joining": "an archive becomes the first replica of its update log",
+        },
     ),
     Row(
         ("sync", "copy", "rebuilding"),

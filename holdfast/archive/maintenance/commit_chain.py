@@ -10,8 +10,9 @@ from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.commits import COMMITS, commit_key, missing_commits, number_of, read_commit
+from holdfast.archive.format.commits import COMMITS, commit_key, missing_commits, number_of
 from holdfast.archive.format.state import State
+from holdfast.archive.format.trust import CommitReader
 from holdfast.common.errors import DamagedError
 
 if TYPE_CHECKING:
@@ -38,12 +39,13 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     found: list[tuple[int, str]] = []
     before, last_read = (tip, "") if tip is not None else None, since
     listed = _listed(archive.store, since)
+    reader = CommitReader(archive.store, state.vouched_by)
     for first, last in _holes(listed, since + 1, state.sequence):
         found.append((first, str(missing_commits(first, last))))
         before, made = None, None
     for numbers in _groups([number for number in listed if number <= state.sequence]):
         commits: list[ArchiveCommit] = []
-        for number, commit in zip(numbers, _read(archive.store, numbers), strict=True):
+        for number, commit in zip(numbers, _read(reader, numbers), strict=True):
             if isinstance(commit, DamagedError):
                 found.append((number, str(commit)))
                 before = None
@@ -77,7 +79,8 @@ def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str
         commit_key(begin): str(missing_commits(begin, end))
         for begin, end in _holes(numbers, first, numbers[-1] if numbers else 0)
     }
-    found = dict(zip(numbers, _read(archive.store, numbers), strict=True))
+    reader = CommitReader(archive.store, archive.state.vouched_by)
+    found = dict(zip(numbers, _read(reader, numbers), strict=True))
     bad |= {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
     bad = dict(sorted(bad.items()))
     strays = [key for key in keys if number_of(key) is None]
@@ -110,14 +113,14 @@ def _groups(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
         yield numbers[begin : begin + _TOGETHER]
 
 
-def _read(store: ObjectStore, numbers: Sequence[int]) -> list[ArchiveCommit | DamagedError]:
+def _read(reader: CommitReader, numbers: Sequence[int]) -> list[ArchiveCommit | DamagedError]:
     with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(partial(_outcome, store), numbers))
+        return list(pool.map(partial(_outcome, reader), numbers))
 
 
-def _outcome(store: ObjectStore, number: int) -> ArchiveCommit | DamagedError:
+def _outcome(reader: CommitReader, number: int) -> ArchiveCommit | DamagedError:
     try:
-        return read_commit(store, number)
+        return reader.read(number)
     except DamagedError as error:
         return error
 

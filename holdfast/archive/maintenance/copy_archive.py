@@ -206,6 +206,10 @@ def _check_place(archive: Archive, target: ObjectStore) -> None:
                 f"{target.url} is not empty (it holds {there[0]} and {len(there) - 1} more), and no copy of "
                 f"{archive.store.url} was begun there: a copy wants a place of its own"
             ) from None
+        if there and target.key is not None and not target.is_encrypted:
+            raise UsageError(
+                f"a copy in the clear was begun in {target.url}: empty it first, or name another place"
+            ) from None
         return
     found = Identity.from_bytes(body, IDENTITY_KEY)
     if found.id != archive.identity.id:
@@ -213,10 +217,6 @@ def _check_place(archive: Archive, target: ObjectStore) -> None:
             f"{target.url} is another archive ({found.name}, {found.id}) than {archive.store.url} "
             f"({archive.identity.name}, {archive.identity.id}): copy to an empty place"
         )
-
-
-def _is_empty(target: ObjectStore) -> bool:
-    return all(found.key.startswith(_NOT_COPIED) for found in target.list("").objects)
 
 
 def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
@@ -243,8 +243,6 @@ def _begin(archive: Archive, target: ObjectStore) -> RunLog:
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
             "another one's commit. Copy to a store with conditional writes (If-None-Match)."
         )
-    if target.key is not None and not target.is_encrypted and not _is_empty(target):
-        raise UsageError(f"a copy in the clear was begun in {target.url}: empty it first, or name another place")
     target.begin(like=archive.store)
     log = RunLog(target, _run(archive), "copy")
     log.progress("copying files")

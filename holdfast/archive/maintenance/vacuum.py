@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, number_of
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.state import Change, check_writable
+from holdfast.archive.format.state import Change
 from holdfast.archive.maintenance.orphans import DATA, Leftovers, at_work, named_files, survey
 from holdfast.archive.maintenance.vacuum_guard import Permit
 from holdfast.common.errors import DamagedError, UsageError, sentence
@@ -236,7 +236,7 @@ class _Vacuum:
     def _refresh(self) -> None:
         """Read on, and check that this release may write: files are deleted before the commit that says so."""
         self._archive.refresh()
-        check_writable(self._archive.state)
+        self._archive.check_may_add()
 
     def _shown(self, left: Leftovers) -> dict[str, int]:
         self._leave(left, self._permission.permit.unnamed(left.orphans.keys()))

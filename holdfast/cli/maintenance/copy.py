@@ -11,6 +11,7 @@ from holdfast.archive.maintenance import copy_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.common.signing import ArchiveKeys
 from holdfast.common.words import human_size
 
 if TYPE_CHECKING:
@@ -50,7 +51,7 @@ def copy(
     """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
     output = Output(as_json=as_json)
     source = places.archive_store(url)
-    target = places.archive_store(to, to_key, source.key)
+    target = places.archive_store(to, to_key, ArchiveKeys(source.key, source.signing))
     if dry_run:
         done = copy_archive.plan(source, target, before_damage=before_damage)
     else:

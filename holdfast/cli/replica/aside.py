@@ -11,6 +11,7 @@ from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import UsageError
+from holdfast.common.signing import ArchiveKeys
 from holdfast.common.words import human_size
 from holdfast.replication.work import set_aside
 
@@ -76,7 +77,7 @@ def restore_aside(
     with ask(store, archive) as asked:
         row, log = asked.row(name), asked.log()
         origin = asked.place(row.url)
-        target = places.archive_store(into, default_key=origin.key)
+        target = places.archive_store(into, like=ArchiveKeys(origin.key, origin.signing))
         done = set_aside.bring_back(origin, target, log.archive, name, commit=commit, wait=wait)
     value = {
         "archive": done.archive,

@@ -12,6 +12,7 @@ import typer
 
 from holdfast.cli.shared import places
 from holdfast.common.errors import UsageError
+from holdfast.common.signing import ArchiveKeys
 from holdfast.config.archives_yaml import find_config, load_config, read_archives
 from holdfast.replication.log.replicas import replica, replicas
 from holdfast.replication.log.store import ENVIRONMENT, is_there, opened
@@ -68,7 +69,9 @@ class Asked:
 
     def place(self, url: str) -> ObjectStore:
         """Return the store of a replica, opened by its archive's key in archives.yaml."""
-        return places.archive_store(url, default_key=self.configured.key if self.configured else None)
+        configured = self.configured
+        keys = ArchiveKeys(configured.key, configured.signs) if configured else ArchiveKeys()
+        return places.archive_store(url, like=keys)
 
 
 def _archives(wanted: str | None) -> Mapping[str, ArchiveConfig]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.runs import read_last
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, ReportedError
+from holdfast.common.signing import ArchiveKeys
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
 from holdfast.operations.outcome import JobEnd, job_result, last_words
@@ -72,11 +73,12 @@ def run_job(
     run = job_process.new_run_id(operation)
     output.say(f"{operation} {store.url}: run {run}")
     database, password = (address.url, address.password) if address else (None, None)
+    keys = ArchiveKeys(store.key, store.signing)
     place = job_process.local_environment(job_process.DEFAULT_MASTER) if here else {}
     if unlocked:
         with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
             environment = {
-                **job_process.job_environment(database, password, None, role, key=store.key),
+                **job_process.job_environment(database, password, None, role, keys=keys),
                 job_process.RECORDS_VARIABLE: folder,
                 **place,
             }
@@ -84,7 +86,10 @@ def run_job(
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:
-        environment = {**job_process.job_environment(database, password, held, role, key=store.key), **place}
+        environment = {
+            **job_process.job_environment(database, password, held, role, keys=keys),
+            **place,
+        }
         return _submit(starter, store, store, run, request, address, environment)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import UsageError
+from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
 from holdfast.config.archives_model import CompactionConfig, Name, SourceConfig, VacuumConfig
 from holdfast.config.archives_yaml import find_config, load_config, read_archives
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
@@ -34,24 +35,25 @@ def _configured(url: str) -> ArchiveConfig | None:
     return found or load_config(path).archives.get(url)
 
 
-def archive_store(url: str, key: str | None = None, default_key: str | None = None) -> SealedStore:
+def archive_store(url: str, key: str | None = None, like: ArchiveKeys = AS_ENVIRONMENT_SAYS) -> SealedStore:
     """Return an archive's store, given its URL or its name in archives.yaml.
 
     Where that says which coordination store keeps the log of its replicas, this process and its jobs know it then,
     unless the environment says another one; and where its replicas are, beside those that the store knows.
 
-    :param key: address of its key, whatever archives.yaml says; `default_key`: where that does not know the archive.
+    :param key: address of its key, whatever archives.yaml says.
+    :param like: whose key and signers it has, where archives.yaml does not know it.
     """
     configured = _configured(url)
-    key = key or (configured.key if configured else default_key)
     if configured is None:
-        return open_store(url, key)
+        return open_store(url, key or like.key, like.signing)
+    key = key or configured.key
     if configured.store:
         os.environ.setdefault(STORE_VARIABLE, configured.store)
     if configured.replicas:
         os.environ[REPLICAS_VARIABLE] = show_replicas(configured.replicas)
     is_replica = url in (configured.replicas or {}).values()
-    return open_store(url if is_replica else configured.place(), key)
+    return open_store(url if is_replica else configured.place(), key, configured.signs)
 
 
 def archive_stores(url: str) -> list[SealedStore]:

@@ -157,12 +157,12 @@ def open_first(
 def _shown(archive: Archive, coordination: CoordinationStore) -> Opened:
     """Return the part of an open archive that a sequential read shows."""
     from holdfast.replication.log import sequential
-    from holdfast.storage import open_store
+    from holdfast.storage import opener_like
 
     store, state = archive.store, archive.state
     opened = Opened(store, archive.identity.id, state, "sequential")
     if state.log is None:
         return opened
-    places = partial(open_store, key=store.key)
+    places = opener_like(store)
     answer = sequential.ask(coordination, opened.archive, store.url, state.log, places)
     return replace(opened, state=without(state, answer.hidden), behind=answer.behind, not_asked=answer.not_asked)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from holdfast.archive import locks
 from holdfast.archive.archive import Archive
-from holdfast.archive.format.state import check_writable, validate
+from holdfast.archive.format.state import validate
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.common.words import human_span
@@ -25,7 +25,7 @@ from holdfast.replication.log.errors import HeadMovedError, OldStoreError, Quoru
 from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.replication.work.synced import Synced
-from holdfast.storage import open_store
+from holdfast.storage import open_store, opener_like
 from holdfast.storage.contract.base import check_new_document
 from locking import LockBusy, LockError, Owner
 from locking.one_line import line_logger
@@ -105,8 +105,9 @@ class ReplicatedArchive(Archive):
         :raises OldStoreError: store and archive contradict each other.
         """
         archive = cls.open(store, recovering=True)
+        archive.check_may_add()
         archive.coordination = coordination
-        archive.places = places or partial(open_store, key=store.key)
+        archive.places = places or opener_like(store)
         archive._agree()
         archive.check_others_agree()
         place = archive._place()
@@ -321,7 +322,7 @@ class ReplicatedArchive(Archive):
 
             while True:
                 self.sync(check=check_all, fence=executing.fence)
-                check_writable(self.state)
+                self.check_may_add()
                 state = self.settled() if self.leader_epoch is not None else self.state
                 change = plan(state)
                 if not (change.add or change.remove or change.holds or change.released):

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 import time
 from contextlib import contextmanager, suppress
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import Archive
@@ -43,6 +42,7 @@ def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | Non
     :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
     """
     archive = Archive.open(store)
+    archive.check_may_add()
     if archive.state.log is None:
         _refuse_quorum(wish)
         return archive
@@ -102,12 +102,12 @@ def await_quorum(
     :raises OutcomeUnknownError: the coordination store did not answer for long, or knows nothing of it any more.
     """
     from holdfast.replication.work.quorum_wait import QuorumWait, opened_to_wait
-    from holdfast.storage import open_store
+    from holdfast.storage import opener_like
 
     archive = Archive.open(store)
     if archive.state.log is None:
         raise UsageError(f"{store.url} is no replica: no quorum was asked for")
-    places = partial(open_store, key=store.key)
+    places = opener_like(store)
     with opened_to_wait(address, block, patience=patience) as coordination:
         waiting = QuorumWait(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
         found = waiting.decided(patience=patience)
@@ -126,12 +126,12 @@ def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> st
     from holdfast.replication.log import quorum
     from holdfast.replication.log.store import clock, opened
     from holdfast.replication.work.quorum_wait import SILENT_S, look
-    from holdfast.storage import open_store
+    from holdfast.storage import opener_like
 
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
-        found = look(coordination, archive.identity.id, block, by=by, places=partial(open_store, key=store.key))
+        found = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
         over = coordination.run(clock) > found.deadline + SILENT_S
     helps = found.state == quorum.COMMITTED and by not in found.told
     return "" if found.is_settled or over or helps else found.describe()

@@ -32,6 +32,7 @@ def opened_to_lead(store: ObjectStore, *, check: Callable[[], None], wait: float
     :raises UsageError: it is a replica, and nothing says where its log is.
     """
     archive = Archive.open(store)
+    archive.check_may_add()
     if archive.state.log is None:
         yield archive
         return

@@ -13,6 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import IO, TYPE_CHECKING, Any
 
 from holdfast.common.errors import DamagedError, RefusedError
+from holdfast.common.signing import Signing
 from locking.store import (
     Listing,
     ObjectExists,
@@ -53,6 +54,9 @@ class ObjectStore(ABC):
 
     key: str | None = None
     """The address of the key that opens what is there; None where nothing is encrypted, as far as is known."""
+
+    signing: Signing = Signing()
+    """Who signs the commits of the archive that is there, and whose signatures are believed."""
 
     clock_source: str = "unknown"
     """In words: where the times in listings come from."""

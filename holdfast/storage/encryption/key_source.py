@@ -30,6 +30,8 @@ from holdfast.storage.encryption.sealing import KEY_BYTES
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from holdfast.common.remote_environment import RemoteEnvironment
 
 logger = line_logger(__name__)
@@ -78,7 +80,7 @@ class WrappingKey(ABC):
         """
 
 
-class _Secret(WrappingKey):
+class SecretKey(WrappingKey):
     """A key that this process knows: AES-256-GCM."""
 
     def __init__(self, address: str, secret: bytes) -> None:
@@ -102,7 +104,7 @@ class _Secret(WrappingKey):
             raise UsageError(f"the key at {self.address} is not the one that opens this archive") from None
 
 
-class _Service(WrappingKey):
+class ServiceKey(WrappingKey):
     """A key that never leaves the service of a command."""
 
     def __init__(self, address: str, words: list[str]) -> None:
@@ -114,18 +116,25 @@ class _Service(WrappingKey):
         return ""
 
     def wrap(self, secret: bytes, purpose: str) -> bytes:
-        return self._run("wrap", secret, purpose)
+        return self.ask(["wrap", purpose], secret)
 
     def unwrap(self, wrapped: bytes, purpose: str) -> bytes:
-        return self._run("unwrap", wrapped, purpose)
+        return self.ask(["unwrap", purpose], wrapped)
 
-    def _run(self, verb: str, body: bytes, purpose: str) -> bytes:
-        printed = _run(self.address, [*self._words, verb, purpose], base64.b64encode(body))
+    def ask(self, words: Sequence[str], body: bytes) -> bytes:
+        """Return what the command prints when it is run with these words behind its own, and `body` as its input.
+
+        Both are in base64.
+
+        :raises HoldfastError: it failed, or printed something else.
+        """
+        printed = _run(self.address, [*self._words, *words], base64.b64encode(body))
         try:
             return base64.b64decode(printed.strip(), validate=True)
         except binascii.Error:
             raise HoldfastError(
-                f"the command of {self.address} printed no base64 when asked to {verb}: see 'Encryption' in the docs"
+                f"the command of {self.address} printed no base64 when asked to {words[0]}: "
+                "see 'Encryption' in the docs"
             ) from None
 
 
@@ -143,16 +152,16 @@ def find_key(address: str) -> WrappingKey:
             _warn_of_others(path, stat.S_IMODE(path.stat().st_mode))
         except (OSError, UnicodeDecodeError) as error:
             raise UsageError(f"the key file {path} cannot be read: {error}") from None
-        return _Secret(address, parse_key(text, f"the key file {path}"))
+        return SecretKey(address, parse_key(text, f"the key file {path}"))
     if kind == "env" and rest:
         if rest not in os.environ:
             raise UsageError(f"the key's variable of {shown(address)} is not set in this process's environment")
-        return _Secret(address, parse_key(os.environ[rest], f"the variable {rest}"))
+        return SecretKey(address, parse_key(os.environ[rest], f"the variable {rest}"))
     if kind in ("command", "kms") and (words := _words(address, rest)):
         if kind == "kms":
-            return _Service(address, words)
+            return ServiceKey(address, words)
         printed = _run(address, words, b"")
-        return _Secret(address, parse_key(printed.decode("ascii", "replace"), f"what {address} printed"))
+        return SecretKey(address, parse_key(printed.decode("ascii", "replace"), f"what {address} printed"))
     raise UsageError(f"the key is said to be at {shown(address)}, which is no address of one: write {SUPPORTED}")
 
 
@@ -171,7 +180,7 @@ def carry_key(address: str, remote: RemoteEnvironment) -> str:
     One that never leaves its service (`kms:`) stays where it is: its command must be on the workers, too.
     """
     key = find_key(address)
-    if not isinstance(key, _Secret):
+    if not isinstance(key, SecretKey):
         return address
     name = f"{_CARRIED}{key.fingerprint.upper()}"
     remote.add({name: base64.b64encode(key.secret).decode()})

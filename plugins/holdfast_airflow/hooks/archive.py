@@ -48,7 +48,7 @@ class HoldfastHook(BaseHook):
         from holdfast.storage import open_store
 
         config = self.config
-        return Archive.open(open_store(config.place(), config.key))
+        return Archive.open(open_store(config.place(), config.key, config.signs))
 
     def test_connection(self) -> tuple[bool, str]:
         """Return whether the archive can be opened, with a summary of it or the error."""

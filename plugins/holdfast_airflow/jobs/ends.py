@@ -21,7 +21,7 @@ def open_archive(job: PreparedJob) -> ObjectStore:
     from holdfast.archive import Archive
     from holdfast.storage import open_store
 
-    return Archive.open(open_store(job.url, job.key)).store
+    return Archive.open(open_store(job.url, job.key, job.signing)).store
 
 
 def read_last_record(store: ObjectStore, run: str) -> RunRecord | None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from holdfast.replication.log.settings import StoreAddress
 
 if TYPE_CHECKING:
+    from holdfast.common.signing import Signing
     from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
 
@@ -21,6 +22,7 @@ class PreparedJob:
     :param request: of the operation.
     :param key: address of the key that opens the archive; None for what the environment says.
     :param coordination: address of the store with the update log of its replicas.
+    :param signing: who signs its commits and who is believed; None for what the environment says.
     """
 
     url: str
@@ -30,6 +32,7 @@ class PreparedJob:
     request: Request
     key: str | None = None
     coordination: StoreAddress = field(default_factory=lambda: StoreAddress(None))
+    signing: Signing | None = None
 
     @property
     def arguments(self) -> list[str]:

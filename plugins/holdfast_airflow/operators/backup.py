@@ -120,7 +120,7 @@ class BackupOperator(DatabaseJobOperator):
         from holdfast.storage import open_store
 
         archive = find_archive_or_connection(self.archive)
-        return archive, open_store(archive.place(self.replica), archive.key)
+        return archive, open_store(archive.place(self.replica), archive.key, archive.signs)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the name and the address of the source to back up."""

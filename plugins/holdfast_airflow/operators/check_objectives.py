@@ -48,7 +48,7 @@ class CheckObjectives(LogsLines, BaseOperator):
 
         with in_airflow_terms():
             archive = find_archive_or_connection(self.archive)
-            store = open_store(archive.place(), archive.key)
+            store = open_store(archive.place(), archive.key, archive.signs)
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
             told = [each.describe() for each in judged]

@@ -18,6 +18,7 @@ from airflow.sdk.exceptions import AirflowException
 
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.signing import ArchiveKeys
 from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
 from holdfast.operations.job_process import (
     WAIT_VARIABLE,
@@ -251,7 +252,8 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         source, database = self.subject(archive)
         run = new_run_id(f"{self.operation}-{source or 'all'}")
         coordination = store_address(archive)
-        return PreparedJob(url, run, source, database, self.request(archive, source), archive.key, coordination)
+        request = self.request(archive, source)
+        return PreparedJob(url, run, source, database, request, archive.key, coordination, archive.signs)
 
     def _check_spark(self) -> str:
         """Return the master of the Spark that the job runs on.
@@ -387,7 +389,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         if self._locks is None:
             raise UsageError("a job runs under locks only")
         url, password = (job.database.url, job.database.password) if job.database else (None, None)
-        environment = job_environment(url, password, self._locks, self.role, key=job.key)
+        environment = job_environment(url, password, self._locks, self.role, keys=ArchiveKeys(job.key, job.signing))
         if job.coordination.url:
             environment[STORE_VARIABLE] = job.coordination.url
         if job.coordination.replicas:

@@ -59,7 +59,7 @@ class MarkOperator(LogsLines, BaseOperator):
             conn_id = self.source_conn_id or configured.connection
             address = database_address(conn_id) if conn_id else Address.parse(configured.url or "")
             urls = list((archive.replicas or {}).values()) or [archive.place()]
-            stores = [open_store(url, archive.key) for url in urls]
+            stores = [open_store(url, archive.key, archive.signs) for url in urls]
             opened = Archive.open(stores[0])
             done = set_mark(
                 opened,

@@ -54,7 +54,7 @@ class RestoreOperator(DatabaseJobOperator):
         from holdfast.replication.work.consistent_read import open_first
         from holdfast.storage import open_store
 
-        stores = [open_store(url, archive.key) for url in archive.replicas.values()]
+        stores = [open_store(url, archive.key, archive.signs) for url in archive.replicas.values()]
         return open_first(stores, "sequential", address=store_address(archive)).store.url
 
     def _consistency(self, archive: ArchiveConfig) -> Consistency:

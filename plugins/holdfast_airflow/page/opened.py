@@ -55,7 +55,7 @@ class OpenedArchive:
         """Return the archive with all its commits; requests: a few where it was opened before."""
         with self._lock:
             if self._archive is None:
-                self._archive = Archive.open(open_store(self.config.place(), self.config.key))
+                self._archive = Archive.open(open_store(self.config.place(), self.config.key, self.config.signs))
                 self._lines = {}
                 return self._archive
             before = self._archive.state.sequence
@@ -79,7 +79,7 @@ class OpenedArchive:
 
     def progress(self, runs: Collection[str]) -> dict[str, dict[str, Any] | None]:
         """Return the newest record of each run; two requests each."""
-        store = open_store(self.config.place(), self.config.key)
+        store = open_store(self.config.place(), self.config.key, self.config.signs)
         return {run: _progress(read_last(store, run)) for run in runs}
 
     def line(self, source: str, start: datetime | None, end: datetime | None, parts: int) -> dict[str, Any]:
@@ -112,13 +112,13 @@ class OpenedArchive:
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
         """Break one lock; the record in the archive names the user."""
-        store = open_store(self.config.place(), self.config.key)
+        store = open_store(self.config.place(), self.config.key, self.config.signs)
         _, record = break_lock(store, txn, reason=reason, user=user)
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
         """Hold a restore point; the hold names the user as its owner."""
-        store = open_store(self.config.place(), self.config.key)
+        store = open_store(self.config.place(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
             archive = open_to_write(store, check=held.check)
             made, _ = add_hold(archive, source, at, reason=reason, owner=user, check=held.check)
@@ -126,7 +126,7 @@ class OpenedArchive:
 
     def release(self, hold: str, *, reason: str, user: str) -> dict[str, Any]:
         """Take a hold back; the commit's reason names the user."""
-        store = open_store(self.config.place(), self.config.key)
+        store = open_store(self.config.place(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold remove", wait=0) as held:
             archive = open_to_write(store, check=held.check)
             taken, _ = remove_hold(archive, hold, reason=f"{reason} ({user})", check=held.check)

@@ -13,6 +13,7 @@ import pytest
 
 from holdfast.archive import Archive, locks
 from holdfast.common.errors import HoldfastError
+from holdfast.common.signing import ArchiveKeys, Signing
 from holdfast.operations import job_process
 from holdfast.storage import open_store
 from locking import Owner
@@ -76,7 +77,11 @@ def test_the_password_goes_by_environment_and_nowhere_else(tmp_path: Path) -> No
 
 
 def test_where_the_archives_key_is_goes_by_environment(tmp_path: Path) -> None:
-    assert job_process.job_environment(None, None, None, key="file:/etc/key")["HOLDFAST_KEY"] == "file:/etc/key"
+    keys = ArchiveKeys("file:/etc/key", Signing("env:SIGNS", ("ed25519:a", "file:/etc/signers")))
+    made = job_process.job_environment(None, None, None, keys=keys)
+    assert made["HOLDFAST_KEY"] == "file:/etc/key"
+    assert made["HOLDFAST_SIGNING_KEY"] == "env:SIGNS"
+    assert made["HOLDFAST_SIGNERS"] == "ed25519:a file:/etc/signers"
     assert "HOLDFAST_KEY" not in job_process.job_environment(None, None, None)
 
 

@@ -1,0 +1,58 @@
+"""Signature in a JSON document, of everything before it.
+
+It stands before the seal. What is signed is the name of the object and the SHA-256 of what stands before, so that a
+signed document is none under another name. Releases that know no signatures read over it.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
+
+from holdfast.archive.format.seal import without_seal
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from holdfast.storage.encryption.signing_key import PublicKey, SigningKey
+
+_END: Final = b"\n}"
+_SIGNATURE: Final = re.compile(rb',\n "signature": "([0-9a-f]{16}):([A-Za-z0-9+/]{86}==)"\n}')
+_LENGTH: Final = len(b',\n "signature": ":"\n}') + 16 + 88
+
+
+def add_signature(body: bytes, name: str, key: SigningKey) -> bytes:
+    """Add the signature of an indented JSON object as its last field.
+
+    :param name: that it is to be stored under.
+    """
+    content = body.removesuffix(_END)
+    made = base64.b64encode(key.sign(_message(name, content)))
+    return content + b',\n "signature": "%s:%s"' % (key.public.fingerprint.encode(), made) + _END
+
+
+def signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> PublicKey | None:
+    """Return the key among those known that has signed a document; None where none of them has.
+
+    :param body: with its seal, if it has one.
+    :param known: public keys by fingerprint.
+    """
+    unsealed = without_seal(body)
+    found = _SIGNATURE.fullmatch(unsealed[-_LENGTH:])
+    key = known.get(found[1].decode()) if found else None
+    if found is None or key is None:
+        return None
+    signature = base64.b64decode(found[2])
+    return key if key.has_signed(_message(name, unsealed[:-_LENGTH]), signature) else None
+
+
+def signer_of(body: bytes) -> str:
+    """Return the fingerprint of the key that a document says it is signed by, which proves nothing; "" if none."""
+    found = _SIGNATURE.fullmatch(without_seal(body)[-_LENGTH:])
+    return found[1].decode() if found else ""
+
+
+def _message(name: str, content: bytes) -> bytes:
+    return b"holdfast signed object 1\n%s\n%s\n" % (name.encode(), hashlib.sha256(content).hexdigest().encode())

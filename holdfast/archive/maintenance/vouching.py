@@ -1,0 +1,33 @@
+"""The commit that begins the signing of an archive's commits, or goes over to other signers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from holdfast.archive.archive import Archive
+from holdfast.archive.format.state import Change
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from holdfast.archive.format.model import ArchiveCommit
+    from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
+
+
+def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, reason: str = "") -> ArchiveCommit:
+    """Add a signed commit that vouches for all commits before it, as they are now.
+
+    All of them are read. From then on, commits have to be signed.
+
+    :param check: raises if the lock `format` is no longer held.
+    :raises UsageError: there is no key to sign with.
+    :raises DamagedError: a commit is missing, or not what was written.
+    """
+    archive = Archive.open(store, before_signing=True)
+
+    def plan(_: State) -> Change:
+        checksums = tuple(commit.own_checksum for commit in archive.commits())
+        return Change(kind="signing", vouches=checksums, reason=reason)
+
+    return archive.add(plan, check=check, fence=fence)

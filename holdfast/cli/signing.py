@@ -1,0 +1,97 @@
+"""`holdfast signing`: keys that sign an archive's commits, and the begin of that. Works with Airflow down."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from holdfast.archive import Archive, locks
+from holdfast.archive.maintenance.vouching import vouch
+from holdfast.cli.shared import places
+from holdfast.cli.shared.confirmation import Yes, confirm
+from holdfast.cli.shared.key_files import make_key_file
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.output import Output
+from holdfast.storage.encryption.signing_key import believed, find_signing_key, missing_key, signing_key
+from locking import Owner
+
+if TYPE_CHECKING:
+    from holdfast.archive.format.model import ArchiveCommit
+    from holdfast.storage import SealedStore
+
+signing_app = typer.Typer(
+    name="signing",
+    help="Signatures of an archive's commits, and so of every file: who may write to the store forges no backup.",
+    no_args_is_help=True,
+)
+
+
+@signing_app.command(name="new")
+def new(
+    path: Annotated[Path, typer.Argument(help="The file to make; only its owner may read it.")], as_json: Json = False
+) -> None:
+    """Make a key that signs, as a new file, and print the public key that checks what it signs."""
+    output = Output(as_json=as_json)
+    address = make_key_file(path)
+    public = find_signing_key(address).public
+    output.result(
+        {"key": address, "public": str(public), "fingerprint": public.fingerprint},
+        lambda console: console.print(
+            f"made {address} ({public.fingerprint}); whoever is to believe what it signs needs {public}",
+            markup=False,
+            soft_wrap=True,
+        ),
+    )
+
+
+@signing_app.command(name="show")
+def show(url: Url, as_json: Json = False) -> None:
+    """Print since which commit an archive is signed, and whose signatures are believed here."""
+    output = Output(as_json=as_json)
+    store = places.archive_store(url)
+    state = Archive.open(store).state
+    known, own = believed(store.signing), signing_key(store.signing)
+    value = {
+        "signed_since": state.vouched_by or None,
+        "commit": state.sequence,
+        "signs": str(own.public) if own else None,
+        "believed": sorted(map(str, (known or {}).values())),
+    }
+    output.result(value, lambda console: console.print(_words(value), markup=False, soft_wrap=True))
+
+
+def _words(value: dict[str, Any]) -> str:
+    since = f"signed since commit {value['signed_since']}" if value["signed_since"] else "not signed"
+    signs = f"signs with {value['signs']}" if value["signs"] else "signs nothing"
+    believes = f"believes {', '.join(value['believed'])}" if value["believed"] else "asks for no signature"
+    return f"{since}, of {value['commit']} commits; this process {signs}, and {believes}"
+
+
+@signing_app.command(name="start")
+def start(url: Url, yes: Yes = False, wait: Wait = 0, as_json: Json = False) -> None:
+    """Sign all commits from now on, and vouch for those that are there; on each replica.
+
+    Also goes over to other signers: then the earlier ones need to be believed no more. Asks for the archive's name
+    first. `holdfast verify --deep` before it shows whether the files are those that were written.
+    """
+    output = Output(as_json=as_json)
+    stores = places.archive_stores(url)
+    for store in stores:
+        if store.signing.key is None:
+            raise missing_key(store.url)
+        believed(store.signing)
+    opened = [Archive.open(store, before_signing=True) for store in stores]
+    name = opened[0].identity.name
+    key = find_signing_key(str(stores[0].signing.key))
+    confirm(name, f"{key.public} vouches for all that is in {name} now, whoever wrote it", yes=yes, output=output)
+    made = {store.url: _start(store, wait) for store in stores}
+    value = {"commits": {place: commit.sequence for place, commit in made.items()}, "public": str(key.public)}
+    words = "\n".join(f"{place}: signed since commit {commit.sequence}" for place, commit in made.items())
+    output.result(value, lambda console: console.print(words, markup=False, soft_wrap=True))
+
+
+def _start(store: SealedStore, wait: float) -> ArchiveCommit:
+    with locks.acquire(store, "signing", owner=Owner(), purpose="signing start", wait=wait) as held:
+        return vouch(store, check=held.check, fence=held.fence)

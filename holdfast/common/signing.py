@@ -1,0 +1,65 @@
+"""Addresses of the keys that sign an archive's commits, and that check them."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Final, NamedTuple
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Self
+
+KEY_VARIABLE: Final = "HOLDFAST_SIGNING_KEY"
+"""The environment variable with the address of the key that signs."""
+
+SIGNERS_VARIABLE: Final = "HOLDFAST_SIGNERS"
+"""The environment variable with the public keys that are believed, separated by spaces or commas."""
+
+
+class ArchiveKeys(NamedTuple):
+    """Addresses of all keys of an archive.
+
+    :param key: of the one that opens it, where it is encrypted.
+    :param signing: of those that sign and check its commits.
+
+    Either is None where the environment says it.
+    """
+
+    key: str | None = None
+    signing: Signing | None = None
+
+
+AS_ENVIRONMENT_SAYS: Final = ArchiveKeys()
+
+
+@dataclass(frozen=True)
+class Signing:
+    """Key that signs, and public keys whose signatures are believed.
+
+    :param key: address of the private key; None: nothing is signed.
+    :param signers: public keys, as `ed25519:…` or `file:/path` with one in a line. Where there are none, the own key's
+        alone is believed; where there is no key either, no signature is asked for.
+    """
+
+    key: str | None = None
+    signers: tuple[str, ...] = ()
+
+    @classmethod
+    def from_environment(cls) -> Self:
+        """Return what this process's environment says."""
+        signers = re.split(r"[\s,]+", os.environ.get(SIGNERS_VARIABLE, "").strip())
+        return cls(os.environ.get(KEY_VARIABLE) or None, tuple(filter(None, signers)))
+
+    def environment(self) -> Mapping[str, str]:
+        """Return the variables that tell another process the same."""
+        told = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
+        return {name: value for name, value in told.items() if value}
+
+    def to_check(self) -> Signing:
+        """Return what checks signatures and makes none."""
+        return replace(self, key=None) if self.signers else self
+
+    def __bool__(self) -> bool:
+        return self.key is not None or bool(self.signers)
