@@ -13,6 +13,7 @@ from contextlib import suppress
 import psycopg
 import pytest
 
+from holdfast.archive.format import last_seen
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
@@ -44,6 +45,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     )
     assert done.returncode == 0, done.stdout
     return True
+
+
+def pytest_configure() -> None:
+    """Let no test remember what another one has seen, nor leave that in the home of who runs them."""
+    os.environ[last_seen.VARIABLE] = os.environ.get("TRY_STATE", "off")
 
 
 @pytest.hookimpl(trylast=True)

@@ -14,6 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit
+from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.signature import add_signature
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
@@ -32,6 +33,7 @@ from holdfast.archive.format.versions import (
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage.contract.base import check_new_document
 from holdfast.storage.encryption.signing_key import missing_key, signing_key
+from locking.one_line import line_logger
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -39,6 +41,8 @@ if TYPE_CHECKING:
     from typing import Self
 
     from holdfast.storage import ObjectStore
+
+logger = line_logger(__name__)
 
 IDENTITY_KEY = "archive.json"
 CHECKPOINT_EVERY = 64
@@ -107,6 +111,9 @@ class Archive:
             store.create(IDENTITY_KEY, identity.to_bytes())
         except ObjectExists as error:
             raise UsageError(f"{store.url} has just become an archive by somebody else's hand") from error
+        if (before := read_seen(store.url)) is not None and before.sequence:
+            logger.warning("This machine has seen %s at %s: it is gone.", before, store.url)
+        begin_seen(store.url, identity, before)
         return cls.open(store)
 
     @classmethod
@@ -117,6 +124,7 @@ class Archive:
         recovering: bool = False,
         before_damage: bool = False,
         before_signing: bool = False,
+        unseen: bool = False,
     ) -> Self:
         """Open an archive: read its identity, its newest checkpoint, and the commits since.
 
@@ -124,8 +132,10 @@ class Archive:
         :param before_damage: stop before a commit that is damaged or missing, to read what was before it: `cut_off` of
             the state says why. Nothing can be added then.
         :param before_signing: also one whose commits nobody has signed who is known here.
+        :param unseen: whatever this machine has seen at the place before.
         :raises UsageError: there is no archive, or it needs a newer release.
-        :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one.
+        :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one; or
+            it is an older state than this machine has seen there.
         """
         try:
             body = store.get(IDENTITY_KEY)
@@ -151,7 +161,45 @@ class Archive:
                 f"{store.url} is replica {place.replica}, which is being recovered from another one: read that one, or "
                 "wait ('holdfast replica status' shows both)"
             )
+        if not (recovering or unseen or archive.state.cut_off):
+            archive._check_seen()
+            archive._note_seen()
         return archive
+
+    def _check_seen(self) -> None:
+        """Refuse an older state than this machine has seen at this place, or another archive's."""
+        before = read_seen(self.store.url)
+        if before is None or not self.is_put_back():
+            return
+        raise PutBackError(
+            f"{self.store.url} had {before} when this machine last saw it, and has "
+            f"{LastSeen.of(self.identity, self.state)} now: it was put back to an older state, or exchanged. Bring "
+            "back what was there; where this is meant, 'holdfast accept' says so in the archive"
+        )
+
+    def is_put_back(self) -> bool:
+        """Return whether this is an older state than this machine has seen at this place, or another archive's."""
+        before = read_seen(self.store.url)
+        return before is not None and not self._is_after(before) and not self._takes_the_place_of(before)
+
+    def _is_after(self, before: LastSeen) -> bool:
+        """Return whether the archive has become what it is from what was seen before."""
+        place = self.state.log
+        if before.archive != self.identity.id:
+            return False
+        if place is not None and before.log:
+            return before.log in place.before or (
+                before.log == place.store and before.index <= max(place.index, place.reached)
+            )
+        if before.sequence >= self.state.sequence:
+            return (before.sequence, before.commit) == (self.state.sequence, self.state.tip or "")
+        return not before.sequence or self.commit(before.sequence).id == before.commit
+
+    def _takes_the_place_of(self, before: LastSeen) -> bool:
+        return before.sequence <= self.state.superseded.get(before.archive, -1)
+
+    def _note_seen(self) -> None:
+        note_seen(self.store.url, LastSeen.of(self.identity, self.state))
 
     def refresh(self) -> None:
         """Read the commits added since the last refresh."""
@@ -240,6 +288,7 @@ class Archive:
             if stored.id == identity:
                 self.state = self.state.after([stored])
                 self._since_checkpoint += 1
+                self._note_seen()
                 self._write_checkpoint()
                 return stored
 
@@ -307,7 +356,14 @@ class Archive:
             adopted=change.adopted,
             aside=change.aside,
             vouches=self._vouches(change),
+            supersedes=self._supersedes(change),
         )
+
+    def _supersedes(self, change: Change) -> dict[str, int]:
+        """Return the states that a commit takes the place of; the first one of an archive, that of what was there."""
+        before = read_seen(self.store.url) if not self.state.sequence else None
+        replaced = before.replaces if before and before.archive == self.identity.id else {}
+        return {**replaced, **change.supersedes}
 
     def _signed_writer(self) -> int:
         return SIGNED_SINCE if self.store.signing.key is not None else 1

@@ -97,12 +97,17 @@ COMMANDS = {
         "config", "config_app", "The configuration file, archives.yaml: its mistakes and its schema."
     ),
     "key": CommandEntry(
-        "key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
+        "trust.key", "key_app", "Keys of encrypted archives. Whoever has lost an archive's key has lost the archive."
     ),
     "signing": CommandEntry(
-        "signing",
+        "trust.signing",
         "signing_app",
         "Signatures of an archive's commits, and so of every file: who may write to the store forges no backup.",
+    ),
+    "accept": CommandEntry(
+        "trust.accept",
+        "accept",
+        "Accept that an archive was put back to an older state, or exchanged, after this machine saw it.",
     ),
     "locks": CommandEntry(
         "locks", "locks_app", "Who holds which lock, since when, and what to do about it. Works with Airflow down."

@@ -18,7 +18,7 @@ from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.checkpoint import checkpoint_key
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.document import Moment, SealedDocument, TableRecord
+from holdfast.archive.format.document import Count, Moment, SealedDocument, TableRecord
 from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
 from holdfast.archive.format.signature import add_signature, signed_by
 from holdfast.archive.format.state import Removed, State, check_readable
@@ -78,6 +78,7 @@ class Header(SealedDocument):
     aside: tuple[Removed, ...] = ()
     numbers: dict[str, int] = Field(default_factory=dict)
     vouched_by: int = 0
+    superseded: dict[str, Count] = Field(default_factory=dict)
     digest: str
 
 
@@ -107,6 +108,7 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime, key: SigningKey
         aside=tuple(state.aside.values()),
         numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
         vouched_by=state.vouched_by,
+        superseded=dict(state.superseded),
         digest=_digest(table),
     )
     name = checkpoint_key(state.sequence)
@@ -193,6 +195,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
         tip=header.tip,
         tip_checksum=header.tip_checksum,
         vouched_by=header.vouched_by,
+        superseded=header.superseded,
         format=header.format,
         min_reader=header.min_reader,
         min_writer=header.min_writer,

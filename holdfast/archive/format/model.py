@@ -9,7 +9,7 @@ from __future__ import annotations
 from pydantic import Field
 
 from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
-from holdfast.archive.format.document import Document, Moment, Position, SealedDocument, SourceName
+from holdfast.archive.format.document import Count, Document, Moment, Position, SealedDocument, SourceName
 
 
 class Identity(SealedDocument):
@@ -115,6 +115,8 @@ class ArchiveCommit(SealedDocument):
     :param reason: why, in words, where a person has to say so.
     :param vouches: checksums of all commits before, from the first on: who signs this one answers for them. From it on
         commits are signed. None: it says nothing of that.
+    :param supersedes: newest commits of states that this archive takes the place of, by archive id: who has seen one of
+        them, or an older one, need not take this for an older copy.
     :param log: of a replica, where it stands in the update log from then on. A commit that executes no entry repeats
         the last index.
     :param adopted: the replica was made equal to another one: what it has is in `add` or was here, and all else goes.
@@ -144,6 +146,7 @@ class ArchiveCommit(SealedDocument):
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
+    supersedes: dict[str, Count] = Field(default_factory=dict)
 
     def follows(self, tip: str | None, checksum: str = "") -> bool:
         """Return whether it was made after the commit `tip`, with the bytes that this one has now.

@@ -52,6 +52,8 @@ class State:
     min_writer: int = 1
     vouched_by: int = 0
     """The newest commit that vouches for all before it: from it on, commits are signed. 0: none does."""
+    superseded: Mapping[str, int] = field(default_factory=dict)
+    """Newest commits of states that this one takes the place of, by archive id."""
     at: datetime | None = None
     """When that commit was made."""
     blocks: Mapping[str, Placed] = field(default_factory=dict)
@@ -174,6 +176,7 @@ class _Fold:
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,
             vouched_by=before.vouched_by if commit.vouches is None else commit.sequence,
+            superseded={**before.superseded, **commit.supersedes},
             at=commit.committed_at,
             log=commit.log or before.log,
         )
@@ -241,7 +244,7 @@ class Change:
     :param reason: why, in words, where a person has to say so.
     :param format: the one that the archive has from then on; None: the one it has.
     :param log: of a replica: where it then stands in the update log; None: where it stood.
-    :param adopted, aside, vouches: as in `ArchiveCommit`.
+    :param adopted, aside, vouches, supersedes: as in `ArchiveCommit`.
     """
 
     kind: str
@@ -258,6 +261,7 @@ class Change:
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
+    supersedes: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def executes_entry(self) -> bool:

@@ -16,6 +16,7 @@ from typing import Any
 
 import psutil
 
+from holdfast.archive.format import last_seen
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.sources.postgresql.connection.address import Address
 
@@ -56,7 +57,8 @@ def environment(address: Address | None, more: Mapping[str, str]) -> dict[str, s
     """
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_", "AWS_"))}
     password = {"PGPASSWORD": address.password} if address and address.password else {}
-    return {**kept, FORCED_VARIABLE: "inline", **SURROUNDINGS, **password, **more}
+    nothing_seen = {last_seen.VARIABLE: "off"}
+    return {**kept, **nothing_seen, FORCED_VARIABLE: "inline", **SURROUNDINGS, **password, **more}
 
 
 def start(

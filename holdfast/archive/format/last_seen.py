@@ -1,0 +1,146 @@
+"""Newest commit of each place that this machine has seen, so that one which was put back is noticed.
+
+Neither a checksum nor a signature nor a key tells an older, whole state of an archive from the newest: each of its
+objects is genuine. Who has seen the newer one can tell. What was seen is kept in a folder of this machine, a file for
+each place. Where that cannot be written, as on a machine for one job, nothing is kept and nothing is refused.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from pydantic import Field, ValidationError
+
+from holdfast.archive.format.document import Count, Document
+from holdfast.common.errors import DamagedError
+from locking.one_line import line_logger
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+    from holdfast.archive.format.model import Identity
+    from holdfast.archive.format.state import State
+
+log = line_logger(__name__)
+
+VARIABLE: Final = "HOLDFAST_STATE"
+"""The environment variable with the folder; `off`: nothing is kept."""
+
+_OFF: Final = "off"
+
+
+class PutBackError(DamagedError):
+    """An archive that is older than what this machine has seen of it, or another one."""
+
+
+class LastSeen(Document):
+    """State of an archive at one place, as it was last seen.
+
+    :param archive: its id; `name`: for people.
+    :param sequence: number of its newest commit; `commit`: the id of that.
+    :param log: id of the coordination store that it follows as a replica; "" for an archive at one place.
+    :param index: of the last entry of that which it had executed.
+    :param replaces: newest commits of what was there before, by archive id, where this one was just created.
+    """
+
+    archive: str
+    name: str
+    sequence: Count
+    commit: str
+    log: str = ""
+    index: Count = 0
+    replaces: dict[str, Count] = Field(default_factory=dict)
+
+    @classmethod
+    def of(cls, identity: Identity, state: State) -> LastSeen:
+        """Return an archive's state as it is seen now."""
+        place = state.log
+        return cls(
+            archive=identity.id,
+            name=identity.name,
+            sequence=state.sequence,
+            commit=state.tip or "",
+            log=place.store if place else "",
+            index=max(place.index, place.reached) if place else 0,
+        )
+
+    def __str__(self) -> str:
+        return f"commit {self.sequence} of {self.name} ({self.archive})"
+
+
+def state_folder() -> Path | None:
+    """Return the folder of what this machine remembers; None where it is to remember nothing."""
+    said = os.environ.get(VARIABLE, "")
+    if said == _OFF:
+        return None
+    if said:
+        return Path(said).expanduser()
+    base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
+    return Path(base).expanduser() / "holdfast"
+
+
+def read_seen(url: str) -> LastSeen | None:
+    """Return what was last seen at a place; None where nothing is known."""
+    path = _path(url)
+    if path is None:
+        return None
+    try:
+        return LastSeen.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError) as error:
+        if not isinstance(error, FileNotFoundError):
+            log.warning("What was last seen of %s cannot be read, and is not compared: %s", url, path)
+        return None
+
+
+def note_seen(url: str, now: LastSeen) -> None:
+    """Remember what is seen at a place; of one archive the newest commit stays."""
+    _keep(url, lambda before: now if before is None or _is_news(before, now) else before)
+
+
+def begin_seen(url: str, identity: Identity, before: LastSeen | None) -> None:
+    """Remember that an archive was just created at a place.
+
+    :param before: what was seen there before, which its first commit is to say that it takes the place of.
+    """
+    replaces = {**before.replaces, before.archive: before.sequence} if before else {}
+    begun = LastSeen(archive=identity.id, name=identity.name, sequence=0, commit="", replaces=replaces)
+    _keep(url, lambda _: begun)
+
+
+def _is_news(before: LastSeen, now: LastSeen) -> bool:
+    if (before.archive, before.log) != (now.archive, now.log):
+        return True
+    return (before.index, before.sequence) < (now.index, now.sequence)
+
+
+def _keep(url: str, choose: Callable[[LastSeen | None], LastSeen]) -> None:
+    path = _path(url)
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with _locked(path):
+            before = read_seen(url)
+            if (now := choose(before)) != before:
+                new = path.with_suffix(".new")
+                new.write_bytes(now.to_bytes())
+                new.replace(path)
+    except OSError as error:
+        log.debug("What was seen of %s could not be kept: %s", url, error)
+
+
+def _path(url: str) -> Path | None:
+    folder = state_folder()
+    return folder / "seen" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json" if folder else None
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    with path.with_suffix(".lock").open("a") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,243 @@
+"""What a machine remembers of archives, and how it notices that one was put back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from holdfast.archive import Archive, Change
+from holdfast.archive.format.block import Block
+from holdfast.archive.format.last_seen import (
+    VARIABLE,
+    LastSeen,
+    PutBackError,
+    begin_seen,
+    note_seen,
+    read_seen,
+    state_folder,
+)
+from holdfast.archive.format.model import LogPlace
+from holdfast.storage import open_store
+
+MakeBlock = Callable[..., Block]
+
+
+def nothing() -> None:
+    pass
+
+
+@pytest.fixture(autouse=True)
+def remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of what this machine remembers."""
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "state"))
+    return tmp_path / "state"
+
+
+class Place:
+    """An archive in a folder that somebody puts back."""
+
+    def __init__(self, folder: Path, block: MakeBlock) -> None:
+        self.folder = folder / "archive"
+        self._block = block
+        self._end = 0
+
+    def create(self, name: str = "shop") -> Archive:
+        return Archive.create(open_store(str(self.folder)), name=name)
+
+    def open(self) -> Archive:
+        return Archive.open(open_store(str(self.folder)))
+
+    def backup(self) -> int:
+        self._end += 0x100
+        block = self._block(position=f"0/{self._end:X}")
+        return self.open().add(lambda _: Change(kind="backup", add=(block,)), check=nothing, fence="t").sequence
+
+    def copy(self, name: str) -> Path:
+        return Path(shutil.copytree(self.folder, self.folder.with_name(name)))
+
+    def put_back(self, copy: Path) -> None:
+        shutil.rmtree(self.folder)
+        shutil.copytree(copy, self.folder)
+
+
+@pytest.fixture
+def place(tmp_path: Path, block: MakeBlock) -> Place:
+    made = Place(tmp_path, block)
+    made.create()
+    return made
+
+
+def test_an_archive_that_goes_on_is_opened_as_ever(place: Place) -> None:
+    assert [place.backup() for _ in range(3)] == [1, 2, 3]
+    seen = read_seen(place.open().store.url)
+    assert seen is not None
+    assert (seen.sequence, seen.commit, seen.name) == (3, place.open().state.tip, "shop")
+
+
+def test_an_older_state_is_refused_until_it_is_accepted(place: Place) -> None:
+    place.backup()
+    older = place.copy("older")
+    place.backup()
+    place.put_back(older)
+    with pytest.raises(PutBackError, match=r"had commit 2 of shop .* when this machine last saw it, and has commit 1"):
+        place.open()
+    archive = Archive.open(open_store(str(place.folder)), unseen=True)
+    assert archive.is_put_back()
+    seen = read_seen(archive.store.url)
+    assert seen is not None
+    accepted = Change(kind="accepted", reason="a test", supersedes={seen.archive: seen.sequence})
+    archive.add(lambda _: accepted, check=nothing, fence="t")
+    assert place.open().state.superseded == {seen.archive: 2}
+    assert place.backup() == 3
+
+
+def test_others_who_have_seen_no_more_accept_it_with_that_and_those_who_have_do_not(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.backup()
+    older = place.copy("older")
+    place.backup()
+    one, two = tmp_path / "one", tmp_path / "two"
+    shutil.copytree(tmp_path / "state", one)
+    place.backup()
+    shutil.copytree(tmp_path / "state", two)
+    place.put_back(older)
+    monkeypatch.setenv(VARIABLE, str(one))
+    archive = Archive.open(open_store(str(place.folder)), unseen=True)
+    archive.add(lambda _: Change(kind="accepted", supersedes={archive.identity.id: 2}), check=nothing, fence="t")
+    assert place.open().state.sequence == 2
+    monkeypatch.setenv(VARIABLE, str(two))
+    with pytest.raises(PutBackError, match=r"had commit 3 of shop .* and has commit 2 of shop"):
+        place.open()
+
+
+def test_a_line_that_went_another_way_is_refused_though_it_is_longer(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place.backup()
+    older = place.copy("older")
+    place.backup()
+    place.put_back(older)
+    monkeypatch.setenv(VARIABLE, "off")  # a machine that has not seen it
+    assert [place.backup() for _ in range(3)] == [2, 3, 4]
+    monkeypatch.undo()
+    monkeypatch.setenv(VARIABLE, str(place.folder.with_name("state")))
+    with pytest.raises(PutBackError, match="had commit 2 of shop"):
+        place.open()
+
+
+def test_another_archive_in_its_place_is_refused(place: Place, tmp_path: Path, block: MakeBlock) -> None:
+    place.backup()
+    other = Place(tmp_path / "elsewhere", block)
+    other.create("crm")
+    other.backup()
+    place.put_back(other.folder)
+    with pytest.raises(PutBackError, match=r"had commit 1 of shop .* and has commit 1 of crm"):
+        place.open()
+
+
+def test_an_archive_that_is_created_where_one_was_says_that_it_takes_its_place(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.backup()
+    shutil.copytree(tmp_path / "state", tmp_path / "other machine")
+    first = place.open().identity.id
+    shutil.rmtree(place.folder)
+    place.create()
+    assert "This machine has seen commit 1 of shop" in caplog.text
+    assert place.backup() == 1
+    assert place.open().state.superseded == {first: 1}
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "other machine"))
+    assert place.open().state.sequence == 1
+
+
+def test_what_a_checkpoint_remembers_is_what_was_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    from holdfast.archive.format.checkpoint import write_checkpoint
+
+    place.backup()
+    archive = place.open()
+    archive.add(lambda _: Change(kind="accepted", supersedes={"gone": 7}), check=nothing, fence="t")
+    write_checkpoint(archive.store, archive.identity.id, archive.state)
+    assert place.open().state.superseded == {"gone": 7}
+
+
+def _replica(archive: Archive, **place: object) -> Archive:
+    at = LogPlace(store="log", replica="a", index=0).model_copy(update=place)
+    archive.state = replace(archive.state, log=at)
+    return archive
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "put_back"),
+    [
+        (("log", 5), {"index": 5}, False),
+        (("log", 5), {"index": 9}, False),
+        (("log", 5), {"index": 4}, True),
+        (("log", 5), {"index": 4, "reached": 5}, False),  # made anew from one that is further back
+        (("log", 5), {"index": 1, "store": "new", "before": {"log": 1}}, False),  # a log that was made anew
+        (("log", 5), {"index": 9, "store": "new"}, True),
+    ],
+)
+def test_a_replica_is_compared_by_its_log_and_not_by_its_commits(
+    place: Place, seen: tuple[str, int], now: dict[str, object], put_back: bool
+) -> None:
+    archive = place.open()
+    note_seen(
+        archive.store.url,
+        LastSeen(archive=archive.identity.id, name="shop", sequence=90, commit="x", log=seen[0], index=seen[1]),
+    )
+    assert _replica(archive, **now).is_put_back() is put_back
+
+
+def test_nothing_is_refused_where_nothing_can_be_kept(
+    place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    (tmp_path / "file").write_text("no folder")
+    for said in ("off", str(tmp_path / "file")):
+        monkeypatch.setenv(VARIABLE, said)
+        assert place.backup()
+        assert read_seen(place.open().store.url) is None
+    assert "cannot be read" not in caplog.text or said != "off"
+
+
+def test_a_damaged_memory_is_named_and_forgotten(
+    place: Place, remembered: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    place.backup()
+    (kept,) = (remembered / "seen").glob("*.json")
+    kept.write_text("{")
+    assert place.open().state.sequence == 1
+    assert "cannot be read, and is not compared" in caplog.text
+    assert read_seen(place.open().store.url) is not None
+
+
+def test_of_one_archive_the_newest_commit_stays_whoever_comes_last() -> None:
+    newest = LastSeen(archive="a", name="shop", sequence=5, commit="5")
+    note_seen("place", newest)
+    note_seen("place", newest.model_copy(update={"sequence": 4, "commit": "4"}))
+    assert read_seen("place") == newest
+    assert str(newest) == "commit 5 of shop (a)"
+
+
+def test_a_new_archive_remembers_what_was_there(place: Place) -> None:
+    identity = place.open().identity
+    begin_seen("place", identity, None)
+    note_seen("place", LastSeen(archive=identity.id, name="shop", sequence=3, commit="3"))
+    begin_seen("place", identity, read_seen("place"))
+    found = read_seen("place")
+    assert found is not None
+    assert (found.sequence, found.replaces) == (0, {identity.id: 3})
+
+
+def test_the_folder_is_that_of_the_user_unless_another_one_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.delenv(VARIABLE)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    assert state_folder() == tmp_path / "holdfast"
+    monkeypatch.delenv("XDG_STATE_HOME")
+    assert state_folder() == Path("~/.local/state/holdfast").expanduser()
