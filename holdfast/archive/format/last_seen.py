@@ -10,7 +10,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -110,6 +110,14 @@ def begin_seen(url: str, identity: Identity, before: LastSeen | None) -> None:
     replaces = {**before.replaces, before.archive: before.sequence} if before else {}
     begun = LastSeen(archive=identity.id, name=identity.name, sequence=0, commit="", replaces=replaces)
     _keep(url, lambda _: begun)
+
+
+def forget_seen(url: str) -> None:
+    """Remember nothing of a place, since what was seen there just now is not to count."""
+    path = _path(url)
+    if path is not None:
+        with suppress(OSError):
+            path.unlink()
 
 
 def _is_news(before: LastSeen, now: LastSeen) -> bool:

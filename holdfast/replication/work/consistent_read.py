@@ -16,21 +16,27 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.format.document import iso
+from holdfast.archive.format.last_seen import PutBackError, forget_seen, read_seen, state_folder
 from holdfast.archive.history.visibility import without
-from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError, sentence
+from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import NoAnswerError, ask_each
 from holdfast.config.archives_model import Consistency
 from holdfast.replication.log.errors import OldStoreError
+from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
+    from holdfast.archive.format.model import LogPlace
     from holdfast.archive.format.state import State
     from holdfast.replication.log.settings import AnyAddress
     from holdfast.replication.log.silence import NotAsked
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
+
+
+logger = line_logger(__name__)
 
 
 def parse_consistency(text: str) -> Consistency:
@@ -99,8 +105,9 @@ def words_of(read_from: Mapping[str, Any]) -> str:
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: AnyAddress = None) -> Opened:
     """Open an archive to read one commit of it.
 
-    For a sequential read, the coordination store is asked afterwards. Where a commit is damaged, an eventual read is of
-    what comes before it; `cut_off` of the state says so.
+    For a sequential read, the coordination store is asked afterwards. A machine that has not seen the replica before asks
+    it for an eventual one, too, if it answers: is this an older copy of itself? Where a commit is damaged, an eventual
+    read is of what comes before it; `cut_off` of the state says so.
 
     :param address: of the coordination store; None for what the environment says.
     :raises DamagedError: of what is here nothing can be read.
@@ -109,15 +116,40 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
     :raises UsageError: a sequential read of a replica, and nothing says where its store is.
     :raises HoldfastError: a sequential read, and the store cannot be reached.
     """
+    is_new_here = state_folder() is not None and read_seen(store.url) is None
     archive = Archive.open(store, before_damage=consistency == "eventual")
     if archive.state.cut_off and not archive.state.blocks:
         raise DamagedError(archive.state.cut_off)
+    if consistency == "eventual" and archive.state.log is not None and is_new_here:
+        _check_is_no_older_copy(archive, archive.state.log, address)
     if consistency == "eventual" or archive.state.log is None:
         return Opened(store, archive.identity.id, archive.state, consistency)
     from holdfast.replication.log.store import opened
 
     with opened(address) as coordination:
         return _shown(archive, coordination)
+
+
+def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddress) -> None:
+    """Check that a replica is as far as the coordination store knows it was, where that answers.
+
+    :raises PutBackError: it is not.
+    """
+    from holdfast.replication.log.consistency_check import look_up
+    from holdfast.replication.log.store import opened
+
+    try:
+        with opened(address) as coordination:
+            known = coordination.run(lambda c: look_up(c, archive.identity.id, place))
+    except HoldfastError as error:
+        logger.info("Whether %s is an older copy of itself was not asked: %s", archive.store.url, error)
+        return
+    if known.log.store == place.store and max(place.index, place.reached) < known.row.pointer - 1:
+        forget_seen(archive.store.url)
+        raise PutBackError(
+            f"{archive.store.url} ends at entry {place.index}, and had executed {known.row.pointer - 1}: it is an "
+            f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another replica meanwhile"
+        )
 
 
 def open_first(

@@ -11,6 +11,8 @@ import pytest
 from sqlalchemy import Connection
 
 from holdfast.archive import Archive
+from holdfast.archive.format import last_seen
+from holdfast.archive.format.last_seen import PutBackError
 from holdfast.common.errors import BusyError, HoldfastError, UsageError
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import LostReplicaError, OldStoreError
@@ -268,3 +270,27 @@ def test_it_is_told_which_replica_was_read_and_how_fresh_it_is(two: Replicas) ->
     eventual = open_to_read(two.place("far")).describe()
     assert eventual["entries_behind"] is None
     assert "how far the log is was not asked" in words_of(eventual)
+
+
+def test_a_machine_that_never_saw_a_replica_asks_the_store_whether_it_is_an_older_copy_of_itself(
+    two: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(last_seen.VARIABLE, str(tmp_path / "never seen"))
+    near = Path(two.place("near").url)
+    two.back_up("near")
+    two.back_up("near")
+    shutil.copytree(near, tmp_path / "older")
+    for _ in range(3):
+        two.back_up("near")
+    shutil.rmtree(tmp_path / "never seen")
+    address = two.coordination.url
+    assert open_to_read(two.place("near"), address=address).state.sequence
+    shutil.rmtree(tmp_path / "never seen")
+    shutil.rmtree(near)
+    shutil.copytree(tmp_path / "older", near)
+    with pytest.raises(PutBackError, match=r"it is an older copy of itself\. 'holdfast replica recover near'"):
+        open_to_read(two.place("near"), address=address)
+    with pytest.raises(PutBackError, match="it is an older copy of itself"):  # what was seen then does not count
+        open_to_read(two.place("near"), address=address)
+    gone = open_to_read(two.place("near"), address=f"sqlite:///{tmp_path / 'gone.db'}")
+    assert gone.state.sequence  # a store that cannot be asked keeps nobody from an eventual read
