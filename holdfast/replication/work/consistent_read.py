@@ -105,9 +105,9 @@ def words_of(read_from: Mapping[str, Any]) -> str:
 def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, address: AnyAddress = None) -> Opened:
     """Open an archive to read one commit of it.
 
-    For a sequential read, the coordination store is asked afterwards. A machine that has not seen the replica before asks
-    it for an eventual one, too, if it answers: is this an older copy of itself? Where a commit is damaged, an eventual
-    read is of what comes before it; `cut_off` of the state says so.
+    For a sequential read, the coordination store is asked afterwards. A machine that has not seen the replica before
+    asks it for an eventual one, too, if it answers: is this an older copy of itself? Where a commit is damaged, an
+    eventual read is of what comes before it; `cut_off` of the state says so.
 
     :param address: of the coordination store; None for what the environment says.
     :raises DamagedError: of what is here nothing can be read.
@@ -148,7 +148,7 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
         forget_seen(archive.store.url)
         raise PutBackError(
             f"{archive.store.url} ends at entry {place.index}, and had executed {known.row.pointer - 1}: it is an "
-            f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another replica meanwhile"
+            f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another one meanwhile"
         )
 
 
