@@ -11,7 +11,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
@@ -23,6 +23,7 @@ from holdfast.archive.format.runs import RunRecord, last_records
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
 from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.maintenance.damage_report import Cost
     from holdfast.storage import ObjectStore
+    from holdfast.storage.contract.base import Extended
 
     ReadAll = Callable[[Sequence[NamedFile]], Iterable[Problem | None]]
     """Reads files and returns what is wrong with each, in their order; None where nothing is."""
@@ -111,6 +113,7 @@ class Verification:
 
     :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
     :param since: every file of the archive was read after this moment, or made after it; None where not all is known.
+    :param locks: what became of object locks; None where there are to be none, or nothing was to be written.
     """
 
     commits: int
@@ -120,6 +123,7 @@ class Verification:
     deep: bool
     damage: tuple[Damage, ...]
     since: datetime | None = None
+    locks: Extended | None = None
 
     def describe(self) -> dict[str, Any]:
         """Return it as `--json` prints it."""
@@ -132,6 +136,7 @@ class Verification:
             "damage": [str(each) for each in self.damage],
             "costs": [each.describe() for each in self.damage],
             "read_since": iso(self.since) if self.since else None,
+            "object_locks": _described(self.locks) if self.locks else None,
         }
 
 
@@ -202,7 +207,13 @@ def verify_and_remember(
     :param remember: store the progress; else nothing is written.
     """
     verifier = Verifier(archive, scope, reading=reading, read_all=read_all, check=check, on_file=on_file)
-    return verifier.run(read_progress(archive.store), remember=remember)
+    found = verifier.run(read_progress(archive.store), remember=remember)
+    return replace(found, locks=extend_locks(archive)) if remember else found
+
+
+def _described(locks: Extended) -> dict[str, Any]:
+    failed = {key: str(error) for key, error in locks.failed.items()}
+    return {"looked_at": locks.looked_at, "extended": locks.extended, "failed": failed}
 
 
 class Verifier:

@@ -65,6 +65,9 @@ def verify(
     if copy is not None and value["damage"]:
         value |= _repair(store, copy, value["costs"], wait)
     output.result(value, lambda console: _show(console, value))
+    unlocked = (value.get("object_locks") or {}).get("failed", {})
+    for key, why in unlocked.items():
+        output.say(f"holdfast: the object lock of {key} could not be extended: {why}")
     if left := len(value["damage"]) - len(value.get("repaired", ())):
         output.say(f"holdfast: {left} of {value['files']} files are damaged or missing")
         repaired = value.get("repaired", ())
@@ -75,6 +78,8 @@ def verify(
     if any(each["source"] == THE_ARCHIVE for each in value["costs"]):
         output.say("holdfast: what is behind the commits that were put back was not looked at: run it once more")
         raise typer.Exit(4)
+    if unlocked:
+        raise typer.Exit(1)
 
 
 def _opened(store: ObjectStore) -> Archive:
@@ -147,5 +152,7 @@ def _show(console: Console, value: dict[str, Any]) -> None:
         f"{value['commits']} commits are {how}",
         markup=False,
     )
+    if (locks := value.get("object_locks")) is not None:
+        console.print(f"object locks: {locks['looked_at']} looked at, {locks['extended']} extended", markup=False)
     if value["read_since"]:
         console.print(f"every file was read, or made, after {value['read_since']}", markup=False)

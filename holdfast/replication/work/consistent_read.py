@@ -148,7 +148,7 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
         forget_seen(archive.store.url)
         raise PutBackError(
             f"{archive.store.url} ends at entry {place.index}, and had executed {known.row.pointer - 1}: it is an "
-            f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another one meanwhile"
+            f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another meanwhile"
         )
 
 

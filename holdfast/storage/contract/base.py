@@ -10,7 +10,7 @@ import threading
 import uuid
 from abc import ABC, abstractmethod
 from concurrent.futures import ThreadPoolExecutor
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.signing import Signing
@@ -38,6 +38,19 @@ LARGEST_DOCUMENT = 1 << 30
 """Bytes of an object that is read whole into memory, at most: a commit of some millions of files has so many."""
 
 
+class Extended(NamedTuple):
+    """Result of extending object locks.
+
+    :param looked_at: objects that were asked how long they are locked.
+    :param extended: those whose lock ended too soon.
+    :param failed: those that could not be asked or extended, by key, with the reason.
+    """
+
+    looked_at: int
+    extended: int
+    failed: Mapping[str, StoreError]
+
+
 class ObjectStore(ABC):
     """Objects under keys, at one URL.
 
@@ -62,6 +75,15 @@ class ObjectStore(ABC):
     """In words: where the times in listings come from."""
 
     listing_is_ordered: bool
+
+    @property
+    def locks_objects(self) -> bool:
+        """Return whether what is written once is locked for a while, so that nobody can delete or replace it."""
+        return False
+
+    def extend_locks(self, keys: Sequence[str]) -> Extended:
+        """Extend the locks of objects that end before half of the time that they are set for."""
+        return Extended(len(keys), 0, {})
 
     @property
     def is_encrypted(self) -> bool:

@@ -49,6 +49,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
+    from holdfast.storage.contract.base import Extended
     from holdfast.storage.encryption.sealing import DataKey
     from locking.store import ObjectInfo, StoreError
 
@@ -83,6 +84,13 @@ class SealedStore(ObjectStore):
     @property
     def listing_is_ordered(self) -> bool:  # type: ignore[override]
         return self._inner.listing_is_ordered
+
+    @property
+    def locks_objects(self) -> bool:
+        return self._inner.locks_objects
+
+    def extend_locks(self, keys: Sequence[str]) -> Extended:
+        return self._inner.extend_locks(keys)
 
     def ring(self, *, anew: bool = False) -> KeyRing | None:
         """Return the archive's keys; None where it is not encrypted.

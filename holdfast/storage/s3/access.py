@@ -48,7 +48,7 @@ READ_ATTEMPTS = 4
 POOL_CONNECTIONS = 32
 """Connections that threads sharing one store may use at once."""
 
-_MAKES_AN_OBJECT = ("PutObject", "CreateMultipartUpload")
+MAKES_AN_OBJECT = ("PutObject", "CreateMultipartUpload")
 
 _HAS_CONTENT = ("PutObject", "UploadPart", "DeleteObjects")
 """Requests that S3 wants a checksum of: of objects, where the bucket locks them. Older servers know only this one.
@@ -163,7 +163,7 @@ class S3Access:
                 response_checksum_validation="when_required",
             ),
         )
-        for operation in _MAKES_AN_OBJECT:
+        for operation in MAKES_AN_OBJECT:
             client.meta.events.register(f"before-parameter-build.s3.{operation}", self._settings.encrypt)
         for operation in _HAS_CONTENT:
             client.meta.events.register(f"before-call.s3.{operation}", _add_content_md5)

@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import UsageError
 from holdfast.storage.contract.settings import bad_setting, listing_is_ordered
+from holdfast.storage.s3.object_lock import VARIABLE as OBJECT_LOCK
+from holdfast.storage.s3.object_lock import ObjectLock
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -37,6 +39,7 @@ class S3Settings:
         that to the bucket
     :param sse_kms_key_id: which key, with one of the last two; empty means the account's own for S3
     :param listing_is_ordered: whether listings read names in key order; None: Amazon's do, no others
+    :param object_lock: how long what is written once cannot be deleted, such as "30d"; empty: no lock is asked for
     :raises UsageError: a value that is none
     """
 
@@ -44,6 +47,7 @@ class S3Settings:
     sse: str = ""
     sse_kms_key_id: str = ""
     listing_is_ordered: bool | None = None
+    object_lock: str = ""
 
     def __post_init__(self) -> None:
         if self.addressing not in ("", *_STYLES):
@@ -52,6 +56,7 @@ class S3Settings:
             raise bad_setting(SSE, self.sse, ", ".join((_AES, *_KMS)))
         if self.sse_kms_key_id and self.sse not in _KMS:
             raise UsageError(f"{SSE_KMS_KEY_ID} is set, but not {SSE}=aws:kms that would use it.")
+        ObjectLock.parse(self.object_lock)
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3Settings:
@@ -63,6 +68,7 @@ class S3Settings:
             addressing=environment.get(ADDRESSING, ""),
             sse=environment.get(SSE, ""),
             sse_kms_key_id=environment.get(SSE_KMS_KEY_ID, ""),
+            object_lock=environment.get(OBJECT_LOCK, ""),
             listing_is_ordered=listing_is_ordered(environment),
         )
 

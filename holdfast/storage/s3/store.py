@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 import random
 import time
 from dataclasses import replace
@@ -14,15 +15,16 @@ from urllib.parse import urlsplit
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
+from holdfast.storage.contract.base import Extended, ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.patience import SHORT, Patience
-from holdfast.storage.s3.access import S3Access
+from holdfast.storage.s3.access import MAKES_AN_OBJECT, S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
 from holdfast.storage.s3.errors import s3_errors
+from holdfast.storage.s3.object_lock import ObjectLock, extend
 from holdfast.storage.s3.settings import SSE, S3Settings
 from holdfast.storage.s3.upload import upload
 from locking.store import (
@@ -93,6 +95,11 @@ class S3Store(ObjectStore):
         self._writer = self._access.writer
         self._writer.meta.events.register_last("before-call.s3.PutObject", skip_expect)
         self._writer.meta.events.register("before-send.s3.PutObject", arm)
+        self._lock = ObjectLock.parse(settings.object_lock)
+        if self._lock is not None:
+            add = functools.partial(self._lock.add, root=self._root)
+            for client, operation in itertools.product((self._reader, self._writer), MAKES_AN_OBJECT):
+                client.meta.events.register(f"before-parameter-build.s3.{operation}", add)
         self._gate: Callable[[], None] | None = None
         self._can_copy = True
         self.endpoint = self._access.endpoint
@@ -114,6 +121,16 @@ class S3Store(ObjectStore):
 
     def impatient(self) -> S3Store:
         return type(self)(self._bucket, self._prefix, settings=self._settings, patience=SHORT)
+
+    @property
+    def locks_objects(self) -> bool:
+        return self._lock is not None
+
+    def extend_locks(self, keys: Sequence[str]) -> Extended:
+        if self._lock is None:
+            return super().extend_locks(keys)
+        found = extend(self._reader, self._bucket, [self._key(key) for key in keys], self._lock)
+        return found._replace(failed={key.removeprefix(self._root): error for key, error in found.failed.items()})
 
     def list(self, prefix: str, *, start_after: str = "") -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
