@@ -137,6 +137,7 @@ class Archive:
         :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one; or
             it is an older state than this machine has seen there.
         """
+        before = read_seen(store.url)  # first: whoever adds a commit meanwhile remembers that after it is there
         try:
             body = store.get(IDENTITY_KEY)
         except ObjectNotFound as error:
@@ -162,14 +163,13 @@ class Archive:
                 "wait ('holdfast replica status' shows both)"
             )
         if not (recovering or unseen or archive.state.cut_off):
-            archive._check_seen()
+            archive._check_seen(before)
             archive._note_seen()
         return archive
 
-    def _check_seen(self) -> None:
+    def _check_seen(self, before: LastSeen | None) -> None:
         """Refuse an older state than this machine has seen at this place, or another archive's."""
-        before = read_seen(self.store.url)
-        if before is None or not self.is_put_back():
+        if before is None or not self.is_put_back(before):
             return
         raise PutBackError(
             f"{self.store.url} had {before} when this machine last saw it, and has "
@@ -177,10 +177,12 @@ class Archive:
             "back what was there; where this is meant, 'holdfast accept' says so in the archive"
         )
 
-    def is_put_back(self) -> bool:
-        """Return whether this is an older state than this machine has seen at this place, or another archive's."""
-        before = read_seen(self.store.url)
-        return before is not None and not self._is_after(before) and not self._takes_the_place_of(before)
+    def is_put_back(self, before: LastSeen) -> bool:
+        """Return whether this is an older state than was seen at this place, or another archive's.
+
+        :param before: what was seen, read before the archive was.
+        """
+        return not self._is_after(before) and not self._takes_the_place_of(before)
 
     def _is_after(self, before: LastSeen) -> bool:
         """Return whether the archive has become what it is from what was seen before."""

@@ -31,7 +31,7 @@ def accept(
     output = Output(as_json=as_json)
     store = places.archive_store(url)
     before, archive = read_seen(store.url), Archive.open(store, unseen=True)
-    if before is None or not archive.is_put_back():
+    if before is None or not archive.is_put_back(before):
         raise UsageError(f"{store.url} is no older than what this machine has seen of it: there is nothing to accept")
     now = LastSeen.of(archive.identity, archive.state)
     confirm(now.name, f"{now} counts from now on, and what {before} had more is given up", yes=yes, output=output)

@@ -86,9 +86,9 @@ def test_an_older_state_is_refused_until_it_is_accepted(place: Place) -> None:
     with pytest.raises(PutBackError, match=r"had commit 2 of shop .* when this machine last saw it, and has commit 1"):
         place.open()
     archive = Archive.open(open_store(str(place.folder)), unseen=True)
-    assert archive.is_put_back()
     seen = read_seen(archive.store.url)
     assert seen is not None
+    assert archive.is_put_back(seen)
     accepted = Change(kind="accepted", reason="a test", supersedes={seen.archive: seen.sequence})
     archive.add(lambda _: accepted, check=nothing, fence="t")
     assert place.open().state.superseded == {seen.archive: 2}
@@ -186,11 +186,24 @@ def test_a_replica_is_compared_by_its_log_and_not_by_its_commits(
     place: Place, seen: tuple[str, int], now: dict[str, object], put_back: bool
 ) -> None:
     archive = place.open()
-    note_seen(
-        archive.store.url,
-        LastSeen(archive=archive.identity.id, name="shop", sequence=90, commit="x", log=seen[0], index=seen[1]),
-    )
-    assert _replica(archive, **now).is_put_back() is put_back
+    before = LastSeen(archive=archive.identity.id, name="shop", sequence=90, commit="x", log=seen[0], index=seen[1])
+    assert _replica(archive, **now).is_put_back(before) is put_back
+
+
+def test_whoever_reads_while_another_adds_is_not_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    place.backup()
+    refresh, beside = Archive.refresh, iter([place.backup])
+
+    def adding(archive: Archive) -> None:
+        refresh(archive)
+        for add in beside:
+            add()
+
+    monkeypatch.setattr(Archive, "refresh", adding)
+    assert place.open().state.sequence == 1
+    seen = read_seen(str(place.folder))
+    assert seen is not None
+    assert seen.sequence == 2
 
 
 def test_nothing_is_refused_where_nothing_can_be_kept(
