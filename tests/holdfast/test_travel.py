@@ -162,9 +162,14 @@ def test_an_address_takes_password_and_files_along(monkeypatch: pytest.MonkeyPat
     }
 
 
-def test_an_address_that_trusts_the_systems_certificates_does_so_there() -> None:
+@pytest.mark.parametrize("named_by", ["address", "environment"])
+def test_an_address_that_trusts_the_systems_certificates_does_so_there(
+    named_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = Address.parse("postgresql://me@db/shop?sslrootcert=system")
-    remote, packed = travelled(address)
+    if named_by == "environment":
+        monkeypatch.setenv("PGSSLROOTCERT", "system")
+    remote, packed = travelled(address if named_by == "address" else Address.parse("postgresql://me@db/shop"))
     assert pickle.loads(packed) == address  # noqa: S301 - our own bytes
     assert remote == RemoteEnvironment()
 
