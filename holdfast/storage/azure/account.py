@@ -106,12 +106,21 @@ class AzureAccount:
         return (urlsplit(self.endpoint).hostname or "").endswith(AZURE_DOMAINS)
 
     def container(self, name: str, connections: Connections) -> ContainerClient:
-        """Return a container's client; it sends every request once."""
+        """Return a container's client; it sends every request once.
+
+        :raises UsageError: it would send a token in the clear, which the client does not.
+        """
         session = requests.Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, connections)
         transport = RequestsTransport(session=session, connection_timeout=CONNECT_TIMEOUT, read_timeout=READ_TIMEOUT)
-        service = BlobServiceClient(self.endpoint, credential=self._credential(), transport=transport, retry_total=0)
+        credential = self._credential()
+        if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith("http:"):
+            raise UsageError(
+                f"{self.endpoint} is reached in the clear, over which no token of a log-in is sent: write https:// into "
+                "its address, or set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN."
+            )
+        service = BlobServiceClient(self.endpoint, credential=credential, transport=transport, retry_total=0)
         return service.get_container_client(name)
 
     def filesystem(self) -> FileSystem:
