@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -28,9 +28,9 @@ class DoctorFinding:
 
     def describe(self) -> dict[str, Any]:
         """Return the finding as JSON has it."""
-        return asdict(self)
+        return {"what": self.what, "found": self.found, "remedy": self.remedy, "warning": self.is_warning}
 
     @classmethod
     def described(cls, value: Mapping[str, Any]) -> DoctorFinding:
         """Return the finding that `describe` has told."""
-        return cls(value["what"], value["found"], value["remedy"], value["is_warning"])
+        return cls(value["what"], value["found"], value["remedy"], value["warning"])

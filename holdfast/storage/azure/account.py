@@ -115,9 +115,11 @@ class AzureAccount:
             session.mount(scheme, connections)
         transport = RequestsTransport(session=session, connection_timeout=CONNECT_TIMEOUT, read_timeout=READ_TIMEOUT)
         credential = self._credential()
-        if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith("http:"):
+        if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith(
+            "http:"
+        ):
             raise UsageError(
-                f"{self.endpoint} is reached in the clear, over which no token of a log-in is sent: write https:// into "
+                f"{self.endpoint} is reached in the clear, and no token of a log-in is sent so: write https:// into "
                 "its address, or set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN."
             )
         service = BlobServiceClient(self.endpoint, credential=credential, transport=transport, retry_total=0)

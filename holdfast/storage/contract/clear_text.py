@@ -21,7 +21,8 @@ def warn_of_clear_text(endpoint: str) -> None:
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         logger.warning(
             "%s is reached over a network in the clear: whoever is on the way can change what goes over it, and read "
-            "the rows of an archive that is not encrypted: give the server a certificate and write https:// into its address",
+            "the rows of an archive that is not encrypted: give the server a certificate and write https:// into its "
+            "address",
             endpoint,
         )
 

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import shutil
+import subprocess
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from holdfast.common.remote_environment import collected
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import embedded_programs
 from holdfast.sources.postgresql.connection.session import connect
@@ -22,6 +28,19 @@ pytestmark = pytest.mark.service
 OVER_A_NETWORK = "0.0.0.0"  # noqa: S104 - it leads to this machine, too, and its name does not tell so
 NO_FLOOR = "--allow-unsafe-dumper"
 """Debian's pg_dump, the only one with TLS here, may be older than its floor."""
+
+
+THERE = """
+import pickle, sys
+remote, packed = pickle.load(sys.stdin.buffer)
+remote.put_in_force()
+address = pickle.loads(packed)
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.session import connect
+query = "select version from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg_backend_pid()"
+with connect(address) as session, ArrowSession(address) as arrow:
+    print(session.info.user, *session.execute(query).fetchone(), arrow.value(query))
+"""
 
 
 @dataclass(frozen=True)
@@ -139,6 +158,29 @@ def test_a_client_shows_its_certificate_where_the_server_asks_for_one(secured: S
     shown = Address.parse(f"{without.url}&sslcert={certificate}&sslkey={key}", "of no use alone")
     done = run_here("backup", archive, "--source", shown.url, NO_FLOOR, address=shown)
     assert done.code == 0, done.err
+
+
+def test_a_worker_that_has_none_of_the_files_connects_with_the_drivers_certificates(
+    secured: Secured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate, key = secured.own.client(tmp_path, CERTIFIED)
+    roots = Path(shutil.copy(secured.own.certificate, tmp_path))
+    given = secured.server.at(
+        "localhost", "shop", sslmode="verify-full", sslrootcert=str(roots), sslcert=str(certificate)
+    )
+    monkeypatch.setenv("PGSSLKEY", str(key))
+    with collected() as remote:
+        packed = pickle.dumps(Address.parse(given.replace("postgres@", f"{CERTIFIED}@"), "of no use alone"))
+    for path in (certificate, key, roots):
+        path.unlink()
+    done = subprocess.run(
+        [sys.executable, "-c", THERE],
+        input=pickle.dumps((remote, packed)),
+        env={"PATH": os.environ["PATH"], "HOME": str(tmp_path)},
+        capture_output=True,
+        check=False,
+    )
+    assert done.stdout.decode().split() == [CERTIFIED, "TLSv1.3", "TLSv1.3"], done.stderr.decode()
 
 
 def test_a_pg_dump_without_tls_is_refused_before_any_lock_where_tls_is_asked_for(
