@@ -22,8 +22,9 @@ def test_a_pg_dump_without_tls_is_refused_where_the_source_asks_for_it(
     monkeypatch.setattr(programs, "has_tls", lambda program: False)
     monkeypatch.setattr(dumper_check, "connect", lambda asked: connect(address))  # its own server has no TLS
     asks = Address.parse(f"{address.url}?sslmode=verify-full", address.password)
+    said: list[str] = []
     with pytest.raises(RefusedError, match="built without TLS, and sslmode verify-full asks for it: install"):
-        check_dumper(asks, BackupRequest(allow_unsafe_dumper=True), [].append)
+        check_dumper(asks, BackupRequest(allow_unsafe_dumper=True), said.append)
 
 
 def test_an_unsafe_pg_dump_is_refused_unless_told(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
 from holdfast.sources.postgresql.setup import tls_readiness
 from holdfast.sources.postgresql.setup.tls_readiness import check_tls, describe
 
@@ -38,8 +39,7 @@ def test_what_goes_over_a_network_in_the_clear_is_told_of_each_client(address: A
 def test_a_client_that_cannot_connect_is_a_problem(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
     there = Address.parse(address.url.replace("127.0.0.1", "0.0.0.0"), address.password)  # noqa: S104 - this machine
     nowhere = Address.parse(re.sub(r":\d+/", ":1/", address.url))
-    session = tls_readiness.ArrowSession
-    monkeypatch.setattr(tls_readiness, "ArrowSession", lambda asked: session(nowhere))
+    monkeypatch.setattr(tls_readiness, "ArrowSession", lambda asked: ArrowSession(nowhere))
     monkeypatch.setattr(tls_readiness, "why_no_connection", lambda program, asked: "pg_dump failed: no way: go round")
     arrow, program = check_tls(there, MAJOR).problems
     assert arrow.what.startswith("the Arrow driver cannot connect, which reads rows: reading from ")
