@@ -18,7 +18,7 @@ from holdfast.storage.encryption.key_source import new_key
 @pytest.fixture(autouse=True)
 def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
-        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "PG", "HOLDFAST_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "PG", "HOLDFAST_", "REQUESTS_", "CURL_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -114,6 +114,18 @@ def test_a_store_on_google_takes_its_key_file_along(
     remote, _ = travelled(open_store("gs://bucket/shop"))
     assert remote.files == {"GOOGLE_APPLICATION_CREDENTIALS": b"{}"}
     assert remote.variables == {"STORAGE_EMULATOR_HOST": None}
+
+
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+@pytest.mark.parametrize("url", ["az://container/shop", "gs://bucket/shop"])
+def test_stores_on_azure_and_google_take_their_authorities_along(
+    url: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ca.pem").write_text("its certificates")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "backups")
+    monkeypatch.setenv(variable, str(tmp_path / "ca.pem"))
+    remote, _ = travelled(open_store(url))
+    assert remote.files == {"REQUESTS_CA_BUNDLE": b"its certificates"}
 
 
 @pytest.mark.parametrize("kind", ["file", "env", "command"])

@@ -14,7 +14,13 @@ from azure.storage.blob import BlobServiceClient
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
-from holdfast.storage.contract.connections import CONNECT_TIMEOUT, READ_TIMEOUT, Connections, address_of
+from holdfast.storage.contract.connections import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    Connections,
+    add_certificates,
+    address_of,
+)
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -92,7 +98,11 @@ class AzureAccount:
         )
 
     def add_to(self, remote: RemoteEnvironment) -> None:
-        """Add what reaches this account from another machine: its address and, if asked for, our credentials."""
+        """Add what reaches this account from another machine.
+
+        It is its address, whom to trust and, if asked for, our credentials.
+        """
+        add_certificates(remote)
         remote.add({"AZURE_STORAGE_CONNECTION_STRING": None, "AZURE_STORAGE_ACCOUNT": self.name})
         remote.add({"AZURE_STORAGE_SERVICE_ENDPOINT": self.endpoint})
         if is_driver_who_asks():
