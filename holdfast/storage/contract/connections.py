@@ -170,9 +170,14 @@ def clock_of(answers: list[Response]) -> datetime:
 
 def add_certificates(remote: RemoteEnvironment) -> None:
     """Add the certificates that requests trusts to what tasks need elsewhere, where a variable names their file."""
-    path = os.environ.get(CERTIFICATES) or os.environ.get("CURL_CA_BUNDLE")
+    path = named_certificates()
     if path and Path(path).is_file():
         remote.add_file(CERTIFICATES, path)
+
+
+def named_certificates() -> str | None:
+    """Return the path with the certificates that requests trusts; None where no variable names one."""
+    return os.environ.get(CERTIFICATES) or os.environ.get("CURL_CA_BUNDLE") or None
 
 
 def address_of(endpoint: str) -> str:
