@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from holdfast.common.errors import UsageError
+from holdfast.common.postgresql_tls import SYSTEM, USUAL_ROOTS, TlsSettings
 from holdfast.common.remote_environment import needed
-from holdfast.sources.postgresql.connection.tls import SYSTEM, USUAL_ROOTS, TlsSettings
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
 from locking.one_line import line_logger
 

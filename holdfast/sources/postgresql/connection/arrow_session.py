@@ -17,8 +17,8 @@ from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
 from holdfast.common.errors import HoldfastError
+from holdfast.common.postgresql_tls import tls_advice
 from holdfast.sources.postgresql.connection.outages import words
-from holdfast.sources.postgresql.connection.tls import tls_advice
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

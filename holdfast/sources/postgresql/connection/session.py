@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast.common.postgresql_tls import tls_advice
 from holdfast.sources.postgresql.connection.outages import remedy, words
 from holdfast.sources.postgresql.connection.sql import literal
-from holdfast.sources.postgresql.connection.tls import tls_advice
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from textwrap import shorten
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast.common.postgresql_tls import tls_advice
 from holdfast.sources.postgresql.connection.server import embedded_programs
-from holdfast.sources.postgresql.connection.tls import tls_advice
 from holdfast.sources.postgresql.dump.client_floors import (
     LIBPQ,
     LIBPQ_REMEDY,
@@ -27,8 +27,8 @@ from holdfast.sources.postgresql.dump.client_floors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.connection.tls import TlsSettings
 
 _OLDER_CLIENT = "invalid URI query parameter"
 """What a program says of an address with a parameter that newer ones know."""

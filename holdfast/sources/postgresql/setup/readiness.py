@@ -25,8 +25,8 @@ from holdfast.sources.postgresql.snapshot.snapshot import locked_by_others
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.connection.tls import TlsSettings
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError
+from holdfast.common.postgresql_tls import REMEDY
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.tls import REMEDY
 from holdfast.sources.postgresql.dump.programs import find, has_tls, version_of, why_no_connection
 from holdfast.sources.postgresql.setup.readiness import Readiness
 from holdfast.sources.postgresql.snapshot.preconditions import Obstacle

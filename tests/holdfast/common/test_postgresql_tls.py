@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 from psycopg.conninfo import conninfo_to_dict
 
+from holdfast.common import postgresql_tls as tls
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection import tls
+from holdfast.common.postgresql_tls import system_certificates, tls_advice
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.tls import system_certificates, tls_advice
 
 
 @pytest.fixture(autouse=True)
