@@ -51,6 +51,8 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
     address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
         job.say(*unsafe_readers(session.info.server_version))
+        if warning := address.tls.warning():
+            job.say(warning)
         claim = _claim(wish, archive, moment, job.run)
         restoring = Restoring(job, address, session, claim, moment, wish)
         summary = {**_summary(moment), "resumed": restoring.resumed()}

@@ -22,7 +22,8 @@ from holdfast.config.archives_yaml import find_config, load_config
 from holdfast.operations import job_process
 from holdfast.operations.cluster_check import check_cluster, cluster_master
 from holdfast.sources.postgresql.dump import client_floors, programs
-from holdfast.sources.postgresql.setup.readiness import check_database, check_server
+from holdfast.sources.postgresql.setup.readiness import check_clients, check_database, check_server
+from holdfast.sources.postgresql.setup.tls_readiness import check_tls, describe
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -71,7 +72,8 @@ def _with_cluster(url: str | None, output: Output) -> list[DoctorFinding]:
 
 def _show_findings(console: Console, findings: list[DoctorFinding]) -> None:
     for finding in findings:
-        console.print(f"{'ok  ' if finding.ok else 'FAIL'} {finding.what}: {finding.found}", markup=False)
+        word = "FAIL" if not finding.ok else "warn" if finding.is_warning else "ok  "
+        console.print(f"{word} {finding.what}: {finding.found}", markup=False)
         if finding.remedy:
             console.print(f"     {finding.remedy}", markup=False)
 
@@ -89,6 +91,8 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
         finding, version = _database(name, found)
         newest = max(newest, version)
         yield finding
+        if version and not isinstance(found, str):
+            yield from _tls(name, *found, version)
     yield _program("pg_dump", newest)
     yield _program("pg_restore", newest)
     yield _libpq()
@@ -161,6 +165,23 @@ def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Doc
     remedy = "; ".join(str(problem) for problem in (*server.problems, *database.problems))
     level = server.facts["wal_level"]
     return DoctorFinding(f"source {name}", f"PostgreSQL {major} at {address.url}, wal_level {level}", remedy), major
+
+
+def _tls(name: str, configured: SourceConfig, address: Address, major: int) -> Iterator[DoctorFinding]:
+    """Yield what is to be said of a source's TLS: nothing of one on this machine that does without."""
+    asked = address.tls
+    if not (asked.is_wanted or asked.is_remote):
+        return
+    what = f"TLS of {name}"
+    try:
+        found = check_tls(address, major)
+    except HoldfastError as error:
+        yield DoctorFinding(what, asked.describe(), str(error))
+        return
+    clients = check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=asked)
+    problems = (*found.problems, *clients.problems)
+    remedy = "; ".join(str(each) for each in problems or found.warnings)
+    yield DoctorFinding(what, describe(found.facts["tls"]), remedy, is_warning=bool(remedy) and not problems)
 
 
 def _program(name: str, newest: int) -> DoctorFinding:

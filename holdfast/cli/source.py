@@ -28,6 +28,7 @@ from holdfast.sources.postgresql.setup.readiness import (
 )
 from holdfast.sources.postgresql.setup.stream_readiness import check_stream
 from holdfast.sources.postgresql.setup.stream_rights import WantedStream
+from holdfast.sources.postgresql.setup.tls_readiness import check_tls, describe
 from holdfast.sources.postgresql.snapshot.preconditions import Obstacle
 from locking.store import StoreError
 
@@ -87,7 +88,9 @@ def check(
     output = Output(as_json=as_json)
     configured, address = places.database(source, archive)
     server = check_server(address)
-    clients = check_clients(server.facts["major"], allow_unsafe=configured.allow_unsafe_dumper)
+    major = server.facts["major"]
+    clients = check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=address.tls)
+    shared = (check_tls(address, major), clients, server)
     found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
     if changes:
         names = stream_names(source, archive, address.database, found)
@@ -104,9 +107,14 @@ def check(
         }
         if names.get(own):
             found[own] = replace(found[own], warnings=(*found[own].warnings, *_waiting(source, archive)))
-    problems = _lines((*clients.problems, *server.problems), {name: each.problems for name, each in found.items()})
-    warnings = _lines((*clients.warnings, *server.warnings), {name: each.warnings for name, each in found.items()})
-    facts = {**server.facts, **clients.facts, "databases": {name: each.facts for name, each in found.items()}}
+    problems = _lines(
+        [problem for each in shared for problem in each.problems], {name: each.problems for name, each in found.items()}
+    )
+    warnings = _lines(
+        [warning for each in shared for warning in each.warnings], {name: each.warnings for name, each in found.items()}
+    )
+    facts = {name: fact for each in shared for name, fact in each.facts.items()}
+    facts["databases"] = {name: each.facts for name, each in found.items()}
     value = {
         "ok": not problems,
         "problems": [asdict(line) for line in problems],
@@ -182,6 +190,7 @@ def _show(
         f"PostgreSQL {facts['server']} at {address.url}: {kind}role {facts['role']}, wal_level {facts['wal_level']}",
         markup=False,
     )
+    console.print(f"TLS: {describe(facts['tls'])}", markup=False)
     several = len(facts["databases"]) > 1
     for name, found in facts["databases"].items():
         refused = any(line.database in (None, name) for line in problems)
@@ -260,6 +269,8 @@ def setup(
         replication=replication,
         streams=streams,
     )
+    if warning := address.tls.warning():
+        plan = replace(plan, notes=(*plan.notes, warning))
     _carry_out(address, plan, run=run, output=Output(as_json=as_json))
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -11,22 +11,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class DoctorFinding:
-    """The result of one check; `remedy` is empty where it passed."""
+    """The result of one check; `remedy` is empty where it passed.
+
+    :param is_warning: everything works all the same.
+    """
 
     what: str
     found: str
     remedy: str = ""
+    is_warning: bool = False
 
     @property
     def ok(self) -> bool:
         """Return whether the check passed."""
-        return not self.remedy
+        return not self.remedy or self.is_warning
 
-    def describe(self) -> dict[str, str]:
+    def describe(self) -> dict[str, Any]:
         """Return the finding as JSON has it."""
-        return asdict(self)
+        return {"what": self.what, "found": self.found, "remedy": self.remedy, "warning": self.is_warning}
 
     @classmethod
-    def described(cls, value: Mapping[str, str]) -> DoctorFinding:
+    def described(cls, value: Mapping[str, Any]) -> DoctorFinding:
         """Return the finding that `describe` has told."""
-        return cls(value["what"], value["found"], value["remedy"])
+        return cls(value["what"], value["found"], value["remedy"], value["warning"])

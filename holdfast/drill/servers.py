@@ -70,19 +70,23 @@ class DrillServer(PostgresServer):
     @property
     def address(self) -> Address:
         """Return the address of the empty database."""
-        return Address(self.url(DATABASE), self.password)
+        return self._at(DATABASE)
 
     def start(self) -> Self:
         """Start the server, and create the database."""
         super().start()
         try:
-            with connect(Address(self.url(), self.password)) as session:
+            with connect(self._at("postgres")) as session:
                 encoding = literal(self._encoding)
                 session.execute(f"create database {DATABASE} template template0 encoding {encoding}".encode())
         except BaseException as error:
             tidy(error, self.stop)
             raise
         return self
+
+    def _at(self, database: str) -> Address:
+        """Return an address that uses no TLS, whatever the environment says for sources: this server has none."""
+        return Address(f"{self.url(database)}?sslmode=disable", self.password)
 
     def stop(self) -> None:
         """Stop the server and remove its folder, unless it is kept."""

@@ -130,6 +130,8 @@ def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Cal
     with connect(address) as session:
         for remark in superuser(session):
             say(f"{remark.what}: {remark.do}")
+        if warning := address.tls.warning():
+            say(warning)
         return _decide(archive, address, session, wanted, say)
 
 

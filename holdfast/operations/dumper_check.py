@@ -1,4 +1,4 @@
-"""Check of the pg_dump of a backup before its locks and its job, so that no vulnerable one is run unasked."""
+"""Check of the pg_dump of a backup before its locks and its job: that it is not vulnerable, and has TLS where asked."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import below_floor, find
+from holdfast.sources.postgresql.dump.programs import below_floor, find, lacks_tls
 from holdfast.sources.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:
@@ -17,17 +17,20 @@ if TYPE_CHECKING:
 
 
 def check_dumper(address: Address, request: BackupRequest, say: Callable[[str], None]) -> None:
-    """Refuse a backup whose pg_dump is below its floor, unless it is told to go on.
+    """Refuse a backup whose pg_dump is below its floor, unless it is told to go on, or lacks TLS that is asked for.
 
     :param address: of the source.
     :param say: is told of an unsafe one that is used all the same.
-    :raises RefusedError: it is unsafe; says which release to install.
+    :raises RefusedError: it is unsafe, or was built without TLS; says which one to install.
     """
-    if find("pg_dump", at_least=NEWEST) and not below_floor("pg_dump", at_least=NEWEST)[0]:
+    tls = address.tls
+    if find("pg_dump", at_least=NEWEST, tls=tls) and not below_floor("pg_dump", at_least=NEWEST, tls=tls)[0]:
         return  # it suits every server
     with connect(address) as session:
         major = session.info.server_version // 10000
-    why, do = below_floor("pg_dump", at_least=major)
+    if lacking := lacks_tls("pg_dump", at_least=major, tls=tls):
+        raise RefusedError(": ".join(lacking))
+    why, do = below_floor("pg_dump", at_least=major, tls=tls)
     if not why:
         return
     if not request.allow_unsafe_dumper:

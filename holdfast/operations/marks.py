@@ -182,7 +182,7 @@ class _Setting:
                 return replace(mark, why_unknown="no backup of changes is here yet"), None
             if isinstance(before, HoldfastError):
                 return replace(mark, why_unknown=sentence(before)), None
-            unsafe, _ = below_floor("pg_dump", at_least=session.info.server_version // 10000)
+            unsafe, _ = below_floor("pg_dump", at_least=session.info.server_version // 10000, tls=self.address.tls)
             if unsafe and not self.allow_unsafe_dumper:
                 return replace(mark, why_unknown=unsafe), None
             try:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from holdfast.common.errors import UsageError
+from holdfast.storage.contract.clear_text import warn_of_clear_text
 from holdfast.storage.folder import FolderStore
 
 if TYPE_CHECKING:
@@ -32,7 +33,8 @@ def open_place(url: str) -> ObjectStore:
 
     The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Nothing is read
     or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's
-    from ``AZURE_STORAGE_*``, Google's as google-auth finds them.
+    from ``AZURE_STORAGE_*``, Google's as google-auth finds them. A server that is reached in the clear over a network
+    is warned of.
 
     :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no
         account is named
@@ -52,8 +54,11 @@ def open_place(url: str) -> ObjectStore:
     if parts.scheme == "file":
         return _open_file_url(url, parts.netloc, unquote(parts.path))
     if parts.scheme in _CLOUDS:
-        return _open_cloud_url(url, parts.scheme, parts.netloc, parts.path.strip("/"))
-    return _open_s3_url(url, parts.netloc, parts.path)
+        store = _open_cloud_url(url, parts.scheme, parts.netloc, parts.path.strip("/"))
+    else:
+        store = _open_s3_url(url, parts.netloc, parts.path)
+    warn_of_clear_text(store.endpoint)
+    return store
 
 
 def _open_file_url(url: str, host: str, path: str) -> ObjectStore:

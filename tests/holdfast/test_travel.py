@@ -18,7 +18,7 @@ from holdfast.storage.encryption.key_source import new_key
 @pytest.fixture(autouse=True)
 def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
-        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "PG", "HOLDFAST_")):
+        if name.startswith(("AWS_", "AZURE_", "GOOGLE_", "PG", "HOLDFAST_", "REQUESTS_", "CURL_")):
             monkeypatch.delenv(name)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
@@ -116,6 +116,18 @@ def test_a_store_on_google_takes_its_key_file_along(
     assert remote.variables == {"STORAGE_EMULATOR_HOST": None}
 
 
+@pytest.mark.parametrize("variable", ["REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"])
+@pytest.mark.parametrize("url", ["az://container/shop", "gs://bucket/shop"])
+def test_stores_on_azure_and_google_take_their_authorities_along(
+    url: str, variable: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "ca.pem").write_text("its certificates")
+    monkeypatch.setenv("AZURE_STORAGE_ACCOUNT", "backups")
+    monkeypatch.setenv(variable, str(tmp_path / "ca.pem"))
+    remote, _ = travelled(open_store(url))
+    assert remote.files == {"REQUESTS_CA_BUNDLE": b"its certificates"}
+
+
 @pytest.mark.parametrize("kind", ["file", "env", "command"])
 def test_the_key_of_an_archive_is_found_there_whatever_held_it_here(
     kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -162,9 +174,14 @@ def test_an_address_takes_password_and_files_along(monkeypatch: pytest.MonkeyPat
     }
 
 
-def test_an_address_that_trusts_the_systems_certificates_does_so_there() -> None:
+@pytest.mark.parametrize("named_by", ["address", "environment"])
+def test_an_address_that_trusts_the_systems_certificates_does_so_there(
+    named_by: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     address = Address.parse("postgresql://me@db/shop?sslrootcert=system")
-    remote, packed = travelled(address)
+    if named_by == "environment":
+        monkeypatch.setenv("PGSSLROOTCERT", "system")
+    remote, packed = travelled(address if named_by == "address" else Address.parse("postgresql://me@db/shop"))
     assert pickle.loads(packed) == address  # noqa: S301 - our own bytes
     assert remote == RemoteEnvironment()
 

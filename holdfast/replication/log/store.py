@@ -10,6 +10,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import contextmanager
+from functools import cache
 from importlib import resources
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -21,8 +22,10 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import OutcomeUnknownError, UsageError
+from holdfast.common.postgresql_tls import TlsSettings, tls_advice
 from holdfast.replication.log.errors import StoreAwayError
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, StoreAddress, parse_replicas
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from holdfast.replication.log.settings import AnyAddress
 
 T = TypeVar("T")
+
+logger = line_logger(__name__)
 
 logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)  # else each opening says two lines
 
@@ -187,6 +192,7 @@ class CoordinationStore:
 
     def _unreachable(self, error: DBAPIError) -> StoreAwayError:
         said = " ".join(str(error.orig).split())
+        said = ": ".join(filter(None, (said.removesuffix("."), tls_advice(said))))
         return StoreAwayError(
             f"the coordination store {self.url} cannot be used: {said}. Backups and sequential reads need it; "
             "--consistency eventual reads one replica without it"
@@ -242,6 +248,7 @@ def _engine(url: URL) -> Engine:
         sa.event.listen(engine, "begin", _begin_immediately)
         return engine
     password = os.environ.get(PASSWORD)
+    _warn_of_network(url.render_as_string(hide_password=True), _tls(url).warning())
     return sa.create_engine(
         _with_defaults(url.set(password=password) if password else url),
         isolation_level="SERIALIZABLE",
@@ -257,12 +264,33 @@ def _engine(url: URL) -> Engine:
 def _with_defaults(url: URL) -> URL:
     """Return a URL with our default parameters and server settings.
 
-    The URL's own values take precedence.
+    The URL's own values take precedence. The system's certificates are named by their file.
+
+    :raises UsageError: it asks for these, and they are not found.
     """
+    certificates = _tls(url).parameters(_single(url))
     ours = " ".join(f"-c {name}={value}" for name, value in _SETTINGS.items())
     given = url.query.get("options", "")
     options = f"{ours} {given if isinstance(given, str) else ' '.join(given)}"  # the last one of a name counts
-    return url.set(query={**_LINK, **url.query, "options": options})
+    return url.set(query={**_LINK, **url.query, **certificates, "options": options})
+
+
+def _tls(url: URL) -> TlsSettings:
+    host = url.host or ""
+    given = _single(url)
+    return TlsSettings.of(given, given.get("host") or (f"[{host}]" if ":" in host else host))
+
+
+def _single(url: URL) -> dict[str, str]:
+    """Return the parameters of a URL; of one that it has several times, as libpq takes a list."""
+    return {name: value if isinstance(value, str) else ",".join(value) for name, value in url.query.items()}
+
+
+@cache
+def _warn_of_network(where: str, warning: str) -> None:
+    """Warn once of a store whose connection somebody on the way can read or take over."""
+    if warning:
+        logger.warning("The coordination store %s: %s", where, warning)
 
 
 def _leave_transactions_alone(connection: Any, record: Any) -> None:

@@ -14,7 +14,13 @@ from azure.storage.blob import BlobServiceClient
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
-from holdfast.storage.contract.connections import CONNECT_TIMEOUT, READ_TIMEOUT, Connections, address_of
+from holdfast.storage.contract.connections import (
+    CONNECT_TIMEOUT,
+    READ_TIMEOUT,
+    Connections,
+    add_certificates,
+    address_of,
+)
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -92,7 +98,11 @@ class AzureAccount:
         )
 
     def add_to(self, remote: RemoteEnvironment) -> None:
-        """Add what reaches this account from another machine: its address and, if asked for, our credentials."""
+        """Add what reaches this account from another machine.
+
+        It is its address, whom to trust and, if asked for, our credentials.
+        """
+        add_certificates(remote)
         remote.add({"AZURE_STORAGE_CONNECTION_STRING": None, "AZURE_STORAGE_ACCOUNT": self.name})
         remote.add({"AZURE_STORAGE_SERVICE_ENDPOINT": self.endpoint})
         if is_driver_who_asks():
@@ -106,12 +116,23 @@ class AzureAccount:
         return (urlsplit(self.endpoint).hostname or "").endswith(AZURE_DOMAINS)
 
     def container(self, name: str, connections: Connections) -> ContainerClient:
-        """Return a container's client; it sends every request once."""
+        """Return a container's client; it sends every request once.
+
+        :raises UsageError: it would send a token in the clear, which the client does not.
+        """
         session = requests.Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, connections)
         transport = RequestsTransport(session=session, connection_timeout=CONNECT_TIMEOUT, read_timeout=READ_TIMEOUT)
-        service = BlobServiceClient(self.endpoint, credential=self._credential(), transport=transport, retry_total=0)
+        credential = self._credential()
+        if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith(
+            "http:"
+        ):
+            raise UsageError(
+                f"{self.endpoint} is reached in the clear, and no token of a log-in is sent so: write https:// into "
+                "its address, or set AZURE_STORAGE_KEY or AZURE_STORAGE_SAS_TOKEN."
+            )
+        service = BlobServiceClient(self.endpoint, credential=credential, transport=transport, retry_total=0)
         return service.get_container_client(name)
 
     def filesystem(self) -> FileSystem:

@@ -17,7 +17,7 @@ from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
 from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
-from holdfast.storage.contract.connections import Connections, clock_of
+from holdfast.storage.contract.connections import Connections, clock_of, named_certificates
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
@@ -156,6 +156,11 @@ class AzureStore(ObjectStore):
             self._blob(key).delete_blob(delete_snapshots="include")
 
     def filesystem(self) -> tuple[FileSystem, str]:
+        if named_certificates() and self.endpoint.startswith("https:") and not self._account.is_azure:
+            # pyarrow's client cannot be told of an authority; ours can.
+            from holdfast.storage.contract.reading import ReadOnly  # as in sealed_store.py
+
+            return ReadOnly.over(self), ""
         return self._account.filesystem(), f"{self._name}/{self._root}".rstrip("/")
 
     @contextlib.contextmanager

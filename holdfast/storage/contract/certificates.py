@@ -1,6 +1,6 @@
 """Connections that end before a request is sent, since a server's certificate is refused or it speaks no TLS.
 
-Source: X509_verify_cert_error_string of OpenSSL, and what urllib3 says of names.
+Source: X509_verify_cert_error_string of OpenSSL, and what urllib3 and libcurl (of pyarrow) say of names.
 """
 
 from __future__ import annotations
@@ -12,11 +12,12 @@ _REASONS: Final = (
     (r"certificate has expired", "its certificate has expired: have it renewed"),
     (r"not yet valid", "its certificate is not valid yet: check this machine's clock, and the certificate's dates"),
     (
-        r"hostname .* doesn't match|Hostname mismatch|IP address mismatch|no appropriate (subjectAltName|commonName)",
+        r"hostname .* doesn't match|Hostname mismatch|IP address mismatch|no appropriate (subjectAltName|commonName)"
+        r"|certificate subject name .*does not match|no alternative certificate subject name matches",
         "its certificate is for another name: write the name that it is for into {address}, or have one made for this",
     ),
     (
-        r"certificate verify failed",
+        r"certificate verify failed|SSL peer certificate or SSH remote key was not OK",
         "its certificate is by nobody whom this machine trusts: name the file with its authority's certificates in "
         "{file}",
     ),

@@ -5,11 +5,13 @@ These clients are built on requests.
 
 from __future__ import annotations
 
+import os
 import re
 import threading
 from contextlib import contextmanager
 from datetime import UTC
 from email.utils import parsedate_to_datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlsplit
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
     from requests import PreparedRequest, Response
 
+    from holdfast.common.remote_environment import RemoteEnvironment
     from holdfast.storage.contract.patience import Patience
 
 T = TypeVar("T")
@@ -45,6 +48,9 @@ FIRST_PAUSE = 0.5
 
 POOL_CONNECTIONS = 32
 """Connections that threads sharing one store may use at once."""
+
+CERTIFICATES = "REQUESTS_CA_BUNDLE"
+"""Variable of requests for the file with certificates to trust."""
 
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError, ProxyError)
 
@@ -160,6 +166,18 @@ def clock_of(answers: list[Response]) -> datetime:
         if answer.ok:
             return _date(answer.headers)
     raise StoreUnavailable("The listing had no answer.")
+
+
+def add_certificates(remote: RemoteEnvironment) -> None:
+    """Add the certificates that requests trusts to what tasks need elsewhere, where a variable names their file."""
+    path = named_certificates()
+    if path and Path(path).is_file():
+        remote.add_file(CERTIFICATES, path)
+
+
+def named_certificates() -> str | None:
+    """Return the path with the certificates that requests trusts; None where no variable names one."""
+    return os.environ.get(CERTIFICATES) or os.environ.get("CURL_CA_BUNDLE") or None
 
 
 def address_of(endpoint: str) -> str:

@@ -21,6 +21,7 @@ from holdfast.storage.contract.connections import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
     Connections,
+    add_certificates,
     address_of,
     clock_of,
 )
@@ -95,6 +96,7 @@ class GcsStore(ObjectStore):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if (remote := needed()) is not None:
+            add_certificates(remote)
             remote.add_own([settings.LISTING_ORDERED])
             remote.add({"STORAGE_EMULATOR_HOST": self._emulator or None})
             if not self._emulator and is_driver_who_asks() and (path := _credentials_file()):

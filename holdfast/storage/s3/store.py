@@ -16,6 +16,7 @@ from urllib.parse import urlsplit
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.base import Extended, ObjectChanged, ObjectStore, check_document
+from holdfast.storage.contract.certificates import distrust
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
@@ -296,4 +297,6 @@ def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterato
                 f"Not allowed to {action} {key!r}: {error} Check the AWS_* credentials and what they may do in this "
                 "bucket."
             ) from error
+        if advice := distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
+            raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from error
         raise otherwise(f"Could not {action} {key!r} for certain: {error}") from error

@@ -49,6 +49,7 @@ def test_a_database_that_is_ready_is_said_to_be(holdfast: RunCommand, shop: Addr
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.splitlines() == [
         f"PostgreSQL {done.value['facts']['server']} at {shop.url}: role postgres, wal_level logical",
+        "TLS: sslmode prefer, on this machine",
         f"ok   {shop.database}: 1 tables, 0 B",
         f"warn {SUPERUSER}",
         "     make a role for them: holdfast source setup … --role backup",

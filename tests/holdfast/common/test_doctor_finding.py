@@ -7,9 +7,11 @@ import pytest
 from holdfast.common.doctor_finding import DoctorFinding
 
 
-@pytest.mark.parametrize("remedy", ["", "free some"])
-def test_a_finding_comes_back_as_it_was_told(remedy: str) -> None:
-    finding = DoctorFinding("disk", "none is free", remedy)
-    assert finding.describe() == {"what": "disk", "found": "none is free", "remedy": remedy}
+@pytest.mark.parametrize(
+    ("remedy", "is_warning", "ok"), [("", False, True), ("free some", False, False), ("x", True, True)]
+)
+def test_a_finding_comes_back_as_it_was_told(remedy: str, is_warning: bool, ok: bool) -> None:
+    finding = DoctorFinding("disk", "none is free", remedy, is_warning)
+    assert finding.describe() == {"what": "disk", "found": "none is free", "remedy": remedy, "warning": is_warning}
     assert DoctorFinding.described(finding.describe()) == finding
-    assert finding.ok is (remedy == "")
+    assert finding.ok is ok

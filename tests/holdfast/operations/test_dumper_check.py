@@ -5,13 +5,26 @@ from __future__ import annotations
 import pytest
 
 from holdfast.common.errors import RefusedError
+from holdfast.operations import dumper_check
 from holdfast.operations.dumper_check import check_dumper
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.dump.client_floors import Release
 
 pytestmark = pytest.mark.service
+
+
+def test_a_pg_dump_without_tls_is_refused_where_the_source_asks_for_it(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "has_tls", lambda program: False)
+    monkeypatch.setattr(dumper_check, "connect", lambda asked: connect(address))  # its own server has no TLS
+    asks = Address.parse(f"{address.url}?sslmode=verify-full", address.password)
+    said: list[str] = []
+    with pytest.raises(RefusedError, match="built without TLS, and sslmode verify-full asks for it: install"):
+        check_dumper(asks, BackupRequest(allow_unsafe_dumper=True), said.append)
 
 
 def test_an_unsafe_pg_dump_is_refused_unless_told(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ import pytest
 from azure.storage.blob import ContainerSasPermissions, generate_container_sas
 
 from holdfast.storage import ObjectStore, StoreDenied, StoreError, open_store
+from tests.support.servers.certificates import Authority
 from tests.support.stores.azurite import ACCOUNT, ACCOUNT_KEY, AzureServer, find_azurite, running_azurite
 from tests.support.stores.fake_gcs import GcsServer, find_fake_gcs, running_fake_gcs
 
@@ -79,3 +80,39 @@ def test_a_shared_access_signature_opens_what_it_allows(
     assert store.get("a") == filesystem.open_input_file(f"{root}/a").read() == b"1"
     with pytest.raises(StoreDenied):
         store.put("a", b"2")
+
+
+@pytest.mark.service
+@pytest.mark.parametrize(
+    ("trusts", "made_for", "days", "told"),
+    [
+        ("own", "127.0.0.1", 1, None),
+        ("other", "127.0.0.1", 1, r"certificates in REQUESTS_CA_BUNDLE\.$"),
+        ("own", "127.0.0.1", -1, "has expired: have it renewed"),
+        (
+            "own",
+            "blobs.example",
+            1,
+            "for another name: write the name that it is for into AZURE_STORAGE_SERVICE_ENDPOINT",
+        ),
+    ],
+    ids=["good", "by nobody known", "expired", "of another name"],
+)
+def test_a_server_of_azures_protocol_is_used_only_where_its_certificate_is_good(
+    trusts: str, made_for: str, days: int, told: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = {name: Authority.made(tmp_path, name) for name in ("own", "other")}
+    monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(known[trusts].certificate))
+    with running_azurite(known["own"].server(tmp_path, host=made_for, days=days)) as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = open_store("az://backups/x")
+        if told is not None:
+            with pytest.raises(StoreError, match=told):
+                store.create("a", b"x")
+            return
+        server.make_container("backups")
+        store.create("a", b"x")
+        filesystem, root = store.filesystem()
+        with filesystem.open_input_stream(f"{root}/a".lstrip("/")) as file:
+            assert file.read() == b"x"

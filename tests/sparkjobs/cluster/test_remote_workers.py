@@ -13,15 +13,18 @@ import httpx
 import pytest
 
 from bench.support.spark_cluster import SparkCluster, running_cluster
-from bench.support.versitygw import SECRET_KEY, S3Server
+from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.remote_environment import IDENTITY_VARIABLE
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import new_key
 from tests.support.jobs.command import finish, run, start, until
 from tests.support.jobs.command_here import run_here
+from tests.support.servers.certificates import Authority
+from tests.support.servers.tls_server import CERTIFIED, TlsServer
 
 pytestmark = pytest.mark.service
 
@@ -93,6 +96,39 @@ def test_the_doctor_asks_each_worker_for_what_jobs_need(
     for secret in (SECRET_KEY, source.password, key.read_text().strip()):
         assert secret not in done.out + done.err
         assert [path for path in kept if secret.encode() in path.read_bytes()] == []
+
+
+@pytest.mark.exhaustive
+def test_certificates_that_the_driver_alone_has_reach_the_workers(cluster: SparkCluster, tmp_path: Path) -> None:
+    own = Authority.made(tmp_path)
+    certificate, key = own.client(tmp_path, CERTIFIED)
+    driver = {
+        "PGSSLMODE": "verify-full",
+        "PGSSLROOTCERT": str(own.certificate),
+        "PGSSLCERT": str(certificate),
+        "PGSSLKEY": str(key),
+        "AWS_CA_BUNDLE": str(own.certificate),
+    }
+    with (
+        TlsServer(own.server(tmp_path, host="localhost"), own) as server,
+        running_versitygw(certificate=own.server(tmp_path)) as s3,
+    ):
+        s3.make_bucket("backups")
+        roots = f"sslmode=verify-full&sslrootcert={own.certificate}"
+        with connect(Address.parse(f"{server.at('localhost')}?{roots}", server.password)) as session:
+            session.execute(f"create role {CERTIFIED} login superuser password 's3cret'".encode())
+            session.execute("create database restored")
+            session.execute("create table public.orders as select i as id from generate_series(1, 999) i")
+        source, target = (
+            Address(server.at("localhost", name).replace("postgres@", f"{CERTIFIED}@"), "s3cret")
+            for name in ("postgres", "restored")
+        )
+        more = {**s3.environment, **driver, **cluster.environment}
+        assert run_here("init", URL, more={**s3.environment, **driver}).code == 0
+        backup = ("backup", URL, "--source", source.url, "--allow-unsafe-dumper")
+        for words in (backup, ("restore", URL, "--to", target.url)):
+            done = run(*words, "--json", address=source, more=more)
+            assert (done.code, done.value["rows"]) == (0, 999), done.err
 
 
 @pytest.mark.exhaustive

@@ -45,24 +45,35 @@ class Authority:
         :param host: the name or the address that it is for.
         :param days: until it ends; less than none for one that has ended.
         """
-        key = ec.generate_private_key(ec.SECP256R1())
         try:
             name: x509.GeneralName = x509.IPAddress(ip_address(host))
         except ValueError:
             name = x509.DNSName(host)
+        return self._signed(folder, host, name, days)
+
+    def client(self, folder: Path, user: str) -> tuple[Path, Path]:
+        """Return the paths of a client's certificate and of its key, which its owner alone may read.
+
+        :param user: whose it is.
+        """
+        return self._signed(folder, user, x509.DNSName(user), 1)
+
+    def _signed(self, folder: Path, subject: str, name: x509.GeneralName, days: int) -> tuple[Path, Path]:
+        key = ec.generate_private_key(ec.SECP256R1())
         signed = (
-            _begun(_named(host), self._issuer, key.public_key(), days=days)
+            _begun(_named(subject), self._issuer, key.public_key(), days=days)
             .add_extension(x509.SubjectAlternativeName([name]), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), critical=False)
             .sign(self._key, hashes.SHA256())
         )
-        paths = folder / f"{host}{days}.crt", folder / f"{host}{days}.key"
+        paths = folder / f"{subject}{days}.crt", folder / f"{subject}{days}.key"
         paths[0].write_bytes(signed.public_bytes(serialization.Encoding.PEM))
         paths[1].write_bytes(
             key.private_bytes(
                 serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
             )
         )
+        paths[1].chmod(0o600)
         return paths
 
 

@@ -62,12 +62,17 @@ def find_azurite() -> tuple[Path, Path]:
 
 
 @contextlib.contextmanager
-def running_azurite() -> Iterator[AzureServer]:
-    """Start the emulator on a free loopback port; stop it when the block ends."""
+def running_azurite(certificate: tuple[Path, Path] | None = None) -> Iterator[AzureServer]:
+    """Start the emulator on a free loopback port; stop it when the block ends.
+
+    :param certificate: paths of its certificate and key, for HTTPS; None for HTTP.
+    """
     node, program = find_azurite()
     options = ["--inMemoryPersistence", "--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+    secure = ["--cert", str(certificate[0]), "--key", str(certificate[1])] if certificate else []
+    scheme = "https" if certificate else "http"
     with running(
-        lambda port: [node, program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *options],
+        lambda port: [node, program, "--blobHost", "127.0.0.1", "--blobPort", str(port), *options, *secure],
         {"AZURITE_ACCOUNTS": f"{ACCOUNT}:{ACCOUNT_KEY}"},
     ) as (port, pid):
-        yield AzureServer(endpoint=f"http://127.0.0.1:{port}/{ACCOUNT}", pid=pid)
+        yield AzureServer(endpoint=f"{scheme}://127.0.0.1:{port}/{ACCOUNT}", pid=pid)

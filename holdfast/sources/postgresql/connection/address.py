@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 from holdfast.common.errors import UsageError
+from holdfast.common.postgresql_tls import SYSTEM, USUAL_ROOTS, TlsSettings
 from holdfast.common.remote_environment import needed
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
 from locking.one_line import line_logger
@@ -53,7 +54,7 @@ _SECRET = {
 """Parameters that would be shown with the address, and what to do instead."""
 
 _FILES = {
-    "sslrootcert": ("PGSSLROOTCERT", "~/.postgresql/root.crt"),
+    "sslrootcert": ("PGSSLROOTCERT", USUAL_ROOTS),
     "sslcert": ("PGSSLCERT", "~/.postgresql/postgresql.crt"),
     "sslkey": ("PGSSLKEY", "~/.postgresql/postgresql.key"),
     "sslcrl": ("PGSSLCRL", "~/.postgresql/root.crl"),
@@ -116,7 +117,8 @@ class Address:
         remote.add_own(name for name in os.environ if name.startswith("PG") and name not in _STAYS_HERE)
         for parameter, (variable, usual) in _FILES.items():
             path = given.get(parameter) or os.environ.get(variable) or usual
-            if parameter == "sslrootcert" and path == "system":  # the system's own certificates
+            if parameter == "sslrootcert" and path == SYSTEM:  # those of the other machine's system
+                given[parameter] = path
                 continue
             if path != usual or Path(path).expanduser().exists():
                 remote.add_file(variable, path)
@@ -138,6 +140,13 @@ class Address:
         return host if ":" in host.rpartition("]")[2] else f"{host}:5432", self.database
 
     @property
+    def tls(self) -> TlsSettings:
+        """Return what the address and its environment ask of TLS."""
+        parts = urlsplit(self.url)
+        given = _parameters(parts.query)
+        return TlsSettings.of(given, given.get("host") or parts.netloc.rpartition("@")[2])
+
+    @property
     def user(self) -> str:
         """Return the user name before the URL's host; "" where there is none."""
         return unquote(urlsplit(self.url).username or "")
@@ -150,11 +159,14 @@ class Address:
         Sessions notice that the server is gone without a word. The address's own `options`, or else PGOPTIONS, come
         before ours, which win: no statement, not even one that a driver or program sends by itself, runs under others.
         Source: PostgreSQL manual, 'Message Formats', StartupMessage.
+
+        :raises UsageError: it asks for the system's certificates, and these are not found.
         """
         parts = urlsplit(self.url)
         given = _parameters(parts.query)
         options = " ".join(filter(None, (given.get("options", os.environ.get("PGOPTIONS")), *self._made())))
-        query = {**_KEEP_ALIVE, **given, "client_encoding": SETTINGS["client_encoding"], "options": options}
+        query = {**_KEEP_ALIVE, **given, **self.tls.parameters(given)}
+        query |= {"client_encoding": SETTINGS["client_encoding"], "options": options}
         return _join(parts.netloc, parts.path, query)
 
     def _made(self) -> Iterator[str]:

@@ -17,6 +17,7 @@ from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
 from holdfast.common.errors import HoldfastError
+from holdfast.common.postgresql_tls import tls_advice
 from holdfast.sources.postgresql.connection.outages import words
 
 if TYPE_CHECKING:
@@ -151,8 +152,9 @@ class ArrowSession:
         try:
             yield
         except DriverError as error:
-            message = f"reading from {self._address.url} failed: {self._said(error)}"
-            raise SessionError(message, error.sqlstate) from error
+            said = self._said(error)
+            told = ": ".join(filter(None, (said, tls_advice(said))))
+            raise SessionError(f"reading from {self._address.url} failed: {told}", error.sqlstate) from error
 
     def _said(self, error: Exception) -> str:
         said = words(error)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast.common.postgresql_tls import tls_advice
 from holdfast.sources.postgresql.connection.outages import remedy, words
 from holdfast.sources.postgresql.connection.sql import literal
 from holdfast.sources.postgresql.connection.value_settings import SETTINGS
@@ -37,18 +38,6 @@ _CONNECT_TIMEOUT_S = 15
 
 _OF_POOLERS = re.compile(r"unsupported startup parameter|RDS Proxy")
 """What PgBouncer, and what Amazon's proxy, say of `options` and of `replication`."""
-
-_TLS = (
-    (
-        r"certificate verify failed",
-        "the server's certificate has expired, or is by nobody whom sslrootcert names: have it renewed, or name there "
-        "the file with its authority's certificates",
-    ),
-    (r"server certificate for .* does not match host name", "write the name that the certificate is for"),
-    (r"root certificate file .* does not exist", "name a file with the certificates of the server's authority there"),
-    (r"server does not support SSL", "turn its ssl on, or connect with another sslmode"),
-)
-"""What libpq says of a server that it does not trust, and what to do. Source: fe-secure-openssl.c, fe-connect.c."""
 
 
 def _settings_query() -> str:
@@ -128,13 +117,12 @@ def connection_error(address: Address, error: Exception) -> HoldfastError:
         return _pooler(address, f"refuses how sessions begin ({_tail(said)})")
     if "permission denied for database" in said:
         return HoldfastError(f"{where}: this user may not connect to the database: grant it CONNECT on it")
+    if advice := tls_advice(said):
+        return HoldfastError(f"cannot connect to {where}: {_tail(said)}: {advice}")
     if "password" in said or "authentication" in said:
         return HoldfastError(
             f"{where} refused the log-in: set PGPASSWORD or ~/.pgpass, or correct the connection ({_tail(said)})"
         )
-    advice = next((each for pattern, each in _TLS if re.search(pattern, said)), None)
-    if advice is not None:
-        return HoldfastError(f"cannot connect to {where}: {_tail(said)}: {advice}")
     return HoldfastError(f"cannot connect to {where}: {_tail(said)}. Is the server running and reachable from here?")
 
 

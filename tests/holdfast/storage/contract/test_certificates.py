@@ -19,6 +19,15 @@ _SSL = "SSL validation failed for https://s3.example/b?list-type=2"
         ("certificate verify failed: Hostname mismatch, certificate is not valid for 'a'", "into THE_ADDRESS"),
         ("certificate verify failed: IP address mismatch, certificate is not valid for '::1'", "into THE_ADDRESS"),
         (f"{_SSL} hostname '127.0.0.1' doesn't match 's3.example'", "into THE_ADDRESS"),
+        (
+            "curlCode: 60, SSL peer certificate or SSH remote key was not OK; Details: unable to",
+            "certificates in THE_FILE",
+        ),
+        (
+            "curlCode: 60, SSL peer certificate or SSH remote key was not OK; Details: SSL: no alternative certificate "
+            "subject name matches target IPv4 address '127.0.0.1'",
+            "into THE_ADDRESS",
+        ),
         (f"{_SSL} [SSL: WRONG_VERSION_NUMBER] wrong version number", "write http:// into THE_ADDRESS"),
         (f"{_SSL} [Errno 2] No such file or directory", "that THE_FILE names cannot be read"),
         ("EOF occurred in violation of protocol", None),  # the request may be on its way by then

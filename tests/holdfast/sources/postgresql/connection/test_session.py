@@ -85,7 +85,8 @@ def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address:
             TO + 'server certificate for "db.example" (and 1 other name) does not match host name "here"',
             HoldfastError,
             'cannot connect to postgresql://me@here:5432/shop: server certificate for "db.example" (and 1 other name) '
-            'does not match host name "here": write the name that the certificate is for',
+            'does not match host name "here": write the name that the certificate is for, or have one made for '
+            "this",
         ),
         (
             TO + "server does not support SSL, but SSL was required",

