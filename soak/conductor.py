@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -137,7 +137,7 @@ class Conductor:
         """Return the library that makes clocks wrong; "" where it cannot be built."""
         made = self._folder / "wrong_clock.so"
         compiler = shutil.which("cc")
-        words = [compiler or "cc", "-shared", "-fPIC", "-O1", "-o", made, _CLOCK, "-ldl"]
+        words: list[str | Path] = [compiler or "cc", "-shared", "-fPIC", "-O1", "-o", made, _CLOCK, "-ldl"]
         if compiler and subprocess.run(words, capture_output=True, check=False).returncode == 0:
             return str(made)
         self._skipped.append("no operation's clock jumped: there is no C compiler to build what does that")
@@ -327,6 +327,7 @@ class Conductor:
 
     def _end_of(self, operation: Operation) -> Event:
         identity = f"c-{next(self._orders)}"
+        operation = replace(operation, variables={"HOLDFAST_EXECUTOR": "inline"})
         (self._folder / "orders" / f"{identity}.json").write_text(json.dumps(operation.as_json()))
         with (self._folder / "logs" / f"{identity}.runner").open("wb") as said:
             runner = subprocess.Popen(

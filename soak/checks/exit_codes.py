@@ -30,7 +30,10 @@ REFUSALS: dict[str, frozenset[int]] = {
 }
 """What may also be said in calm: a moment that this replica does not have yet, or any more."""
 
-_TRACEBACK = "Traceback (most recent call last)"
+_NO_SENTENCE = ("Traceback (most recent call last)", "holdfast: unexpected ")
+
+_TOO_SLOW = ("has not answered", "cannot be read now")
+"""What names a replica that did not answer in time: on a busy machine that happens without a fault, too."""
 
 
 def check(events: Sequence[Event]) -> list[Verdict]:
@@ -51,11 +54,23 @@ def check(events: Sequence[Event]) -> list[Verdict]:
             code in CODES or (identity in killed and code < 0), f"{identity} ({begin['kind']}) ended with {code}"
         )
         if code not in (0, BUSY):
-            said.judge(_TRACEBACK not in end["words"], f"{identity} ({begin['kind']}): {end['words'][-300:]}")
+            said.judge(
+                not any(each in end["words"] for each in _NO_SENTENCE),
+                f"{identity} ({begin['kind']}): {end['words'][-300:]}",
+            )
         if any(since <= begin["at"] and end["at"] <= until for since, until in spans) and identity not in killed:
-            fine = {0, BUSY} | REFUSALS.get(begin["kind"], frozenset())
-            calm.judge(code in fine, f"{identity} ({begin['kind']}) ended with {code}: {end['words'][-300:]}")
+            _judge_calm(calm, begin, end)
     return [documented, calm, ends, said]
+
+
+def _judge_calm(verdict: Verdict, begin: Event, end: Event) -> None:
+    """Judge an operation that began and ended while nothing was wrong."""
+    fine = {0, BUSY} | REFUSALS.get(begin["kind"], frozenset())
+    if end["code"] not in fine and any(each in end["words"] for each in _TOO_SLOW):
+        verdict.passed_over += 1
+        return
+    words = f"{begin['id']} ({begin['kind']}) ended with {end['code']}: {end['words'][-300:]}"
+    verdict.judge(end["code"] in fine, words)
 
 
 def calm_spans(events: Sequence[Event]) -> list[tuple[float, float]]:
