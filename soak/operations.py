@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 KEPT = 8
 """Restore points of each source that every truncation leaves."""
 
-SPARK_SHARE = 0.08
+SPARK_SHARE = 0.12
 """Of operations that may, so many are forced onto Spark."""
 
 CLOCK_SHARE = 0.15
@@ -190,7 +190,7 @@ class Choice:
 _CHOICES: tuple[tuple[Callable[[Choice], Operation], float], ...] = (
     (Choice.backup_changes, 14),
     (Choice.backup_full, 4),
-    (Choice.restore, 7),
+    (Choice.restore, 9),
     (Choice.query, 5),
     (lambda choice: choice.on_log("replica sync", "sync", "--all"), 8),
     (lambda choice: choice.on_log("replica trim", "trim", "--min-keep", "5", "--max-keep", "60", waits=False), 2),

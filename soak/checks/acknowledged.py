@@ -24,7 +24,7 @@ def points_of(result: Mapping[str, Any]) -> Points:
     """Read the JSON that `holdfast points` prints."""
     return {
         source["source"]: [(_seconds(each["from"]), _seconds(each["to"])) for each in source["intervals"]]
-        for source in result["sources"]
+        for source in result.get("sources", ())
     }
 
 
