@@ -43,6 +43,8 @@ def main() -> int:
     try:
         found = _run(folder, given.seed, given.hours * 3600)
         report.write(found, given.results)
+        if given.page:
+            report.write_page(found, given.page)
         keep = bool(found["failures"])
     except KeyboardInterrupt:
         _say("interrupted: everything that was started is ended")
@@ -81,6 +83,7 @@ def _parser() -> argparse.ArgumentParser:
     made.add_argument("--hours", type=float, default=0.1, help="how long there are faults; the end takes minutes more")
     made.add_argument("--seed", type=int, default=random.randrange(1_000_000), help="draws operations and faults")
     made.add_argument("--results", type=Path, default=_RESULTS, help="folder of the report")
+    made.add_argument("--page", type=Path, help="a page between whose marks the counts go, such as docs/reliability.md")
     made.add_argument("--keep", action="store_true", help="keep what was recorded, also where all held")
     return made
 

@@ -29,10 +29,13 @@ if TYPE_CHECKING:
     from soak.journal import Event
     from soak.servers import Servers
 
-STORM_S = 80.0
+STORM_S = 240.0
 CALM_S = 45.0
-PAUSE_S = (1.0, 8.0)
+PAUSE_S = (1.0, 6.0)
 """Seconds between two faults of a storm."""
+
+EMPTIED = 0.6
+"""So often a storm ends with a replica whose place is emptied."""
 
 SCHEDULERS = 2
 AT_A_TIME = 2
@@ -155,7 +158,7 @@ class Conductor:
         self._journal.write("storm")
         self._say("storm")
         next_fault = time.monotonic() + self._random.uniform(*PAUSE_S)
-        empties = self._random.random() < 0.35
+        empties = self._random.random() < EMPTIED
         while time.monotonic() < until:
             self._tick()
             if time.monotonic() >= next_fault:
@@ -175,11 +178,14 @@ class Conductor:
         self._run("replica recover", "replica", "recover", "--lost", "--json", "--wait", "60")
         self._run("replica sync", "replica", "sync", "--all", "--json", "--wait", "60")
         (self._folder / "pause").unlink()
-        self._journal.write("calm")
-        self._say("calm")
+        self._is_calm()
         until = max(until, time.monotonic() + CALM_S)
         while time.monotonic() < until:
             self._tick()
+
+    def _is_calm(self) -> None:
+        self._journal.write("calm")
+        self._say("calm")
 
     def _tick(self) -> None:
         self._faults.tick()
@@ -211,6 +217,7 @@ class Conductor:
             self._tick()
         for scheduler in self._schedulers:
             scheduler.wait(60)
+        self._is_calm()
 
     def _settle(self) -> dict[str, acknowledged.Points]:
         """Bring everything to an end that can be compared; return what each replica can restore."""

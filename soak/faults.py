@@ -44,10 +44,11 @@ _MOMENTS: tuple[Moment, ...] = ("now", "request", "answer", "late")
 
 @dataclass(frozen=True)
 class _Due:
-    """Something that is to be done at a time, or sooner where all is mended."""
+    """Something that is to be done at a time, or sooner where all is mended and it can be early."""
 
     at: float
     act: Callable[[], None]
+    can_be_early: bool = True
 
 
 class Faults:
@@ -88,8 +89,9 @@ class Faults:
             each.act()
 
     def mend(self) -> None:
-        """Mend everything at once."""
-        due, self._due = self._due, []
+        """Mend everything at once, but for who is suspended past a lease: that ends by itself."""
+        due = [each for each in self._due if each.can_be_early]
+        self._due = [each for each in self._due if not each.can_be_early]
         for each in due:
             each.act()
         self._servers.proxy.weather = CALM
@@ -132,8 +134,8 @@ class Faults:
         self._stop("operation suspended", self._random.uniform(*SHORT_S))
 
     def stop_past_the_lease(self) -> None:
-        """Suspend all processes of an operation for longer than lease and grace of its locks."""
-        if len(self._stopped) < 20:
+        """Suspend all processes of an operation for longer than lease and grace of its locks; one at a time."""
+        if all(each.can_be_early for each in self._due):
             self._stop("operation suspended past its lease", self._random.uniform(*LONG_S))
 
     def kill_store(self) -> None:
@@ -199,8 +201,8 @@ class Faults:
         self._servers.proxy.weather = weather
         self._servers.proxy.set_clock(clock)
 
-    def _later(self, seconds: float, act: Callable[[], None]) -> None:
-        self._due.append(_Due(time.monotonic() + seconds, act))
+    def _later(self, seconds: float, act: Callable[[], None], *, can_be_early: bool = True) -> None:
+        self._due.append(_Due(time.monotonic() + seconds, act, can_be_early))
 
     def _note(self, kind: str, **more: object) -> None:
         self._journal.write("fault", kind=kind, **more)
@@ -226,7 +228,7 @@ class Faults:
         self._note(kind, id=identity)
         _signal(pids, signal.SIGSTOP)
         self._stopped.update(pids)
-        self._later(seconds, lambda: self._continue(pids))
+        self._later(seconds, lambda: self._continue(pids), can_be_early=seconds < LONG_S[0])
 
     def _continue(self, pids: list[int]) -> None:
         _signal(pids, signal.SIGCONT)

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 NAME = "soak"
 
+BEGIN, END = "<!-- soak -->", "<!-- /soak -->"
+"""What is between them on a page are the counts of a run."""
+
 
 def figures(outcome: Outcome) -> dict[str, Any]:
     """Return all that is counted."""
@@ -62,14 +65,42 @@ def markdown(found: Mapping[str, Any]) -> str:
     return "\n".join(_lines(found)) + "\n"
 
 
-def _lines(found: Mapping[str, Any]) -> Iterator[str]:
-    yield from ("# Everything at once", "")
+def section(found: Mapping[str, Any]) -> str:
+    """Return what a page says of a run: all counts, without a headline and without the violations."""
+    machine = found["machine"]
+    lines = [
+        _summary(found),
+        "",
+        *invariant_rows(found),
+        "",
+        *operation_rows(found),
+        "",
+        *fault_rows(found),
+        "",
+        f"On {machine['Processor']}, {machine['Memory']} of memory, beside other work.",
+        *(f"Left out there: {each}." for each in found["skipped"]),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def write_page(found: Mapping[str, Any], page: Path) -> None:
+    """Put a run's counts between the marks of a page."""
+    before, _, rest = page.read_text().partition(BEGIN)
+    _, _, after = rest.partition(END)
+    page.write_text(f"{before}{BEGIN}\n{section(found)}{END}{after}")
+
+
+def _summary(found: Mapping[str, Any]) -> str:
     many = sum(sum(codes.values()) for codes in found["operations"].values())
-    yield (
+    return (
         f"{found['date']}, seed {found['seed']}, {found['seconds'] / 60:.0f} minutes: {many:,} operations, "
         f"{sum(found['faults'].values()):,} faults, {found['transactions']:,} transactions on the sources, "
         f"{found['requests']:,} requests to the store, {len(found['failures'])} violations."
     )
+
+
+def _lines(found: Mapping[str, Any]) -> Iterator[str]:
+    yield from ("# Everything at once", "", _summary(found))
     yield from ("", "## What had to hold", "")
     yield from invariant_rows(found)
     yield from ("", "## Operations, by exit code", "")

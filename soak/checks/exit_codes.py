@@ -74,7 +74,7 @@ def _judge_calm(verdict: Verdict, begin: Event, end: Event) -> None:
 
 
 def calm_spans(events: Sequence[Event]) -> list[tuple[float, float]]:
-    """Return the times without a fault, each with its begin and its end."""
+    """Return the times without a fault, each with its begin and its end; a run ends with one."""
     found, since = [], None
     for event in named(events, "calm", "storm"):
         if event["what"] == "calm":
@@ -82,4 +82,4 @@ def calm_spans(events: Sequence[Event]) -> list[tuple[float, float]]:
         elif since is not None:
             found.append((since, event["at"]))
             since = None
-    return found
+    return found if since is None else [*found, (since, float("inf"))]

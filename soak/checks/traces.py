@@ -10,7 +10,8 @@ from soak.checks.violation import Verdict
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-SECRETS = "no secret is in any log, output, argument or object of the store"
+SECRETS = "no secret is in any log, output, temporary file or object of the store"
+ARGUMENTS = "no secret is in the arguments of any process"
 PROCESSES = "no operation leaves a process behind"
 
 _BLOCK = 1 << 20
@@ -42,7 +43,7 @@ def _has(path: Path, value: bytes) -> bool:
 
 def check_arguments(seen: Mapping[int, str], canaries: Mapping[str, str]) -> Verdict:
     """Look for each canary in the arguments of processes, by their ids."""
-    verdict = Verdict(SECRETS)
+    verdict = Verdict(ARGUMENTS)
     for pid, words in seen.items():
         found = [name for name, value in canaries.items() if value in words]
         verdict.judge(not found, f"the secret of {found} is in the arguments of process {pid}")

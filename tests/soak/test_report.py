@@ -40,6 +40,16 @@ def test_counts_are_by_kind_and_by_how_it_ended(tmp_path: Path) -> None:
     assert "## Violations" not in text
 
 
+def test_a_page_gets_the_counts_between_its_marks_and_keeps_the_rest(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"before\n\n{report.BEGIN}\nold\n{report.END}\n\nafter\n")
+    found = report.figures(outcome(holds=True))
+    report.write_page(found, page)
+    report.write_page(found, page)
+    assert page.read_text() == f"before\n\n{report.BEGIN}\n{report.section(found)}{report.END}\n\nafter\n"
+    assert "| it holds | 1 | 1 | 0 |" in report.section(found)
+
+
 def test_what_did_not_hold_is_named_with_its_seed() -> None:
     found = report.figures(outcome(holds=False))
     assert found["failures"] == [{"seed": 7, "invariant": "it holds", "words": "it was seen not to"}]

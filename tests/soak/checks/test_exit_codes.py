@@ -67,3 +67,4 @@ def test_what_names_a_replica_that_was_too_slow_is_not_judged_in_calm() -> None:
 def test_calm_is_between_its_begin_and_the_next_storm() -> None:
     events: list[Event] = [{"what": what, "at": at} for what, at in (("storm", 0.0), ("calm", 5.0), ("storm", 9.0))]
     assert calm_spans(events) == [(5.0, 9.0)]
+    assert calm_spans([*events, {"what": "calm", "at": 20.0}]) == [(5.0, 9.0), (20.0, float("inf"))]
