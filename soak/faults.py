@@ -73,7 +73,6 @@ class Faults:
         self._restart_scheduler = restart_scheduler
         self._restart_load = restart_load
         self._due: list[_Due] = []
-        self._stopped: set[int] = set()
 
     def act(self) -> None:
         """Let something go wrong."""
@@ -227,12 +226,10 @@ class Faults:
         pids = [command, *descendants(command)]
         self._note(kind, id=identity)
         _signal(pids, signal.SIGSTOP)
-        self._stopped.update(pids)
         self._later(seconds, lambda: self._continue(pids), can_be_early=seconds < LONG_S[0])
 
     def _continue(self, pids: list[int]) -> None:
         _signal(pids, signal.SIGCONT)
-        self._stopped.difference_update(pids)
 
 
 def running_operations(folder: Path) -> dict[str, int]:
