@@ -157,7 +157,11 @@ class Link(Relay):
         if self._fault is not None:
             await self._refuse(writer)
             return
-        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # the server is away
+            break_off(writer, "reset")
+            return
         self._writers.append(to_server)
         connection = _Connection(writer, to_server)
         self._connections.add(connection)
