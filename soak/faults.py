@@ -114,12 +114,12 @@ class Faults:
         self._later(self._random.uniform(5, 40), lambda: self._servers.proxy.set_clock(0.0))
 
     def kill_process(self) -> None:
-        """Kill one process of an operation: a driver, a worker, Java, or the command itself."""
+        """Kill a process of an operation's job, a driver, a worker or Java; the command itself where it has none."""
         chosen = self._chosen()
         if chosen is None:
             return
         identity, command = chosen
-        pid = self._random.choice(sorted({command, *descendants(command)}))
+        pid = self._random.choice(sorted(descendants(command)) or [command])
         self._kill(identity, command, pid)
 
     def kill_command(self) -> None:
@@ -272,8 +272,8 @@ def _fields(weather: Weather) -> dict[str, float]:
 _KINDS: tuple[tuple[Callable[[Faults], None], float], ...] = (
     (Faults.weather, 10),
     (Faults.store_clock, 2),
-    (Faults.kill_process, 8),
-    (Faults.kill_command, 3),
+    (Faults.kill_process, 5),
+    (Faults.kill_command, 1),
     (Faults.stop_shortly, 4),
     (Faults.stop_past_the_lease, 2),
     (Faults.kill_store, 2),
