@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+import pytest
+
 from soak.checks.restores import CONTENT, MOMENT, check
 from soak.checks.violation import Verdict, all_violations
 from soak.journal import Event
@@ -38,6 +42,28 @@ def test_a_turn_of_later_is_found() -> None:
 def test_a_turn_whose_answer_came_after_the_moment_may_be_there_or_not() -> None:
     assert restored(5, 5, asked=5.05)[MOMENT].violations == []
     assert restored(4, 5, asked=5.05)[MOMENT].violations == []
+
+
+def full(kind: str, *, code: int = 0) -> list[Event]:
+    common = {"id": "b", "kind": "backup full", "source": "shop"}
+    moment = datetime.fromtimestamp(5.5, UTC).isoformat()
+    return [
+        {"what": "begin", "at": 5.0, **common},
+        {"what": "end", "at": 7.5, **common, "code": code, "result": {"kind": kind, "restorable_to": moment}},
+    ]
+
+
+@pytest.mark.parametrize(("events", "holds"), [
+    (full("full"), True), (full("changes"), False), (full("changes", code=6), True),
+])  # fmt: skip
+def test_at_the_time_of_a_full_backup_what_came_until_its_end_may_be_there(events: list[Event], holds: bool) -> None:
+    event: Event = {
+        "what": "restored", "at": 99.0, "id": "r", "source": "shop", "turns": {"0": 6, "1": 5}, "unequal": {},
+        "asked": 5.5, "point": "",
+    }  # fmt: skip
+    assert (all_violations(check([*TURNS, *events, event])) == []) is holds
+    assert all_violations(check([*TURNS, *events, {**event, "turns": {"0": 8, "1": 5}}]))
+    assert all_violations(check([*TURNS, *events, {**event, "turns": {"0": 4, "1": 5}}]))
 
 
 def test_rows_that_are_not_the_turns_are_found() -> None:
