@@ -2,8 +2,8 @@
 
 A restored database says by which turn of each lane it was made. Its tables must hold what follows from these turns, and
 the turns must be those of the moment that was asked for: all that were known to be committed by then, and none whose
-commit has a later time. The time of a full backup is the server's clock just before its snapshot, as its documentation says:
-so at such a moment, what was committed until the backup ended may be there.
+commit has a later time. The time of a full backup is the server's clock just before its snapshot, as documented. At
+such a moment, what was committed until the backup ended may be there, too.
 """
 
 from __future__ import annotations

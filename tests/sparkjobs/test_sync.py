@@ -21,9 +21,10 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work import fetch_files
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.upkeep import told_by_job
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
@@ -186,6 +187,17 @@ def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
     assert synced(three, "far")[0]["entries"] == 1
     assert asked == ["near", "off", "off"]
     assert three.is_whole("far")
+
+
+def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync_log(self: ReplicatedArchive, **_: object) -> None:
+        raise FilesAwayError("near cannot be read", 2)
+
+    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
+    with pytest.raises(FilesAwayError, match="near cannot be read"):
+        told_by_job(synced(two, "far")[0])
 
 
 @pytest.mark.usefixtures("small_tasks")
