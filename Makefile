@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks lock sbom audit licences wheel clean
+.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks soak lock sbom audit licences wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -80,6 +80,9 @@ bench-locks: setup-tests ## Measure the locks beside a port of the paper's algor
 
 LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command 'make lock' $(LOCK_OPTIONS)
+
+soak: setup-tests ## Do everything at once, with faults, and check what must hold; HOURS=0.1 SEED=7: for so long, as then.
+	@$(IN_ENV) python -m soak --hours $(or $(HOURS),0.1) $(if $(SEED),--seed $(SEED))
 
 lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--upgrade takes newer versions.
 	@. .work/env; \

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive.files.transfer import replace_file
 from holdfast.common.errors import DamagedError, ReportedError, exit_code_of, sentence
 from holdfast.operations.requests.sync import SyncRequest
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import opened
 from holdfast.replication.work.fetch_files import fetch, send
 from holdfast.replication.work.replica import ReplicatedArchive
@@ -96,7 +96,8 @@ def sync(job: Job) -> dict[str, Any]:
         try:
             return replica.sync(check=job.check, fence=job.locks.fence).describe()
         except MissingFilesError as error:
-            return {"missing": {"entry": error.index, "why": sentence(error)}}
+            away = isinstance(error, FilesAwayError)
+            return {"missing": {"entry": error.index, "why": sentence(error), "away": away}}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

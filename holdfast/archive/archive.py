@@ -57,6 +57,9 @@ ENCRYPTED_SINCE = 2
 _NOT_USED = ("probes/", "keys/")
 """What may be in a place of no archive: it was looked at, or a creation was killed."""
 
+_NOT_USED_BY_REPLICA = (*_NOT_USED, "locks/", "runs/")
+"""What may be where a replica was, besides: a job that was at work when its place was emptied wrote on."""
+
 ATTEMPTS = 8
 """Times that an object is offered to a store that does not answer."""
 _READERS = 8
@@ -91,7 +94,7 @@ class Archive:
             raise UsageError(f"there is no format {number}; {WRITER} writes {' and '.join(map(str, FORMATS))}")
         if store.key is not None and number < ENCRYPTED_SINCE:
             raise UsageError(f"an archive of format {number} cannot be encrypted: leave --format out, or the key")
-        _refuse_used_place(store, (*_NOT_USED, "locks/") if replica_of else _NOT_USED)
+        _refuse_used_place(store, _NOT_USED_BY_REPLICA if replica_of else _NOT_USED)
         if not store.probe_create_if_absent():
             raise RefusedError(
                 f"{store.url} let several requests create the same object at once, so two backups could "

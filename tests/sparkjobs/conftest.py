@@ -14,6 +14,7 @@ from typing import Literal
 
 import pytest
 
+from bench.support.faults.restarted import RestartedServer
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.runs import read_last
@@ -33,7 +34,6 @@ from tests.support.archives import maintaining
 from tests.support.jobs import command
 from tests.support.jobs.inline_jobs import Ran, RunJob, SteadyExecutor, session_arguments
 from tests.support.jobs.sudden_jobs import SuddenJobs
-from tests.support.servers.postgres import RestartedServer
 from tests.support.servers.versions import older_server, programs_of, running
 
 _numbers = itertools.count(1)

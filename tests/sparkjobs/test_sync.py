@@ -19,10 +19,12 @@ from holdfast.archive import Change, locks
 from holdfast.archive.files import transfer
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work import fetch_files
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.upkeep import told_by_job
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
@@ -187,6 +189,17 @@ def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
     assert three.is_whole("far")
 
 
+def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync_log(self: ReplicatedArchive, **_: object) -> None:
+        raise FilesAwayError("near cannot be read", 2)
+
+    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
+    with pytest.raises(FilesAwayError, match="near cannot be read"):
+        told_by_job(synced(two, "far")[0])
+
+
 @pytest.mark.usefixtures("small_tasks")
 def test_files_that_nobody_has_whole_are_told_with_what_to_do(two: Replicas) -> None:
     two.back_up("near")
@@ -195,7 +208,7 @@ def test_files_that_nobody_has_whole_are_told_with_what_to_do(two: Replicas) -> 
     told, _ = synced(two, "far")
     with pytest.raises(MissingFilesError) as caught:
         told_by_job(told)
-    assert caught.value.index == 2
+    assert (caught.value.index, exit_code_of(caught.value)) == (2, 4)
     assert re.fullmatch(
         r"no replica could give data/shop_db/\S+, which entry 2 \(of near\) adds: near: .* is damaged: it has \d+ "
         r"bytes with another checksum .* Put it back from another copy .*: 'holdfast replica give-up 2 --dry-run' .*",

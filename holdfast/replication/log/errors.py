@@ -52,6 +52,15 @@ class MissingFilesError(DamagedError):
         return self.message
 
 
+class FilesAwayError(MissingFilesError):
+    """Files of an entry that no replica could give just now.
+
+    One that may have them cannot be read: that is no damage, and another try can help.
+    """
+
+    exit_code = HoldfastError.exit_code
+
+
 class HeadMovedError(HoldfastError):
     """Change planned for a log that has grown since.
 

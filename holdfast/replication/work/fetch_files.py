@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
 from holdfast.archive.files.transfer import is_whole, replace_file, send_file
-from holdfast.common.errors import DamagedError, HoldfastError, sentence
+from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
 from holdfast.replication.log.consistency_check import open_replica
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError, SilentReplicaError
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.silence import is_paused, paused_words
 from holdfast.replication.log.store import clock
@@ -39,6 +39,10 @@ _WAIT_S = 120.0
 """For another replica's `history`: a vacuum that has it ends within 30 s."""
 
 
+_HAS_NOT = (DamagedError, UsageError)
+"""Who was read and lacks a file, or has it damaged, or is no archive; any other error is of a replica that is away."""
+
+
 class Others:
     """Other replicas that can be read now, as sources of files.
 
@@ -48,35 +52,37 @@ class Others:
     def __init__(self, archive: ReplicatedArchive, reading: ExitStack) -> None:
         self._archive = archive
         self._reading = reading
-        self._opened: dict[str, ObjectStore | str] = {}
+        self._opened: dict[str, ObjectStore | Exception] = {}
         self._now = 0.0
 
     def bring(self, entry: LogEntry) -> None:
         """Fetch the files that an entry adds and that are not here.
 
-        :raises MissingFilesError: nobody who could be asked has one of them.
+        :raises FilesAwayError: one that may have them could not be read.
+        :raises MissingFilesError: nobody has one of them.
         """
         missing = list(
             missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))
         )
         if not missing:
             return
-        refused: dict[str, str] = {}
+        refused: dict[str, Exception] = {}
         for row in self._rows(entry):
             store = self._open(row)
-            if isinstance(store, str):
+            if isinstance(store, Exception):
                 refused[row.name] = store
                 continue
             try:
                 files, size = self._archive.fetch(store, self._archive.store, missing)
             except (DamagedError, StoreError) as error:
-                refused[row.name] = sentence(error)
+                refused[row.name] = error
                 missing = list(missing_files(self._archive.store, missing))
                 continue
             self._archive.fetched = (self._archive.fetched[0] + files, self._archive.fetched[1] + size)
             return
-        said = "; ".join(f"{name}: {why}" for name, why in refused.items()) or "there is no other one"
-        raise MissingFilesError(
+        said = "; ".join(f"{name}: {_why(error)}" for name, error in refused.items()) or "there is no other one"
+        is_away = any(not isinstance(error, _HAS_NOT) for error in refused.values())
+        raise (FilesAwayError if is_away else MissingFilesError)(
             f"no replica could give {missing[0].path}, which entry {entry.index} (of {entry.appended_by}) adds: "
             f"{said}. It is tried again by the next sync. If its files are gone for good: 'holdfast replica give-up "
             f"{entry.index} --dry-run' says what would be lost",
@@ -95,13 +101,13 @@ class Others:
         # Those that are lost come last: what they have still is what was written where its checksum says so.
         return sorted(rows, key=lambda row: (row.is_lost, row.name != entry.appended_by, -row.pointer, row.name))
 
-    def _open(self, row: ReplicaRow) -> ObjectStore | str:
-        """Return a replica's store, or the reason why it cannot be read.
+    def _open(self, row: ReplicaRow) -> ObjectStore | Exception:
+        """Return a replica's store, or the error why it cannot be read.
 
         The store is under the locks of a reader.
         """
         if row.name not in self._opened and is_paused(row, self._now):
-            return paused_words(row, self._now)
+            return SilentReplicaError(paused_words(row, self._now))
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)
@@ -112,8 +118,13 @@ class Others:
                 )
                 self._opened[row.name] = store
             except (HoldfastError, LockError, StoreError) as error:
-                self._opened[row.name] = sentence(error)
+                self._opened[row.name] = error
         return self._opened[row.name]
+
+
+def _why(error: Exception) -> str:
+    """Return what is wrong with a replica, to stand within a sentence."""
+    return sentence(error).rstrip(".")
 
 
 def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[FileRecord]:

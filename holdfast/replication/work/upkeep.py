@@ -14,7 +14,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.words import human_span
 from holdfast.replication.log.consistency_check import open_replica, silent_among
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.log.store import opened
@@ -130,6 +130,7 @@ def _give_up(
     Until then, the error says how long that is still to be, or the obstacle.
 
     :return: indexes of the entries that are given up with it; none where somebody else has done so meanwhile.
+    :raises FilesAwayError: it is not given up, and was not looked for everywhere.
     :raises DamagedError: it is not given up.
     :raises BusyError, LockBusy: somebody works on a replica.
     """
@@ -140,7 +141,10 @@ def _give_up(
     except (BusyError, LockError):
         raise
     except (HoldfastError, StoreError) as why:
-        raise DamagedError(f"{missing}. It is not given up by itself: {sentence(why)}") from why
+        words = f"{missing}. It is not given up by itself: {sentence(why)}"
+        if isinstance(missing, FilesAwayError):
+            raise FilesAwayError(words, missing.index) from why
+        raise DamagedError(words) from why
     if left:
         raise DamagedError(
             f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(left)}"
@@ -185,10 +189,11 @@ def _execute_here(
 def told_by_job(result: Mapping[str, Any]) -> Synced:
     """Return the sync that a job's result reports.
 
-    :raises MissingFilesError: the job ended at an entry whose files nobody has.
+    :raises FilesAwayError: the job ended at an entry whose files could not be had from a replica that is away.
+    :raises MissingFilesError: it ended at one whose files nobody has.
     """
     if missing := result.get("missing"):
-        raise MissingFilesError(missing["why"], missing["entry"])
+        raise (FilesAwayError if missing.get("away") else MissingFilesError)(missing["why"], missing["entry"])
     return Synced(
         result["replica"],
         result["index"],

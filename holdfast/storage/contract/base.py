@@ -346,6 +346,7 @@ def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreErr
     :param action: what was tried, for the message: "read", "list", …
     :param writes: whether it may have changed something
     """
+    why = why.rstrip(".")  # some clients say sentences
     if writes:
         return StoreOutcomeUnknown(f"Whether {key!r} was changed is not known: look before trying again ({why}).")
     return StoreUnavailable(f"Could not {action} {key!r}: {why}.")

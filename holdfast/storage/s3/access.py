@@ -93,6 +93,11 @@ class S3Access:
         host = urlsplit(self.endpoint).hostname or ""
         return host.endswith((".amazonaws.com", ".amazonaws.com.cn"))
 
+    @property
+    def attempts(self) -> int:
+        """Return how often a request that changes nothing is tried."""
+        return self._patience.attempts
+
     @cached_property
     def reader(self) -> S3Client:
         """Return the client for requests that may be repeated."""

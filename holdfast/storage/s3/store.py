@@ -13,6 +13,8 @@ from email.utils import parsedate_to_datetime
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from botocore.exceptions import IncompleteReadError, ResponseStreamingError
+
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.base import Extended, ObjectChanged, ObjectStore, check_document
@@ -48,6 +50,9 @@ if TYPE_CHECKING:
 
 CREATE_ATTEMPTS = 5
 """How often a create is tried that the server says it did nothing for: a rival's was under way (409)."""
+
+_TORN = (IncompleteReadError, ResponseStreamingError)
+"""An answer that ended in its middle, which botocore leaves to who reads it."""
 
 _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 """What pyarrow's filesystem says of an object that went while it was read."""
@@ -169,9 +174,15 @@ class S3Store(ObjectStore):
 
     def get(self, key: str) -> bytes:
         with s3_errors("read", key, writes=False):
-            answer = self._reader.get_object(Bucket=self._bucket, Key=self._key(key))
-            check_document(key, answer["ContentLength"])
-            return answer["Body"].read()
+            for _ in range(self._access.attempts - 1):
+                with contextlib.suppress(*_TORN):
+                    return self._read_whole(key)
+            return self._read_whole(key)
+
+    def _read_whole(self, key: str) -> bytes:
+        answer = self._reader.get_object(Bucket=self._bucket, Key=self._key(key))
+        check_document(key, answer["ContentLength"])
+        return answer["Body"].read()
 
     def put(self, key: str, body: bytes) -> None:
         with s3_errors("write", key, writes=True):

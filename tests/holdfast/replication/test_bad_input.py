@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.faults.disk import leave_room
 from holdfast.archive import Archive
 from holdfast.common.errors import UsageError
 from holdfast.replication.log.errors import StoreAwayError
@@ -18,7 +19,7 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.replicas.replicated import Replicas, nothing
 from tests.support.servers.postgres import create_database
-from tests.support.servers.small_disk import leave_room, small_disk
+from tests.support.servers.small_disk import small_disk
 
 
 def back_up_often(replicas: Replicas) -> None:

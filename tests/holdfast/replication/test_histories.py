@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from bench.support.faults.link import linked
 from bench.support.versitygw import running_versitygw
 from holdfast.common.errors import BusyError
 from holdfast.config.archives_model import Consistency
@@ -30,7 +31,6 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.jobs.command import until
 from tests.support.replicas.replicated import OnS3, Replicas, made_backup, nothing
 from tests.support.replicas.set_history import Verdict, check, operations, read_history
-from tests.support.servers.link import linked
 
 pytestmark = pytest.mark.service  # the checker is what only `make setup-tests` builds
 

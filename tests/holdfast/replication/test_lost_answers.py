@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.faults.link import Cut, Link, Moment, linked
+from bench.support.faults.network import NEVER, Fault
 from holdfast.common.errors import OutcomeUnknownError
 from holdfast.replication.log.replicas import log_state
 from holdfast.replication.log.store import CoordinationStore
@@ -17,8 +19,6 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.jobs.command import until
 from tests.support.replicas.replicated import Replicas, nothing
 from tests.support.replicas.set_history import check, operations
-from tests.support.servers.link import Cut, Link, Moment, linked
-from tests.support.servers.proxy import NEVER, Fault
 
 pytestmark = [pytest.mark.service, pytest.mark.parametrize("both", ["postgresql"], indirect=True)]
 

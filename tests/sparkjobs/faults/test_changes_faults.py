@@ -17,6 +17,9 @@ from typing import Any
 import psycopg
 import pytest
 
+from bench.support.faults.disk import leave_room
+from bench.support.faults.network import Fault, faulty_network
+from bench.support.faults.restarted import RestartedServer
 from holdfast.archive import Archive, locks
 from holdfast.archive import archive as archives
 from holdfast.archive.maintenance.verify import verify
@@ -38,9 +41,8 @@ from tests.support.jobs.command import until
 from tests.support.jobs.command_here import run_here
 from tests.support.jobs.inline_jobs import RunJob, failed
 from tests.support.jobs.steps import SteppedStore, When
-from tests.support.servers.postgres import RestartedServer, create_database, drop_slots
-from tests.support.servers.proxy import Fault, faulty_network
-from tests.support.servers.small_disk import OnSmallDisk, leave_room
+from tests.support.servers.postgres import create_database, drop_slots
+from tests.support.servers.small_disk import OnSmallDisk
 from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.service

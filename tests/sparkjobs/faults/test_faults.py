@@ -14,6 +14,9 @@ from typing import Any
 
 import pytest
 
+from bench.support.faults.disk import leave_room
+from bench.support.faults.network import Fault, faulty_network
+from bench.support.faults.restarted import RestartedServer
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import backup_run
@@ -26,10 +29,9 @@ from holdfast.storage import ObjectStore
 from sparkjobs.driver import application, snapshot_reader
 from tests.support.jobs.command import until
 from tests.support.jobs.inline_jobs import RunJob, failed
-from tests.support.servers.postgres import RestartedServer, Standby, create_database
-from tests.support.servers.proxy import Fault, faulty_network
+from tests.support.servers.postgres import Standby, create_database
 from tests.support.servers.sessions import nothing_left_in
-from tests.support.servers.small_disk import leave_room, small_disk
+from tests.support.servers.small_disk import small_disk
 
 pytestmark = pytest.mark.service
 

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from bench.support.faults.disk import leave_room
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.history import target_resolution
@@ -31,7 +32,7 @@ from tests.support.jobs.inline_jobs import RunJob
 from tests.support.jobs.steps import Kill, SteppedStore, When
 from tests.support.jobs.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
 from tests.support.servers.sessions import nothing_left_in
-from tests.support.servers.small_disk import OnSmallDisk, leave_room
+from tests.support.servers.small_disk import OnSmallDisk
 from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.service

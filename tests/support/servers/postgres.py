@@ -1,10 +1,9 @@
-"""PostgreSQL servers that go through something, one restarted and one following another; and databases of any."""
+"""A PostgreSQL server that follows another; and databases of any server."""
 
 from __future__ import annotations
 
 import itertools
 import os
-import signal
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -43,35 +42,6 @@ def drop_slots(address: Address) -> None:
             "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database() "
             "and active_pid is null"
         )
-
-
-class RestartedServer(PostgresServer):
-    """A server that can be ended and started again, with its data, at its port."""
-
-    def end(self, how: signal.Signals) -> None:
-        """End the server.
-
-        :param how: SIGINT ends its sessions and writes a checkpoint; SIGQUIT ends it as a crash does.
-        """
-        assert self._process is not None
-        self._process.send_signal(how)
-        self._process.wait(60)
-
-    def start_again(self) -> None:
-        """Start the server that was ended."""
-        assert self._base is not None
-        with (self._base / "log").open("ab") as log:
-            self._process = subprocess.Popen(
-                [self.programs / "postgres", "-D", self._base / "data"],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, cwd=self._base, start_new_session=True,
-                env=self._environment(), **self._identity(self._base),
-            )  # fmt: skip
-        self._wait_until_ready(self._base)
-
-    def restart(self, how: signal.Signals) -> None:
-        """End the server, as above, and start it again."""
-        self.end(how)
-        self.start_again()
 
 
 class Standby(PostgresServer):

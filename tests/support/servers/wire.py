@@ -8,7 +8,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 
-from tests.support.servers.proxy import CHUNK, Relay, carrying
+from bench.support.faults.network import CHUNK, Relay, carrying
 
 _PROTOCOL_3 = 3
 _SETTING = re.compile(r"-c ([\w.]+)=((?:\\.|[^\s\\])*)")

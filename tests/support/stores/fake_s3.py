@@ -27,14 +27,17 @@ class Fault:
     :param code: S3's word for the error; empty for an answer without a document, such as a proxy's
     :param silent: the connection stays open without an answer, instead of being cut
     :param lands: the request takes effect all the same
+    :param torn: what it is answered ends in its middle
     """
 
     status: int
     code: str = ""
     silent: bool = False
     lands: bool = False
+    torn: bool = False
 
 
+TORN = Fault(200, lands=True, torn=True)
 CUT = Fault(0)
 SILENT = Fault(0, silent=True)
 
@@ -202,9 +205,9 @@ class _Handler(BaseHTTPRequestHandler):
         if fault is not None and fault.status == 0:
             self._say_nothing(fault)
             return
-        if fault is not None:
+        if fault is not None and not fault.torn:
             status, document, more = _error(fault.status, fault.code)
-        self._send(status, document, more)
+        self._send(status, document, more, torn=fault is not None and fault.torn)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _answer  # noqa: N815 - http.server's names
 
@@ -215,7 +218,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.connection.shutdown(socket.SHUT_RDWR)
         self.close_connection = True
 
-    def _send(self, status: int, document: bytes, headers: dict[str, str]) -> None:
+    def _send(self, status: int, document: bytes, headers: dict[str, str], *, torn: bool) -> None:
         self.send_response_only(status)
         if self.server.fake.date:
             self.send_header("Date", format_datetime(self.server.fake.clock(), usegmt=True))
@@ -224,7 +227,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Content-Length", str(len(document)))
         self.end_headers()
         if self.command != "HEAD":
-            self.wfile.write(document)
+            self.wfile.write(document[: len(document) // 2] if torn else document)
+        self.close_connection = self.close_connection or torn
 
     def log_message(self, format: str, *args: object) -> None:
         """Say nothing."""

@@ -86,6 +86,19 @@ def test_a_name_or_a_place_that_is_taken_is_wrong_usage(
     assert sorted(replica_rows(holdfast)) == ["far", "near"]
 
 
+def test_a_replica_is_made_anew_where_a_job_that_was_at_work_there_wrote_on(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    place = two.folder / "far"
+    shutil.rmtree(place)
+    (place / "runs" / "restore.1").mkdir(parents=True)
+    (place / "runs" / "restore.1" / "000000.json").write_text("{}")
+    assert holdfast("replica", "remove", "far", "--force").code == 0
+    done = holdfast("replica", "add", "far", str(place))
+    assert done.code == 0, done.err
+    assert two.is_whole("far")
+
+
 def test_a_place_of_another_archive_is_no_replica_of_this_one(
     holdfast: RunCommand, two: Replicas, store: ObjectStore
 ) -> None:

@@ -10,10 +10,12 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.format.document import FileRecord
-from holdfast.common.errors import DamagedError
+from holdfast.common.errors import DamagedError, exit_code_of
+from holdfast.replication.log.errors import FilesAwayError
 from holdfast.replication.work.fetch_files import fetch, missing_files, send
-from holdfast.storage import ObjectStore, open_store
-from tests.support.replicas.replicated import Replicas
+from holdfast.replication.work.replica import ReplicatedArchive
+from holdfast.storage import ObjectStore, StoreUnavailable, open_store
+from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
 
@@ -86,10 +88,27 @@ def test_only_the_files_that_are_not_there_are_fetched(two: Replicas) -> None:
 def test_a_file_that_nobody_has_is_named_with_who_was_asked(three: Replicas) -> None:
     three.back_up("near")
     shutil.move(three.folder / "near", three.folder / "away")
-    with pytest.raises(DamagedError, match=r"which entry 1 \(of near\) adds: near: .*off: .*is missing"):
+    with pytest.raises(DamagedError, match=r"which entry 1 \(of near\) adds: near: .*off: .*is missing") as caught:
         three.sync("far")
+    assert exit_code_of(caught.value) == 4
     assert not (three.folder / "near").exists()  # not even locks are written where there is no archive
     shutil.move(three.folder / "away", three.folder / "near")
+    assert three.sync("far").entries == 1
+
+
+def test_a_file_that_only_a_replica_that_is_away_may_have_is_no_damage(three: Replicas) -> None:
+    three.back_up("near")
+
+    def places(url: str) -> ObjectStore:
+        if url.endswith("/near"):
+            raise StoreUnavailable("Could not read 'archive.json': the connection was closed.")
+        return open_store(url)
+
+    far = ReplicatedArchive.begin(three.place("far"), three.coordination, places)
+    said = r"near: Could not read 'archive.json': the connection was closed; off: .*is missing.*\. It is tried again"
+    with pytest.raises(FilesAwayError, match=said) as caught:
+        far.sync(check=nothing, fence=None)
+    assert exit_code_of(caught.value) == 1
     assert three.sync("far").entries == 1
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.common.errors import DamagedError, RefusedError, UsageError
-from holdfast.replication.log.errors import LostReplicaError, MissingFilesError
+from holdfast.common.errors import DamagedError, RefusedError, UsageError, exit_code_of
+from holdfast.replication.log.errors import FilesAwayError, LostReplicaError, MissingFilesError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.silence import NotAsked
+from holdfast.replication.work import upkeep
 from holdfast.replication.work.synced import Synced
 from holdfast.replication.work.upkeep import log_at, report_damage, sync_replica, told_by_job
 from holdfast.storage import ObjectStore, open_store
@@ -96,6 +98,23 @@ def test_without_a_limit_only_a_person_gives_an_entry_up(two: Replicas) -> None:
         sync_replica(two.coordination, two.archive, row(two, "far"), wait=0, execute=execute)
 
 
+def test_files_of_a_replica_that_is_away_stay_another_try_where_they_cannot_be_given_up(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def execute(place: ObjectStore) -> Synced:
+        raise FilesAwayError("no replica could give data/x", 1)
+
+    def refuse(*_: object, **__: object) -> None:
+        raise RefusedError("near cannot be read: mend or remove it")
+
+    monkeypatch.setattr(upkeep, "give_up_in_time", refuse)
+    with pytest.raises(FilesAwayError, match="It is not given up by itself: near cannot be read") as caught:
+        sync_replica(
+            two.coordination, two.archive, row(two, "far"), wait=0, gap_after=timedelta(days=1), execute=execute
+        )
+    assert exit_code_of(caught.value) == 1
+
+
 RESULT = {"replica": "far", "index": 7, "entries": 1, "files": 2, "bytes": 3}
 
 
@@ -106,3 +125,6 @@ def test_a_job_tells_its_sync_or_the_entry_that_it_stopped_at() -> None:
     with pytest.raises(MissingFilesError, match="nobody has it") as caught:
         told_by_job({"missing": {"why": "nobody has it", "entry": 9}})
     assert caught.value.index == 9
+    assert exit_code_of(caught.value) == 4
+    with pytest.raises(FilesAwayError):
+        told_by_job({"missing": {"why": "near cannot be read", "entry": 9, "away": True}})

@@ -141,6 +141,8 @@ def test_after_a_request_without_an_answer_a_write_is_unknown_and_a_read_has_don
 ) -> None:
     error = without_answer("read", "a", "HTTP 500", writes=writes)
     assert (type(error), str(error)) == (kind, said)
+    sentence = without_answer("read", "a", "HTTP 500.", writes=writes)  # as botocore's clients say it
+    assert str(sentence) == said
 
 
 def test_until_when_an_object_must_stay_comes_through_a_pickle() -> None:

@@ -18,7 +18,7 @@ from holdfast.storage import (
 )
 from holdfast.storage.s3 import access
 from holdfast.storage.s3.store import S3Store
-from tests.support.stores.fake_s3 import CUT, SILENT, FakeS3, Fault
+from tests.support.stores.fake_s3 import CUT, SILENT, TORN, FakeS3, Fault
 
 WRITES: list[Callable[[S3Store], object]] = [
     lambda store: store.put("a", b"x"),
@@ -78,6 +78,19 @@ def test_a_read_without_an_answer_is_tried_again_then_unavailable(
     server.fail(answer)
     with pytest.raises(StoreUnavailable):
         read(store)
+    assert len(server.received) == access.READ_ATTEMPTS
+
+
+def test_an_answer_that_ends_in_its_middle_is_asked_for_again_then_unavailable(server: FakeS3, store: S3Store) -> None:
+    store.put("a", b"whole")
+    server.received.clear()
+    server.judge = lambda number, request: TORN if number < 1 else None
+    assert store.get("a") == b"whole"
+    assert len(server.received) == 2
+    server.received.clear()
+    server.fail(TORN)
+    with pytest.raises(StoreUnavailable, match="Could not read 'a'"):
+        store.get("a")
     assert len(server.received) == access.READ_ATTEMPTS
 
 

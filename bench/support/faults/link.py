@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
-from tests.support.servers.proxy import CHUNK, NEVER, Fault, Relay, break_off, carrying
+from bench.support.faults.network import CHUNK, NEVER, Fault, Relay, break_off, carrying
 
 Moment = Literal["now", "request", "answer", "late"]
 """At once; or at a COMMIT: it is lost, its answer is lost, or it comes to the server when its client has long gone."""
@@ -109,7 +109,8 @@ class Link(Relay):
 
         :param pause: seconds between two cuts, at most.
         """
-        asyncio.run_coroutine_threadsafe(self._cut_again_and_again(random.Random(seed), pause, moments), self._loop)
+        drawn = random.Random(seed)  # noqa: S311 - draws faults
+        asyncio.run_coroutine_threadsafe(self._cut_again_and_again(drawn, pause, moments), self._loop)
 
     async def _cut_again_and_again(self, drawn: random.Random, pause: float, moments: tuple[Moment, ...]) -> None:
         while True:
@@ -156,7 +157,11 @@ class Link(Relay):
         if self._fault is not None:
             await self._refuse(writer)
             return
-        from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        try:
+            from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
+        except OSError:  # the server is away
+            break_off(writer, "reset")
+            return
         self._writers.append(to_server)
         connection = _Connection(writer, to_server)
         self._connections.add(connection)
