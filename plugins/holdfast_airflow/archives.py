@@ -11,9 +11,9 @@ from airflow.sdk import DAG, Param, get_parsing_context
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
-from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.form_fields import FormField
+from holdfast_airflow.notifications.alerts import notifiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -333,6 +333,10 @@ def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_
     alerts = Path(archive.url).with_name("alerts")
     assert alerts.read_text().startswith(f"{name}: ")
     assert "1999" in alerts.read_text()
+    words = alerts.read_text().splitlines()
+    assert any(line.startswith(f"{name}: ") and "has failed (exit code" in line for line in words), words
+    assert "Runbook: docs/runbooks/drill-failed.md" in words
+    assert any(line.startswith("Archive: ") and line.endswith("/holdfast/?archive=books") for line in words), words
     late = f"{name}: run {run_id} of {name} is not done 0s after it was queued"
     until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline")
 

@@ -12,7 +12,7 @@ ARCHIVES = """
     drill: {{assertions: ["select count(*) = 100 from orders"]}}
     alerts:
       - notifier: tests.support.airflow.alerts.FileNotifier
-        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}"}}
+        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}\n{{{{ holdfast.text }}}}"}}
     sources:
       shop: {{url: "{url}"}}
   pair:
