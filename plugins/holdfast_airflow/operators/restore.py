@@ -80,6 +80,11 @@ class RestoreOperator(DatabaseJobOperator):
         if job.database is not None and isinstance(job.request, RestoreRequest):
             check_target_is_free(job.database, job.request)
 
+    def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any], **more: Any) -> None:
+        """Remember what was restored, under which names."""
+        made: RestoreRequest = request_of(self, RestoreRequest)
+        super().note_moved(database, store, summary, tables=made.tables, maps=made.map, **more)
+
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """Return a sentence on the restored data and its deviations from the source."""
         if "plan" in summary:
