@@ -11,8 +11,8 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from holdfast.common.errors import UsageError
-from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.archives import check_configuration, configured_archives, has_configuration
+from holdfast_airflow.notifications.alerts import notifiers
 
 DOC = """
 Reads archives.yaml, and fails as long as there is a mistake in it: with the file, the line, the archive, the key and

@@ -105,6 +105,13 @@ class AirflowApi:
         """
         _checked(self._http.patch(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}", json={"state": "failed"}))
 
+    def pause(self, dag_id: str, *, paused: bool = True) -> None:
+        """Pause a DAG, or unpause it.
+
+        :raises AirflowApiError: no such DAG.
+        """
+        _checked(self._http.patch(f"/api/v2/dags/{dag_id}", json={"is_paused": paused}))
+
     def tasks(self, dag_id: str, run_id: str) -> list[TaskInstance]:
         """Return the task instances of a run."""
         found = self._get(f"/api/v2/dags/{dag_id}/dagRuns/{run_id}/taskInstances", limit=100)

@@ -1,21 +1,26 @@
 """Locks that Airflow tasks acquire in an archive.
 
-A trigger takes over the wait for a lock, and later tasks find the lock again.
+A trigger takes over the wait for a lock, and later tasks find the lock again, and look whether it is still held.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal
+import json
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from airflow.sdk import BaseOperator
 
 from holdfast.common.errors import UsageError
 from holdfast_airflow.connections import find_archive_or_connection
+from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.waiting import deferred_until_free
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from datetime import datetime
 
-    from airflow.sdk import BaseOperator, Context
+    from airflow.sdk import Context
 
     from locking import Lease
 
@@ -90,3 +95,58 @@ def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> li
 
 def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:
     return operator.dag.get_task(acquire).get_closest_mapped_task_group() is group
+
+
+def check_first(task: Any, acquire: str) -> None:
+    """Have a task check its lock before it begins.
+
+    Setups and teardowns are left as they are: they must run whatever has become of the lock.
+
+    :param task: an operator, mapped or not.
+    :param acquire: the task id of the AcquireLock.
+    """
+    if task.is_setup or task.is_teardown:
+        return
+    if isinstance(task, BaseOperator):
+        task._pre_execute_hook = HeldLock(acquire, task._pre_execute_hook)
+    else:
+        task.partial_kwargs["pre_execute"] = HeldLock(acquire, task.partial_kwargs.get("pre_execute"))
+
+
+class HeldLock:
+    """Hook that fails a task whose lock is not held any more.
+
+    :param acquire: the task id of the AcquireLock.
+    :param then: the hook that the task has had so far.
+    """
+
+    def __init__(self, acquire: str, then: Callable[[Context], None] | None = None) -> None:
+        self.acquire = acquire
+        self.then = then
+
+    def __call__(self, context: Context) -> None:
+        """Check the lock, and call the task's own hook.
+
+        :raises JobRefused: it is lost, and a retry would not bring it back.
+        :raises JobFailed: the store did not answer.
+        """
+        for taken in acquired_locks(context, cast("BaseOperator", context["task"]), self.acquire):
+            _must_be_held(taken)
+        if self.then is not None:
+            self.then(context)
+
+
+def _must_be_held(taken: Mapping[str, Any]) -> None:
+    from holdfast.storage import open_store
+    from locking import LeaseHandle, LockLost, LockStateUnknown, attach
+
+    with in_airflow_terms():
+        handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
+        try:
+            attach(open_store(taken["url"]), handle).check()
+        except LockLost as error:
+            raise JobRefused(
+                f"{error} So this task was not begun. Clear it to run it under the lock taken anew"
+            ) from None
+        except LockStateUnknown as error:
+            raise JobFailed(f"{error} So this task was not begun.") from None  # nothing was done: it may be tried again

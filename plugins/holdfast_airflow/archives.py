@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Param, get_parsing_context
+from airflow.sdk.definitions.param import ParamsDict
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
-from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.form_fields import FormField
+from holdfast_airflow.notifications.alerts import notifiers
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -26,6 +27,26 @@ ALL = "all"
 
 ONE_SOURCE = "{{ '' if params.source == '" + ALL + "' else params.source }}"
 """A template: the source that the form names, or nothing where it says all."""
+
+
+class ArchiveDag(DAG):
+    """DAG whose tasks carry no copies of its form.
+
+    Airflow copies the params of a DAG into each task that is made in it, once for each class of the operator, and
+    stores them with each task. A run's params are those of the DAG, with the task's own on top: so the copies change
+    nothing. In the block of its tasks, this DAG has no params.
+    """
+
+    def __enter__(self) -> Self:
+        """Begin the block of the tasks."""
+        self._form = self.params
+        self.params = ParamsDict()
+        return super().__enter__()
+
+    def __exit__(self, *error: object) -> None:
+        """End it."""
+        super().__exit__(*error)  # type: ignore[no-untyped-call]
+        self.params = self._form
 
 
 def read_configuration() -> ReadArchives | None:
@@ -143,7 +164,7 @@ def archive_dag(
         common["deadline"] = deadline_of(name, archive, schedule_key)
     common["default_args"] = defaults | settings.pop("default_args", {})
     settings["params"] = {word: FormField.of(param) for word, param in settings.get("params", {}).items()}
-    dag = DAG(dag_id=f"{operation}_{name}", **(common | settings))
+    dag = ArchiveDag(dag_id=f"{operation}_{name}", **(common | settings))
     # Airflow shows the code of the file that makes the DAG, and takes it to be this one.
     dag.fileloc = sys._getframe(1).f_code.co_filename
     return dag

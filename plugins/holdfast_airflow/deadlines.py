@@ -12,7 +12,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from holdfast.common.units import parse_span
 from holdfast.config.archives_yaml import find_archive
-from holdfast_airflow.alerts import notifiers
+from holdfast_airflow.notifications.alerts import notifiers
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:

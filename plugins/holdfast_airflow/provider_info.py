@@ -78,7 +78,7 @@ _DATABASE = {
 
 _CONFIG = {
     "holdfast": {
-        "description": "The Holdfast page of the API server. Archives are described in archives.yaml, not here.",
+        "description": "The Holdfast page, and notifications. Archives are described in archives.yaml, not here.",
         "options": {
             "page_time_limit": {
                 "description": "Seconds that the page waits for an archive's store.",
@@ -93,6 +93,13 @@ _CONFIG = {
                 "type": "integer",
                 "example": "16",
                 "default": "8",
+            },
+            "runbooks_url": {
+                "description": "Where notifications say that the runbooks are: the address of the folder.",
+                "version_added": "0.1.0",
+                "type": "string",
+                "example": "https://wiki.example.net/holdfast/runbooks",
+                "default": "docs/runbooks",
             },
         },
     },
@@ -118,6 +125,7 @@ def get_provider_info() -> dict[str, Any]:
         },
         "connection-types": [_ARCHIVE, _DATABASE],
         "extra-links": [f"holdfast_airflow.links.{name}" for name in ("ArchiveLink", "JobLink")],
+        "notifications": ["holdfast_airflow.notifications.HoldfastNotifier"],
         "plugins": [{"name": "holdfast", "plugin-class": "holdfast_airflow.plugin.HoldfastPlugin"}],
         "task-decorators": [{"name": "locked", "class-name": "holdfast_airflow.decorators.locked.locked"}],
         "config": _CONFIG,

@@ -38,4 +38,4 @@ def test_alerts_tell_of_mistakes_in_other_archives(read: Read) -> None:
     notifier = "{notifier: tests.support.airflow.alerts.FileNotifier, arguments: {path: told, text: x}}"
     bag = read(f"archives: {{good: {{url: y, alerts: [{notifier}]}}, bad: {{urll: x}}}}")
     told: Any = bag.dags["holdfast_configuration"].get_task("check").on_failure_callback
-    assert [type(each) for each in told] == [FileNotifier]
+    assert [type(each.notifier) for each in told] == [FileNotifier]

@@ -48,6 +48,7 @@ from tests.support.airflow.airflow_dags import (
     KEPT_DAG,
     LOCKED_DAG,
     MAPPED_DAG,
+    PAUSED_DAG,
     POLICY,
     PROTECTED_DAG,
     REAPER_DAG,
@@ -63,6 +64,14 @@ from tests.support.servers.postgres import create_database, drop_slots, passing_
 pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[2]
+
+LOCKING_DAGS = {
+    "report": LOCKED_DAG,
+    "ledger": KEPT_DAG,
+    "interrupted": PAUSED_DAG,
+    "mapped": MAPPED_DAG,
+    "reaper": REAPER_DAG,
+}
 
 
 @dataclass(frozen=True)
@@ -148,7 +157,7 @@ def stage(
     (settings / "airflow_local_settings.py").write_text(POLICY)
     dags = settings / "dags"
     shutil.copytree(ROOT / "dags", dags, ignore=shutil.ignore_patterns("__pycache__"))
-    for name, text in {"report": LOCKED_DAG, "ledger": KEPT_DAG, "mapped": MAPPED_DAG, "reaper": REAPER_DAG}.items():
+    for name, text in LOCKING_DAGS.items():
         (dags / f"{name}.py").write_text(text.format(url=locked.url))
     (dags / "migrate_accounts.py").write_text(PROTECTED_DAG.format(url=accounts.conninfo()))
     Archive.create(open_store(str(pair.folder / "accounts")), name="accounts")
@@ -172,7 +181,7 @@ def stage(
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
             },
         )
-        for name in ("report", "ledger", "mapped", "reaper"):
+        for name in LOCKING_DAGS:
             story.airflow.api.wait_for_dag(name)
         yield Stage(story, folder, said)
 
@@ -324,6 +333,10 @@ def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_
     alerts = Path(archive.url).with_name("alerts")
     assert alerts.read_text().startswith(f"{name}: ")
     assert "1999" in alerts.read_text()
+    words = alerts.read_text().splitlines()
+    assert any(line.startswith(f"{name}: ") and "has failed (exit code" in line for line in words), words
+    assert "Runbook: docs/runbooks/drill-failed.md" in words
+    assert any(line.startswith("Archive: ") and line.endswith("/holdfast/?archive=books") for line in words), words
     late = f"{name}: run {run_id} of {name} is not done 0s after it was queued"
     until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline")
 
@@ -463,6 +476,34 @@ def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
         "release_ledger": "success",
     }
     assert [info for info in inspect(locked) if info.state != "dead"] == []
+
+
+def test_lock_of_a_run_whose_dag_is_paused_goes_and_its_work_is_not_done_without_it(
+    airflow: AirflowStandalone, locked: ObjectStore, tmp_path: Path
+) -> None:
+    def states() -> dict[str, str | None]:
+        return {task.task_id: task.state for task in airflow.api.tasks("interrupted", run_id)}
+
+    run_id = airflow.api.trigger("interrupted", {"may_end": str(tmp_path / "go")})
+    until(lambda: {"keep_lock": "deferred", "first": "running"}.items() <= states().items(), "the work to begin", 90)
+    airflow.api.pause("interrupted")
+    (tmp_path / "go").touch()
+    # Its trigger has handed the lock back, and the scheduler starts nothing of a paused DAG.
+    until(lambda: states()["keep_lock"] == "scheduled", "the run to be idle for long enough", 120)
+    (info,) = (info for info in inspect(locked) if info.resource == "interrupted" and info.state == "held")
+    path = Path(locked.url) / f"locks/interrupted/WRIT.{info.txn}"
+    os.utime(path, (time.time() - 125,) * 2)  # of a lease and a grace of 60 s
+    with RWLock(locked, "interrupted").write(wait=0):
+        airflow.api.pause("interrupted", paused=False)
+        assert ended(airflow, "interrupted", run_id) == "failed"
+    found = states()
+    assert {found.pop(task) for task in ("keep_lock", "second")} == {"failed"}, why(airflow, "interrupted", run_id)
+    assert set(found.values()) == {"success"}
+    kept = airflow.api.task_log("interrupted", run_id, "keep_lock")
+    assert "did not start the task that keeps the lock in time: its DAG was paused" in kept
+    log = airflow.api.task_log("interrupted", run_id, "second")
+    assert "So this task was not begun. Clear it to run it under the lock taken anew" in log
+    assert "at work without a lock" not in log
 
 
 def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, locked: ObjectStore, report: str) -> None:

@@ -180,6 +180,16 @@ def test_a_run_is_ended_as_failed(api: AirflowApi, answers: Answers) -> None:
         api.end_run("backup_shop", "second")
 
 
+def test_a_dag_is_paused_and_unpaused(api: AirflowApi, answers: Answers) -> None:
+    answers.to["PATCH /api/v2/dags/backup_shop"] = [(200, {})] * 2
+
+    api.pause("backup_shop")
+    api.pause("backup_shop", paused=False)
+    assert [asked.body for asked in answers.asked] == [{"is_paused": True}, {"is_paused": False}]
+    with pytest.raises(AirflowApiError, match="404"):
+        api.pause("backup_none")
+
+
 def test_a_run_is_waited_for_until_it_has_ended(api: AirflowApi, answers: Answers) -> None:
     states = ["queued", "running", "running", "failed", "success"]
     answers.to[f"GET {RUN}"] = [(200, {"state": state}) for state in states]

@@ -1,15 +1,23 @@
-"""Which lock of a run a later task finds."""
+"""Which lock of a run a later task finds, and that none begins where it is lost."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, TaskGroup, task_group
 
-from holdfast_airflow.acquisition import acquired_locks
+from holdfast.storage import ObjectStore
+from holdfast.storage.folder import FolderStore
+from holdfast_airflow.acquisition import HeldLock, acquired_locks, check_first
+from holdfast_airflow.exceptions import JobFailed, JobRefused
 from holdfast_airflow.operators import AcquireLock, ReleaseLock, archive_lock
+from locking import end
+from locking.store import StoreUnavailable
+from tests.support.airflow.operators import acquire, execute
 
 
 def instance(task: Any, *, index: int, returned: Any) -> list[Any]:
@@ -56,3 +64,47 @@ def test_in_a_mapped_group_a_lock_from_outside_is_the_one_that_all_have() -> Non
 
         work.expand(number=[1, 2])
     assert instance(dag.get_task("work.unlock"), index=1, returned={-1: {"of": -1}}) == [{"of": -1}]
+
+
+@pytest.fixture
+def task_context(store: ObjectStore, context: dict[str, Any]) -> dict[str, Any]:
+    """The context of a task under a lock that was just taken."""
+    taken = execute(acquire(lease=timedelta(minutes=5)), context)
+    with DAG("nightly"):
+        task = EmptyOperator(task_id="work")
+    instance = SimpleNamespace(map_index=-1, xcom_pull=lambda task_ids: taken)
+    return {**context, "task": task, "ti": instance, "txn": taken["handle"]["txn"]}
+
+
+def test_a_task_begins_under_its_lock(task_context: dict[str, Any]) -> None:
+    called: list[Any] = []
+    HeldLock("lock", called.append)(task_context)  # type: ignore[arg-type]
+    assert called == [task_context]
+
+
+def test_a_task_does_not_begin_where_its_lock_was_ended(store: ObjectStore, task_context: dict[str, Any]) -> None:
+    end(store, "report", task_context["txn"], reason="a person did it")
+    called: list[Any] = []
+    with pytest.raises(JobRefused, match=r"Somebody ended the lock of report .* So this task was not begun. Clear it"):
+        HeldLock("lock", called.append)(task_context)  # type: ignore[arg-type]
+    assert called == []
+
+
+def test_where_the_store_does_not_answer_the_task_may_be_tried_again(
+    task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(self: FolderStore, prefix: str, *, start_after: str = "") -> None:
+        raise StoreUnavailable("later")
+
+    monkeypatch.setattr(FolderStore, "list", fail)
+    with pytest.raises(JobFailed, match="cannot be seen: later") as caught:
+        HeldLock("lock")(task_context)  # type: ignore[arg-type]
+    assert not isinstance(caught.value, JobRefused)
+
+
+def test_a_task_that_may_run_whatever_became_of_the_lock_is_left_as_it_is() -> None:
+    with DAG("nightly"):
+        task = EmptyOperator(task_id="clean")
+        task.is_teardown = True
+    check_first(task, "lock")
+    assert task._pre_execute_hook is None

@@ -10,7 +10,9 @@ from typing import Any
 import pendulum
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import Param
 from airflow.sdk.definitions.deadline import DeadlineReference
+from airflow.sdk.definitions.param import process_params
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 
@@ -121,3 +123,20 @@ def test_runs_of_a_schedule_have_its_deadline_and_others_none() -> None:
     assert (deadline.interval, deadline.reference) == (timedelta(hours=2), DeadlineReference.DAGRUN_QUEUED_AT)
     assert archive_dag("compaction", "shop", archive, doc="", schedule_key="compaction").deadline is None
     assert archive_dag("restore", "shop", archive, doc="").deadline is None
+
+
+def test_tasks_carry_no_copies_of_the_form_and_get_its_values_all_the_same() -> None:
+    form = {"kind": Param("full", enum=["full", "changes"]), "moved": Param(False, type="boolean")}
+    with archive_dag("backup", "shop", DAILY, doc="", params=form) as dag:
+        first, second = EmptyOperator(task_id="first"), EmptyOperator(task_id="second", params={"kind": "changes"})
+    assert process_params(dag, second, None, suppress_exception=False) == {"kind": "changes", "moved": False}
+    assert process_params(dag, first, {"moved": True}, suppress_exception=False) == {"kind": "full", "moved": True}
+    stored = DagSerialization.to_dict(dag)["dag"]
+    assert [name for name, _ in stored["params"]] == ["kind", "moved"]
+    assert [[name for name, _ in task["__var"].get("params", [])] for task in stored["tasks"]] == [[], ["kind"]]
+
+
+def test_a_form_that_lacks_a_default_is_refused_where_there_is_a_schedule() -> None:
+    every = timedelta(hours=1)
+    with pytest.raises(ValueError, match="not allowed to define a Schedule"):
+        archive_dag("backup", "shop", DAILY, doc="", params={"to": Param(type="string")}, schedule=every)

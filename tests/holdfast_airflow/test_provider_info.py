@@ -16,6 +16,7 @@ from jsonschema import validate  # type: ignore[import-untyped]
 import holdfast_airflow
 from holdfast_airflow.page.bounded import LIMIT_S, MOST
 from holdfast_airflow.provider_info import get_provider_info
+from holdfast_airflow.runbooks import FOLDER as RUNBOOKS
 
 INFO = get_provider_info()
 SCHEMA: dict[str, Any] = json.loads(Path(airflow.__file__).with_name("provider_info.schema.json").read_text())
@@ -31,7 +32,11 @@ def test_provider_info_fits_airflows_schema() -> None:
 @pytest.mark.parametrize("kind", ["operators", "sensors", "hooks", "triggers"])
 def test_every_module_is_named(kind: str) -> None:
     (told,) = INFO[kind]
-    files = {path.stem for path in (FOLDER / kind).glob("*.py")} - {"__init__", "pauses"}  # that one has no trigger
+    files = {path.stem for path in (FOLDER / kind).glob("*.py")} - {
+        "__init__",
+        "pauses",
+        "idleness",
+    }  # these have no trigger
     assert told["python-modules"] == sorted(f"holdfast_airflow.{kind}.{name}" for name in files)
     assert told["integration-name"] == INFO["integrations"][0]["integration-name"]
 
@@ -41,6 +46,7 @@ def named_classes() -> list[str]:
     return [
         *(each["hook-class-name"] for each in INFO["connection-types"]),
         *INFO["extra-links"],
+        *INFO["notifications"],
         *(each["plugin-class"] for each in INFO["plugins"]),
         *(each["class-name"] for each in INFO["task-decorators"]),
     ]
@@ -54,9 +60,10 @@ def test_every_class_is_there(path: str) -> None:
 
 def test_options_have_the_defaults_of_the_code() -> None:
     options = INFO["config"]["holdfast"]["options"]
-    assert {name: float(option["default"]) for name, option in options.items()} == {
-        "page_time_limit": LIMIT_S,
-        "page_looks": MOST,
+    assert {name: option["default"] for name, option in options.items()} == {
+        "page_time_limit": str(LIMIT_S),
+        "page_looks": str(MOST),
+        "runbooks_url": RUNBOOKS,
     }
 
 

@@ -6,8 +6,11 @@ from contextlib import contextmanager
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk.definitions.mappedoperator import MappedOperator
+
+from holdfast_airflow.acquisition import check_first
 from holdfast_airflow.operators.acquire_lock import AcquireLock
-from holdfast_airflow.operators.keep_lock import KeepLock
+from holdfast_airflow.operators.keep_lock import MAX_IDLE, KeepLock
 from holdfast_airflow.operators.release_lock import ReleaseLock
 
 if TYPE_CHECKING:
@@ -18,7 +21,9 @@ LEASE = timedelta(minutes=10)
 
 
 @contextmanager
-def archive_lock(name: str = "lock", *, lease: timedelta = LEASE, **acquire: Any) -> Iterator[AcquireLock]:
+def archive_lock(
+    name: str = "lock", *, lease: timedelta = LEASE, max_idle: timedelta = MAX_IDLE, **acquire: Any
+) -> Iterator[AcquireLock]:
     """Run the tasks of the block under a lock of an archive.
 
     The lock is renewed until the last of them has ended.
@@ -27,13 +32,32 @@ def archive_lock(name: str = "lock", *, lease: timedelta = LEASE, **acquire: Any
             extract() >> load()
 
     Makes three tasks: `acquire_<name>` (a setup), `keep_<name>` and `release_<name>` (teardowns). Clearing a task of
-    the block takes the lock anew.
+    the block takes the lock anew. Each task of the block, but its setups and teardowns, looks first whether the lock is
+    still held, which is one listing; where it is not, the task fails before it begins.
 
     :param name: the end of the tasks' ids.
     :param lease: how long the lock stays when its run was ended without giving it back.
+    :param max_idle: how long nothing of the run may be at work, as :class:`KeepLock` takes it; where the DAG is paused
+        then, the lock ends with its lease.
     :param acquire: what else :class:`AcquireLock` takes: `archive`, `resource`, `mode`, `purpose`, `max_hold`, `wait`.
     """
     take = AcquireLock(task_id=f"acquire_{name}", lease=lease, **acquire)
-    KeepLock(task_id=f"keep_{name}", acquire=take.task_id).as_teardown(setups=take, on_failure_fail_dagrun=True)
-    with ReleaseLock(task_id=f"release_{name}", acquire=take.task_id).as_teardown(setups=take):
+    keep = KeepLock(task_id=f"keep_{name}", acquire=take.task_id, max_idle=max_idle)
+    keep.as_teardown(setups=take, on_failure_fail_dagrun=True)
+    release = ReleaseLock(task_id=f"release_{name}", acquire=take.task_id)
+    outside = set(take.dag.task_ids)
+    with release.as_teardown(setups=take):
         yield take
+    for task in take.dag.tasks:
+        if task.task_id not in outside:
+            _put_between(take, task, release)
+            check_first(task, take.task_id)
+
+
+def _put_between(take: AcquireLock, task: Any, release: ReleaseLock) -> None:
+    """Have a mapped task of the block run between taking and releasing: Airflow 3.3 sees to the others only."""
+    if isinstance(task, MappedOperator):
+        if take.task_id not in task.upstream_task_ids:
+            take >> task
+        if release.task_id not in task.downstream_task_ids:
+            task >> release

@@ -3,38 +3,45 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
-from holdfast.common.errors import ReportedError
+from holdfast.common.errors import RefusedError, ReportedError, UsageError
 from holdfast.common.units import parse_span
 from holdfast.common.words import listed
 from holdfast.operations.job_process import DEFAULT_MASTER, local_environment
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import SourceJobOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.drill import Drill
     from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 
+_MOMENT: Final = "holdfast_moment"
+"""What is kept for another try: the moment that was chosen at random."""
+
+
 class DrillOperator(SourceJobOperator):
     """Operator that restores a source into a temporary server and checks the result.
 
-    Without `at`, the recovery target is random. The database is compared with the archive, and the assertions must
-    hold. The server runs on the worker, which needs PostgreSQL's programs and room for the database; it is gone at the
-    end. A database that is not equal to the archive, an assertion that does not hold, or a newest restorable moment
-    that is older than it may be, fails the task, without another try. Returns `source`, `at`, `position`, `commit`,
-    `seed`, `rows`, `tables`, `restore_s`, `seconds` (from the begin to a database that can be used), `newest` and
-    `age_s` (the newest restorable moment and its age) and `assertions`.
+    Without `at`, the recovery target is random, and another try has the same one. The database is compared with the
+    archive, and the assertions must hold. The server runs on the worker, which needs PostgreSQL's programs and room for
+    the database; it is gone at the end. A database that is not equal to the archive, an assertion that does not hold,
+    or a newest restorable moment that is older than it may be, fails the task, without another try. Returns `source`,
+    `at`, `position`, `commit`, `seed`, `rows`, `tables`, `restore_s`, `seconds` (from the begin to a database that can
+    be used), `newest` and `age_s` (the newest restorable moment and its age) and `assertions`.
 
     :param source: the source in the archive; not needed where there is only one. (templated)
     :param at: the moment to restore, as for a restore; without it a random one. (templated)
@@ -94,7 +101,7 @@ class DrillOperator(SourceJobOperator):
         return replace(job, key=copy)
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
-        from holdfast.drill import Drill, new_run
+        from holdfast.drill import new_run
 
         run_restore = super()._run
         configured = find_archive_or_connection(self.archive)
@@ -106,11 +113,38 @@ class DrillOperator(SourceJobOperator):
             except JobFailed as error:  # the drill's record has it in the job's own terms
                 raise ReportedError(str(error), error.exit_code) from None
 
-        drill = Drill(store, job.source, self.at or None, proves_key=job.key != configured.key, say=self.log.info)
-        drill.prepare()
+        tries = BetweenTries(context, _MOMENT)
+        prepare = partial(self._prepared, store, job.source, proves_key=job.key != configured.key)
+        drill = self._again(prepare, tries) or prepare(self.at or None)
+        if not self.at:
+            tries.keep(drill.chosen)
         drill.asserted = [*configured.drill.of(drill.name), *listed(self.assertions, "assertions")]
         within = self.newest_within or configured.drill.newest_within
         drill.newest_within = parse_span(within) if within else None
         run = new_run(drill.name)
         self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.url)
-        return drill.run(run, restore)
+        found = drill.run(run, restore)
+        tries.forget()
+        return found
+
+    def _prepared(self, store: ObjectStore, source: str | None, at: str | None, *, proves_key: bool) -> Drill:
+        from holdfast.drill import Drill
+
+        drill = Drill(store, source, at, proves_key=proves_key, say=self.log.info)
+        drill.prepare()
+        return drill
+
+    def _again(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
+        """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.
+
+        Another moment might go well, and nobody would look at that one any more.
+        """
+        kept = None if self.at else tries.kept()
+        if kept is None:
+            return None
+        self.log.info("going on with the moment of the try before: %s", kept)
+        try:
+            return prepare(kept)
+        except (UsageError, RefusedError) as error:
+            self.log.info("it cannot be restored any more, so another one is chosen: %s", error)
+            return None

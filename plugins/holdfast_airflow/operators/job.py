@@ -238,7 +238,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         with self._ended():
             measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
             measured.summary = summary = self._run(store, job, context)
-            self.note_moved(job.database, store, summary)
+            self.note_moved(job.database, store, summary, source=job.source)
             self.tell_assets(context, store, job.source, summary)
             return summary
 
@@ -345,9 +345,9 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             store=store,
         )
 
-    def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any]) -> None:
-        """Remember what a job has moved between a database and the archive, for its lineage."""
-        self._moved = Moved(self.role, database, store.url, summary) if database else None
+    def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any], **more: Any) -> None:
+        """Remember what a job has moved, for its lineage; `more` is as `Moved` has it."""
+        self._moved = Moved(self.role, database, store, summary, **more) if database else None
 
     def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
         """Run the job once, and return its error, or "".

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
 
+from holdfast.common.words import human_span
 from holdfast_airflow.acquisition import acquired_locks
-from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from locking.one_line import LogsLines
 
@@ -18,6 +20,10 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
+MAX_IDLE = timedelta(hours=1)
+"""How long nothing of a run may be at work before its lock depends on whether the scheduler still starts its tasks."""
+
+
 class KeepLock(LogsLines, BaseOperator):
     """Operator that renews the lock of an :class:`AcquireLock` until :class:`ReleaseLock` releases it.
 
@@ -25,20 +31,46 @@ class KeepLock(LogsLines, BaseOperator):
     ended, or the triggerer is, nobody renews the lock and it is free when its lease is over. Fails when the lock
     was lost or reached its `max_hold` while the run was at work.
 
+    Where nothing of the run was at work for `max_idle`, the trigger hands the lock to this task, which renews it and
+    defers again. It is the scheduler that starts the task: where the DAG is paused, or there is no scheduler, it does
+    not begin, nobody renews the lock, and it is free when its lease is over. Whoever unpauses the DAG before that loses
+    nothing; after it the task fails, and says why.
+
     Make it a teardown of the :class:`AcquireLock` that fails the run, beside the work and not after it, as
     :func:`archive_lock` does: then it is run again where the lock is taken again.
 
     :param acquire: the task id of the :class:`AcquireLock`, which has a `lease`. (templated)
+    :param max_idle: how long nothing of the run may be at work. A task that runs, waits for a slot, is deferred, or is
+        a sensor between two looks, is at work; one that waits for its next try is not.
     """
 
     template_fields: Sequence[str] = ("acquire",)
 
-    def __init__(self, *, acquire: str, **kwargs: Any) -> None:
+    def __init__(self, *, acquire: str, max_idle: timedelta = MAX_IDLE, **kwargs: Any) -> None:
         super().__init__(**kwargs)
         self.acquire = acquire
+        self.max_idle = max_idle
 
     def execute(self, context: Context) -> None:
         """Hand the lock to the trigger."""
+        self._hand_over(context, self._taken(context))
+
+    def execute_ended(self, context: Context, event: Mapping[str, Any] | None) -> None:
+        """Succeed if the lock was released; go on where nothing of the run was at work.
+
+        :raises JobFailed: it was lost, or held for too long.
+        """
+        found = event or {}
+        state = found.get("state")
+        if state == "idle":
+            self._go_on(context)
+        elif state == "too long":
+            self._fail_too_long()
+        elif state != "released":
+            raise JobFailed(str(found.get("message", "the keeping of the lock ended without an answer")))
+        self.log.info("the lock was given back")
+
+    def _taken(self, context: Context) -> dict[str, Any]:
         every = acquired_locks(context, self, self.acquire)
         if not every:
             raise JobFailed(f"{self.acquire} has taken no lock, so there is none to keep")
@@ -47,26 +79,56 @@ class KeepLock(LogsLines, BaseOperator):
                 f"{self.acquire} has taken {len(every)} locks, and one task keeps one: map a task group over "
                 "archive_lock instead of the AcquireLock alone"
             )
-        (taken,) = every
+        return every[0]
+
+    def _hand_over(self, context: Context, taken: Mapping[str, Any]) -> None:
+        task = context["ti"]
         self.defer(
             trigger=KeepLockTrigger(
-                url=taken["url"], handle=json.dumps(taken["handle"]), max_hold_s=taken["max_hold_s"]
+                url=taken["url"],
+                handle=json.dumps(taken["handle"]),
+                max_hold_s=taken["max_hold_s"],
+                max_idle_s=self.max_idle.total_seconds(),
+                dag_id=task.dag_id,
+                run_id=task.run_id,
+                keepers=self._keepers(),
             ),
             method_name="execute_ended",
         )
 
-    def execute_ended(self, context: Context, event: Mapping[str, Any] | None) -> None:
-        """Succeed if the lock was released.
+    def _keepers(self) -> list[str]:
+        """Return the ids of the DAG's tasks that keep locks."""
+        return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLock)]
 
-        :raises JobFailed: it was lost, or held for too long.
+    def _go_on(self, context: Context) -> None:
+        """Renew the lock and hand it over again; return where it was released meanwhile.
+
+        :raises JobRefused: it was not renewed in time.
         """
-        found = event or {}
-        state = found.get("state")
-        if state == "too long":
-            raise JobFailed(
-                "the lock has reached its max_hold and is not renewed any more: the rest of the run works without it. "
-                "Give it a longer max_hold"
-            )
-        if state != "released":
-            raise JobFailed(str(found.get("message", "the keeping of the lock ended without an answer")))
-        self.log.info("the lock was given back")
+        from holdfast.storage import open_store
+        from locking import LeaseHandle, LockLost, attach
+
+        taken = self._taken(context)
+        with in_airflow_terms():
+            handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
+            lease = attach(open_store(taken["url"]), handle)
+            try:
+                renewed = lease.renew(at_most=taken["max_hold_s"])
+            except LockLost as error:
+                if lease.was_released():
+                    return
+                raise JobRefused(
+                    f"{error} Nothing of this run was at work for {human_span(self.max_idle)}, and the scheduler did "
+                    "not start the task that keeps the lock in time: its DAG was paused, or the scheduler was down. "
+                    "Clear the tasks that have still to be done: they take the lock anew"
+                ) from None
+        if not renewed:
+            self._fail_too_long()
+        self.log.info("nothing of this run was at work for %s; the lock is still held", human_span(self.max_idle))
+        self._hand_over(context, taken)
+
+    def _fail_too_long(self) -> NoReturn:
+        raise JobFailed(
+            "the lock has reached its max_hold and is not renewed any more: what is at work goes on without it, and a "
+            "task that begins later fails at once. Give it a longer max_hold"
+        )

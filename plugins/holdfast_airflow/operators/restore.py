@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from holdfast.common.errors import UsageError
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.coordination import store_address
+from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
+
+    from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig, Consistency
     from holdfast.operations.requests.base import Request
@@ -22,10 +26,17 @@ if TYPE_CHECKING:
     from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 
+LATEST: Final = "latest"
+
+_MOMENT: Final = "holdfast_moment"
+"""What is kept for another try: the moment that `latest` has meant."""
+
+
 class RestoreOperator(DatabaseJobOperator):
     """Operator that restores a source of an archive, or tables of it.
 
-    The restored tables are proved equal to the archive. Everything goes into an empty database; chosen tables, or all
+    The restored tables are proved equal to the archive. Another try goes on with what is in the target: `latest` means
+    the same moment to it as to the first. Everything goes into an empty database; chosen tables, or all
     under other names, go beside what is there. Returns `commit`, `restored_to`, `position`, `tables`, `rows`,
     `seconds`, `lost` (values and rows that the archive has and the target does not), `loaded_by` (the role that loaded
     the rows), `not_restored`, `skipped_existing`, `unlogged`, `stale` (tables whose rows are older than that, since
@@ -79,6 +90,39 @@ class RestoreOperator(DatabaseJobOperator):
 
         if job.database is not None and isinstance(job.request, RestoreRequest):
             check_target_is_free(job.database, job.request)
+
+    def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
+        tries = BetweenTries(context, _MOMENT)
+        summary = super()._run(store, self._pinned(store, job, tries), context)
+        tries.forget()
+        return summary
+
+    def _pinned(self, store: ObjectStore, job: PreparedJob, tries: BetweenTries) -> PreparedJob:
+        """Return the job with the newest moment by its number, and that of the try before where there was one.
+
+        Once there is a newer backup, `latest` would mean another restore, which cannot go on with what is in the
+        target.
+        """
+        from holdfast.archive import Archive
+        from holdfast.archive.history.restore_points import only_source
+        from holdfast.archive.history.target_resolution import resolve
+
+        request = job.request
+        if not tries.is_there or not isinstance(request, RestoreRequest) or request.at != LATEST or request.dry_run:
+            return job
+        at = tries.kept()
+        if at is None:
+            state = Archive.open(store).state
+            at = f"commit:{resolve(state, store, only_source(state, job.source), LATEST).commit}"
+            tries.keep(at)
+        else:
+            self.log.info("going on with the moment of the try before: %s", at)
+        return replace(job, request=request.with_values(at=at))
+
+    def note_moved(self, database: Address | None, store: ObjectStore, summary: Mapping[str, Any], **more: Any) -> None:
+        """Remember what was restored, under which names."""
+        made: RestoreRequest = request_of(self, RestoreRequest)
+        super().note_moved(database, store, summary, tables=made.tables, maps=made.map, **more)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """Return a sentence on the restored data and its deviations from the source."""

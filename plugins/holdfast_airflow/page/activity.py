@@ -13,6 +13,7 @@ from sqlalchemy import and_, or_, select
 from sqlalchemy.orm import aliased
 
 from holdfast_airflow.notes import FAILURE, RUN
+from holdfast_airflow.runbooks import operation_of, runbook_for
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -27,19 +28,6 @@ ACTIVE = ("queued", "running", "deferred", "awaiting_input", "restarting", "up_f
 """States of tasks that are at work or wait for something, by Airflow's words (3.3)."""
 
 MOST_FAILURES = 100
-
-_RUNBOOKS = {
-    "backup": "backup-failed",
-    "changes": "backup-failed",
-    "restore_drill": "drill-failed",
-    "archive_verification": "damage",
-    "replica_sync": "quorum-cannot-be-reached",
-    "lost_replica_recovery": "a-replica-is-lost",
-    "vacuum": "vacuum",
-    "truncation": "free-space",
-    "restore": "restore",
-}
-_BUSY = 3
 
 
 @dataclass(frozen=True)
@@ -84,9 +72,7 @@ class Task:
     @property
     def runbook(self) -> str | None:
         """Return the name of the runbook for its failure, below docs/runbooks; None where there is none."""
-        if self.exit_code == _BUSY:
-            return "a-lock-is-held"
-        return _RUNBOOKS.get(self.dag_id.removesuffix(f"_{self.archive}"))
+        return runbook_for(operation_of(self.dag_id, self.archive), self.exit_code)
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,8 @@
 """Lineage of jobs between a database and an archive, for Airflow's OpenLineage provider where it is installed.
 
 Names follow OpenLineage's conventions (https://openlineage.io/docs/spec/naming): a database is `postgres://host:port`
-and its name, an archive the bucket and the prefix in it. Neither has a user or a password.
+and its name, a table that and `database.schema.table`, an archive the bucket and the prefix in it. None has a user or a
+password.
 """
 
 from __future__ import annotations
@@ -10,14 +11,22 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
+from holdfast.common.errors import HoldfastError, sentence
+from holdfast_airflow.telemetry.moved_tables import MovedTable, tables_read, tables_written
+from locking.one_line import line_logger
+from locking.store import StoreError
+
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import Dataset
-    from openlineage.client.facet_v2 import DatasetFacet, RunFacet
+    from openlineage.client.facet_v2 import DatasetFacet, OutputDatasetFacet, RunFacet
 
     from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.storage import ObjectStore
+
+log = line_logger(__name__)
 
 _HERE = "localhost:5432"
 """In the place of a host, where an address names none: a socket of this machine."""
@@ -28,18 +37,27 @@ class Moved:
     """What a job has moved.
 
     :param role: of the database: the source of a backup, or the target of a restore.
-    :param archive: URL of the archive, or of the replica.
+    :param store: of the archive, or of the replica.
     :param summary: as the operator returns it.
+    :param source: whose database, in the archive; None: its only one.
+    :param tables: globs of what a restore was to bring; none: all.
+    :param maps: other names of that, as `--map` takes them.
     """
 
     role: Literal["source", "target"]
     database: Address
-    archive: str
+    store: ObjectStore
     summary: Mapping[str, Any]
+    source: str | None = None
+    tables: Sequence[str] = ()
+    maps: Sequence[str] = ()
 
 
 def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
-    """Return the lineage of a job; nothing was moved by a dry run."""
+    """Return the lineage of a job; nothing was moved by a dry run.
+
+    The database as a whole comes first, then its tables. Where the archive does not tell these, they are left out.
+    """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
     from openlineage.client.facet_v2 import dataset_version_dataset, output_statistics_output_dataset
@@ -51,15 +69,42 @@ def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
         rowCount=summary.get("rows"), size=summary.get("bytes")
     )
     version = dataset_version_dataset.DatasetVersionDatasetFacet(datasetVersion=str(summary.get("commit")))
-    database, archive = database_name(moved.database), archive_name(moved.archive)
-    inputs, outputs = (database, archive) if moved.role == "source" else (archive, database)
-    facets: dict[tuple[str, str], dict[str, DatasetFacet]] = {archive: {"version": version}}
+    archive, database = archive_name(moved.store.url), database_name(moved.database)
+    tables = [(database[0], f"{database[1]}.{table.name}", _schema(table)) for table in _tables(moved)]
+    facets: dict[str, DatasetFacet] = {"version": version}
+    figures: dict[str, OutputDatasetFacet] = {"outputStatistics": statistics}
+    if moved.role == "source":
+        read: list[Dataset] = [
+            InputDataset(*database),
+            *(InputDataset(space, name, facets=facet) for space, name, facet in tables),
+        ]
+        return OperatorLineage(inputs=read, outputs=[OutputDataset(*archive, facets=facets, outputFacets=figures)])
+    written = [OutputDataset(space, name, facets=facet) for space, name, facet in tables]
     return OperatorLineage(
-        inputs=[InputDataset(*inputs, facets=facets.get(inputs, {}))],
-        outputs=[
-            OutputDataset(*outputs, facets=facets.get(outputs, {}), outputFacets={"outputStatistics": statistics})
-        ],
+        inputs=[InputDataset(*archive, facets=facets)],
+        outputs=[OutputDataset(*database, outputFacets=figures), *written],
     )
+
+
+def _tables(moved: Moved) -> list[MovedTable]:
+    try:
+        if moved.role == "source":
+            return tables_read(moved.store, moved.summary)
+        return tables_written(moved.store, moved.summary, source=moved.source, chosen=moved.tables, maps=moved.maps)
+    except (HoldfastError, StoreError) as error:  # the work is done, and the database is named
+        log.warning("the lineage names no tables: %s", sentence(error))
+        return []
+
+
+def _schema(table: MovedTable) -> dict[str, DatasetFacet]:
+    """Return the facet with a table's columns; none where they are not told."""
+    from openlineage.client.facet_v2 import schema_dataset
+
+    fields = [
+        schema_dataset.SchemaDatasetFacetFields(name=name, type=kind, ordinal_position=number)
+        for number, (name, kind) in enumerate(table.columns, start=1)
+    ]
+    return {"schema": schema_dataset.SchemaDatasetFacet(fields=fields)} if fields else {}
 
 
 def database_name(address: Address) -> tuple[str, str]:

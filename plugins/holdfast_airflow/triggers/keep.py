@@ -1,4 +1,4 @@
-"""Trigger that renews a lock of a run until it is released, lost, or held for too long."""
+"""Trigger that renews a lock of a run until it is released, lost, held for too long, or its run is idle."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError
+from holdfast_airflow.triggers.idleness import RunIdleness
 from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
 from locking.errors import LockError, LockLost, LockStateUnknown
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from locking import AttachedLease
 
 POLL_S = 10.0
@@ -24,28 +27,57 @@ _RENEWALS = 3
 class KeepLockTrigger(SettledTrigger):
     """Trigger that renews a lock.
 
-    It fires when the lock was released, when it was lost, or when it was held for too long. Nothing is renewed once the
-    trigger is gone, be it with its task, with its run or with the triggerer: then the lock ends with its lease.
+    It fires when the lock was released, when it was lost, when it was held for too long, or when nothing of the run was
+    at work for long. Nothing is renewed once the trigger is gone, be it with its task, with its run or with the
+    triggerer: then the lock ends with its lease.
 
     :param url: where the lock is.
     :param handle: the lock, in JSON; holds no secret.
     :param max_hold_s: seconds, by the store's clock, after which it is not renewed any more.
     :param poll_s: seconds between two looks, at most.
+    :param max_idle_s: seconds without anything of the run at work, after which it fires; None: it does not ask.
+    :param dag_id: of the run, with `run_id`.
+    :param keepers: ids of the DAG's tasks that keep locks, which are no work.
     """
 
-    def __init__(self, *, url: str, handle: str, max_hold_s: float, poll_s: float = POLL_S) -> None:
+    def __init__(
+        self,
+        *,
+        url: str,
+        handle: str,
+        max_hold_s: float,
+        poll_s: float = POLL_S,
+        max_idle_s: float | None = None,
+        dag_id: str = "",
+        run_id: str = "",
+        keepers: Sequence[str] = (),
+    ) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.url = url
         self.handle = handle
         self.max_hold_s = max_hold_s
         self.poll_s = poll_s
+        self.max_idle_s = max_idle_s
+        self.dag_id = dag_id
+        self.run_id = run_id
+        self.keepers = list(keepers)
+        self._idleness = RunIdleness(dag_id=dag_id, run_id=run_id, keepers=keepers)
         self._interval = poll_s
         self._renew_at = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
         """Return the class path and the arguments of this trigger."""
         kind = type(self)
-        fields = {"url": self.url, "handle": self.handle, "max_hold_s": self.max_hold_s, "poll_s": self.poll_s}
+        fields = {
+            "url": self.url,
+            "handle": self.handle,
+            "max_hold_s": self.max_hold_s,
+            "poll_s": self.poll_s,
+            "max_idle_s": self.max_idle_s,
+            "dag_id": self.dag_id,
+            "run_id": self.run_id,
+            "keepers": self.keepers,
+        }
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def wait(self) -> dict[str, str]:
@@ -76,6 +108,8 @@ class KeepLockTrigger(SettledTrigger):
             if not lease.renew(at_most=self.max_hold_s):
                 return {"state": "too long"}
             self._renew_at = time.monotonic() + self._interval
+            if self._is_idle():  # just renewed: who goes on with it has a whole lease for that
+                return {"state": "idle"}
         except LockLost as error:
             return {"state": "released"} if lease.was_released() else {"state": "lost", "message": str(error)}
         except StoreDenied:
@@ -83,3 +117,6 @@ class KeepLockTrigger(SettledTrigger):
         except (LockStateUnknown, StoreError) as error:
             self.log.warning("the lock could not be renewed, trying again in at most %.0f s: %s", self.poll_s, error)
         return {}
+
+    def _is_idle(self) -> bool:
+        return self.max_idle_s is not None and self._idleness.look() >= self.max_idle_s

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG
+from airflow.sdk import DAG, Context, task
 
+from holdfast_airflow.acquisition import HeldLock
 from holdfast_airflow.operators import archive_lock
 
 
@@ -36,3 +38,38 @@ def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["acquire_load"]
     assert {task.task_id for task in dag.tasks if task.is_teardown} == {"keep_load", "release_load"}
     assert dag.get_task("keep_load").on_failure_fail_dagrun
+
+
+def own_hook(context: Context) -> None:
+    """Do nothing before a task."""
+
+
+@task(pre_execute=own_hook)
+def work(number: int) -> None:
+    """Do nothing."""
+
+
+def test_mapped_tasks_of_a_block_run_between_taking_and_giving_back_too() -> None:
+    with DAG("load") as dag, archive_lock(archive="shop", resource="report") as lock:
+        alone, behind = work.expand(number=[1, 2]), work.override(task_id="behind").expand(number=[1, 2])
+        lock >> EmptyOperator(task_id="first") >> behind
+        assert alone
+    assert dag.get_task("work").upstream_task_ids == {"acquire_lock"}
+    assert dag.get_task("behind").upstream_task_ids == {"acquire_lock", "first"}
+    assert {"work", "behind"} < dag.get_task("release_lock").upstream_task_ids
+
+
+def test_tasks_of_a_block_look_first_whether_their_lock_is_held() -> None:
+    with DAG("load") as dag:
+        with archive_lock(archive="shop", resource="report", max_idle=timedelta(minutes=20)):
+            work(1)
+            work.override(task_id="mapped").expand(number=[1, 2])
+            EmptyOperator(task_id="clean").as_teardown()
+        EmptyOperator(task_id="outside")
+    tasks: dict[str, Any] = {each.task_id: each for each in dag.tasks}
+    for hook in (tasks["work"]._pre_execute_hook, tasks["mapped"].partial_kwargs["pre_execute"]):
+        assert isinstance(hook, HeldLock)
+        assert (hook.acquire, hook.then) == ("acquire_lock", own_hook)
+    for other in ("clean", "outside", "keep_lock", "release_lock", "acquire_lock"):
+        assert tasks[other]._pre_execute_hook is None
+    assert tasks["keep_lock"].max_idle == timedelta(minutes=20)

@@ -22,7 +22,7 @@ from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import DrillOperator
 from locking import Owner, RWLock
-from tests.support.airflow.operators import FakeSpark, locks_of, run
+from tests.support.airflow.operators import FakeSpark, KeptBetweenTries, locks_of, run
 
 RESTORED = {"commit": 1, "rows": 7, "tables": 2, "bytes": 70, "seconds": 1.5, "not_restored": [], "stale": []}
 
@@ -187,6 +187,32 @@ def test_a_restore_that_fails_fails_the_drill(
         ("failed", "asked to refuse: do something else")
     ]
     assert asked == []
+
+
+def test_another_try_has_the_moment_that_was_chosen_at_random(
+    spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str]
+) -> None:
+    kept = KeptBetweenTries()
+    tries = {**context, "task_state_store": kept}
+    spark.play("refuse")
+    with pytest.raises(JobRefused, match="asked to refuse"):
+        run(drill(), tries)
+    assert kept.words == {"holdfast_moment": "commit:1"}
+    spark.play("succeed")
+    kept.words["holdfast_moment"] = "latest"  # which none would choose by chance
+    assert run(drill(), tries)["seed"] is None
+    assert "--at" not in spark.seen()["argv"]
+    assert kept.words == {}
+
+
+def test_a_moment_that_is_gone_meanwhile_gives_way_to_another(
+    spark: FakeSpark, context: dict[str, Any], servers: list[str], asked: list[str]
+) -> None:
+    kept = KeptBetweenTries()
+    kept.words["holdfast_moment"] = "commit:9"
+    found = run(drill(), {**context, "task_state_store": kept})
+    assert (found["commit"], found["seed"] is None) == (1, False)
+    assert kept.words == {}
 
 
 def test_no_server_is_started_while_a_lock_is_waited_for(

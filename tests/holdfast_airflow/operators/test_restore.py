@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 
+from bench.support.blocks import make_block
+from holdfast.archive import Archive, Change
 from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.operators import RestoreOperator
-from tests.support.airflow.operators import FakeSpark, run
+from tests.support.airflow.operators import FakeSpark, KeptBetweenTries, Play, run
 from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
@@ -141,3 +143,29 @@ def test_a_consistency_that_nobody_knows_is_refused(
     operator = RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", consistency="perhaps")
     with pytest.raises(JobFailed, match="consistency is 'perhaps': write one of eventual, sequential"):
         run(operator, context)
+
+
+def test_another_try_restores_the_moment_that_latest_meant_to_the_first(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any], play: Play
+) -> None:
+    def back_up(number: int) -> None:
+        block = make_block(identity=f"{number:032x}", source="shop_db", position=f"0/{number}00")
+        change = Change(kind="backup", add=(block,))
+        Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
+
+    def restore() -> RestoreOperator:
+        return RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres")
+
+    kept = KeptBetweenTries()
+    tries = {**context, "task_state_store": kept}
+    back_up(1)
+    spark.play("refuse")
+    with pytest.raises(JobFailed, match="asked to refuse"):
+        run(restore(), tries)
+    back_up(2)
+    play({"commit": 1, "rows": 7, "tables": 2, "seconds": 1.5, "restored_to": "2026-03-01T12:00:00Z"})
+    run(restore(), tries)
+    assert spark.seen()["argv"][-2:] == ["--at", "commit:1"]
+    assert kept.words == {}
+    run(restore(), tries)
+    assert spark.seen()["argv"][-2:] == ["--at", "commit:2"]

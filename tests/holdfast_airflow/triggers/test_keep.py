@@ -16,7 +16,7 @@ from holdfast.storage import ObjectStore
 from holdfast.storage.folder import FolderStore
 from holdfast_airflow.triggers import keep
 from holdfast_airflow.triggers.keep import KeepLockTrigger
-from locking import Lease, LeaseHandle, Owner, RWLock, end, release_handle
+from locking import Lease, LeaseHandle, Owner, RWLock, end, inspect, release_handle
 from locking.store import StoreDenied, StoreUnavailable
 
 Step = Callable[[], None]
@@ -133,3 +133,20 @@ def test_trigger_is_made_again_from_what_it_serialises(store: ObjectStore, lease
     assert path == "holdfast_airflow.triggers.keep.KeepLockTrigger"
     assert KeepLockTrigger(**fields).serialize() == (path, fields)
     assert LeaseHandle.from_json(fields["handle"]).txn == lease.txn
+
+
+def test_lock_of_a_run_in_which_nothing_is_at_work_for_long_is_handed_back_renewed(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = [0.0, 30.0, 60.0, 0.0, 599.0, 600.0]
+    monkeypatch.setattr("holdfast_airflow.triggers.keep.RunIdleness.look", lambda self: looks.pop(0))
+    ages = time_passes(*[None] * 60)
+    assert fire(store, lease, max_idle_s=600.0) == {"state": "idle"}
+    assert (looks, max(ages) < 41) == ([], True)
+    assert [info.state for info in inspect(store)] == ["held"]
+
+
+def test_trigger_of_an_earlier_release_does_not_ask_what_is_at_work(store: ObjectStore, lease: Lease) -> None:
+    _, fields = KeepLockTrigger(url=store.url, handle=lease.handle().to_json(), max_hold_s=60.0).serialize()
+    del fields["max_idle_s"], fields["dag_id"], fields["run_id"], fields["keepers"]
+    assert KeepLockTrigger(**fields).max_idle_s is None

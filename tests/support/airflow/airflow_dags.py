@@ -12,7 +12,7 @@ ARCHIVES = """
     drill: {{assertions: ["select count(*) = 100 from orders"]}}
     alerts:
       - notifier: tests.support.airflow.alerts.FileNotifier
-        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}"}}
+        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}\n{{{{ holdfast.text }}}}"}}
     sources:
       shop: {{url: "{url}"}}
   pair:
@@ -70,6 +70,30 @@ def work(may_end):
 with DAG("ledger", schedule=None, params={{"may_end": "/"}}) as dag:
     with archive_lock("ledger", archive={url!r}, resource="ledger", lease=timedelta(seconds=60)):
         work(dag.param("may_end"))
+'''
+
+PAUSED_DAG = '''
+"""Two tasks under one lock, between which somebody pauses the DAG."""
+from datetime import timedelta
+from pathlib import Path
+from airflow.sdk import DAG, task
+from holdfast_airflow.operators import archive_lock
+
+@task
+def first(may_end):
+    import time
+    while not Path(may_end).exists():
+        time.sleep(0.1)
+
+@task
+def second():
+    print("at work without a lock")
+
+with DAG("interrupted", schedule=None, params={{"may_end": "/"}}) as dag:
+    with archive_lock(
+        archive={url!r}, resource="interrupted", lease=timedelta(seconds=60), max_idle=timedelta(seconds=1)
+    ):
+        first(dag.param("may_end")) >> second()
 '''
 
 MAPPED_DAG = '''

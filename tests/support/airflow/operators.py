@@ -19,6 +19,25 @@ from holdfast_airflow.operators import AcquireLock, BackupOperator, ReleaseLock
 PASSWORD = "hunter2/%&"  # needs quoting in URLs
 
 
+class KeptBetweenTries:
+    """Airflow's task state store of one task."""
+
+    def __init__(self) -> None:
+        self.words: dict[str, Any] = {}
+
+    def get(self, key: str) -> Any:
+        """Return a word, or nothing."""
+        return self.words.get(key)
+
+    def set(self, key: str, word: Any) -> None:
+        """Keep a word."""
+        self.words[key] = word
+
+    def delete(self, key: str) -> None:
+        """Forget a word, if it is there."""
+        self.words.pop(key, None)
+
+
 @dataclass(frozen=True)
 class FakeSpark:
     """The stand-in for spark-submit."""

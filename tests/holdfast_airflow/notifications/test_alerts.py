@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import AlertConfig, ArchiveConfig
-from holdfast_airflow.alerts import notifiers
 from holdfast_airflow.archives import archive_dag
+from holdfast_airflow.notifications.alerts import notifiers
 from tests.support.airflow.alerts import FileNotifier
 
 FILE = {"path": "/alerts", "text": "{{ dag.dag_id }}"}
@@ -24,7 +24,8 @@ def test_each_dag_tells_them_beside_its_own_settings() -> None:
     more: list[dict[str, Any]] = [{}, {"default_args": {"retries": 7}}]
     for settings in more:
         defaults = archive_dag("vacuum", "shop", archive, doc="", schedule_key="vacuum", **settings).default_args
-        (notifier,) = defaults["on_failure_callback"]
+        (told,) = defaults["on_failure_callback"]
+        notifier = told.notifier
         assert isinstance(notifier, FileNotifier)
         assert (notifier.path, notifier.text) == ("/alerts", "{{ dag.dag_id }}")
         assert defaults["retries"] == (7 if settings else 0)

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseNotifier
 
 from holdfast.common.errors import UsageError, sentence
+from holdfast_airflow.notifications.holdfast import HoldfastNotifier
 
 if TYPE_CHECKING:
     from holdfast.config.archives_model import AlertConfig, ArchiveConfig
 
 
 def notifiers(archive: ArchiveConfig) -> list[BaseNotifier]:
-    """Return the notifiers of an archive, for `on_failure_callback`.
+    """Return the notifiers of an archive, for `on_failure_callback`; each is told what the failure says.
 
     :raises UsageError: one of them cannot be found, or does not take what it is given.
     """
-    return [_notifier(alert) for alert in archive.alerts]
+    return [HoldfastNotifier(_notifier(alert)) for alert in archive.alerts]
 
 
 def _notifier(alert: AlertConfig) -> BaseNotifier:

@@ -1,0 +1,57 @@
+"""State of a task between its tries, in Airflow's task state store."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from locking.one_line import line_logger
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+log = line_logger(__name__)
+
+
+class BetweenTries:
+    """A word that a task keeps for its next try, as long as it has not succeeded.
+
+    Nothing is kept where Airflow has no such store, or does not answer: the task's work matters more.
+
+    :param key: what the word is.
+    """
+
+    def __init__(self, context: Context, key: str) -> None:
+        self._store: Any = context.get("task_state_store")
+        self._key = key
+
+    @property
+    def is_there(self) -> bool:
+        """Return whether words can be kept."""
+        return self._store is not None
+
+    def kept(self) -> str | None:
+        """Return the word that an earlier try has kept."""
+        if self._store is None:
+            return None
+        try:
+            found = self._store.get(self._key)
+        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, this try begins as the first
+            log.warning("Airflow does not tell what the try before has kept: %s", error)
+            return None
+        return found if isinstance(found, str) else None
+
+    def keep(self, word: str) -> None:
+        """Keep a word for the next try."""
+        self._tell("set", self._key, word)
+
+    def forget(self) -> None:
+        """Forget the word: the task has succeeded, or it is of no use."""
+        self._tell("delete", self._key)
+
+    def _tell(self, method: str, *arguments: str) -> None:
+        if self._store is None:
+            return
+        try:
+            getattr(self._store, method)(*arguments)
+        except Exception as error:  # noqa: BLE001 - whatever keeps Airflow from taking it, the work goes on
+            log.warning("Airflow does not keep %s for another try: %s", self._key, error)

@@ -1,0 +1,115 @@
+"""What a failure says: the sentence, the exit code, and where to look."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from html import escape
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from airflow.configuration import conf
+
+from holdfast.common.errors import sentence
+from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.page.address import page_address
+from holdfast_airflow.runbooks import FOLDER, operation_of, runbook_for
+from locking.one_line import one_line
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+
+@dataclass(frozen=True, kw_only=True)
+class FailureMessage:
+    """Message on a task that has failed, or on a run that missed its deadline; templates call it `holdfast`.
+
+    All of it is on one line each, whatever the names in it have, and holds no secret of ours.
+
+    :param dag_id: of the run, with `run_id` and `task_id`.
+    :param sentence: what happened, and what to do.
+    :param exit_code: the command's exit code for the same failure; None where it is none of Holdfast's.
+    :param archive: a name in archives.yaml, or a URL; None where the task names none.
+    :param runbook: its address; "" where there is none.
+    :param page: address of the archive on the Holdfast page.
+    :param log: address of the task's log; "" where Airflow gives none.
+    """
+
+    dag_id: str
+    run_id: str
+    task_id: str
+    sentence: str
+    exit_code: int | None
+    archive: str | None
+    runbook: str
+    page: str
+    log: str
+
+    @classmethod
+    def of(cls, context: Mapping[str, Any]) -> FailureMessage:
+        """Return the message on a failure, from the context that Airflow calls a notifier with."""
+        instance = context["ti"]
+        error = context.get("exception")
+        archive = getattr(context.get("task"), "archive", None)
+        exit_code = getattr(error, "exit_code", None)
+        runbook = runbook_for(operation_of(str(instance.dag_id), archive), exit_code)
+        return cls(
+            dag_id=one_line(str(instance.dag_id)),
+            run_id=one_line(str(instance.run_id)),
+            task_id=one_line(str(instance.task_id)),
+            sentence=one_line(_sentence(error)),
+            exit_code=exit_code,
+            archive=None if archive is None else one_line(str(archive)),
+            runbook=_runbook_address(runbook) if runbook else "",
+            page=_page_address(archive),
+            log=str(getattr(instance, "log_url", "")),
+        )
+
+    @property
+    def title(self) -> str:
+        """Return a subject: which task has failed."""
+        code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
+        return f"{self.dag_id}: {self.task_id} has failed{code}"
+
+    @property
+    def text(self) -> str:
+        """Return all of it as plain text, a line each."""
+        return "\n".join([self.title, self.sentence, *(f"{word}: {link}" for word, link in self._links())])
+
+    @property
+    def html(self) -> str:
+        """Return all of it as HTML, for mails."""
+        lines = [f"<b>{escape(self.title)}</b>", escape(self.sentence)]
+        lines += [f"{word}: {_linked(link)}" for word, link in self._links()]
+        return "<br>\n".join(lines)
+
+    def __str__(self) -> str:
+        """Return the text."""
+        return self.text
+
+    def _links(self) -> Iterator[tuple[str, str]]:
+        for word, link in (("Runbook", self.runbook), ("Archive", self.page), ("Log", self.log)):
+            if link:
+                yield word, link
+
+
+def _sentence(error: object) -> str:
+    """Return what an exception says; where Airflow has none, words stand in for it."""
+    if isinstance(error, BaseException) and not isinstance(error, JobFailed):
+        return sentence(error)
+    return str(error or "see its log")
+
+
+def _runbook_address(name: str) -> str:
+    return f"{conf.get('holdfast', 'runbooks_url', fallback=FOLDER).rstrip('/')}/{name}.md"
+
+
+def _page_address(archive: str | None) -> str:
+    """Return the page's whole address where `[api] base_url` says it, else its path."""
+    base = urlsplit(conf.get("api", "base_url", fallback=""))
+    path = page_address(**({} if archive is None else {"archive": str(archive)}))
+    return f"{base.scheme}://{base.netloc}{path}" if base.netloc else path
+
+
+def _linked(address: str) -> str:
+    is_web = urlsplit(address).scheme in ("http", "https")
+    return f'<a href="{escape(address)}">{escape(address)}</a>' if is_web else escape(address)

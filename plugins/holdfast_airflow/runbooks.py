@@ -1,0 +1,40 @@
+"""Runbooks for failures of tasks, by the DAG's operation and the exit code."""
+
+from __future__ import annotations
+
+from typing import Final
+
+FOLDER: Final = "docs/runbooks"
+"""Where they are in the project; `[holdfast] runbooks_url` names the place that a team reads them at."""
+
+_BY_OPERATION: Final = {
+    "backup": "backup-failed",
+    "changes": "backup-failed",
+    "restore_drill": "drill-failed",
+    "archive_verification": "damage",
+    "replica_sync": "quorum-cannot-be-reached",
+    "lost_replica_recovery": "a-replica-is-lost",
+    "vacuum": "vacuum",
+    "truncation": "free-space",
+    "restore": "restore",
+}
+
+_BUSY = 3
+
+
+def runbook_for(operation: str, exit_code: int | None) -> str | None:
+    """Return the name of a runbook; None where there is none.
+
+    :param operation: as the DAG's id begins, before the archive's name.
+    """
+    return "a-lock-is-held" if exit_code == _BUSY else _BY_OPERATION.get(operation)
+
+
+def operation_of(dag_id: str, archive: str | None) -> str:
+    """Return the operation of a DAG that archives.yaml makes; of another DAG, its id.
+
+    :param archive: its name; where the id does not end with it, the operation is the longest that the id can mean.
+    """
+    if archive is not None and dag_id.endswith(f"_{archive}"):
+        return dag_id.removesuffix(f"_{archive}")
+    return max((each for each in _BY_OPERATION if dag_id.startswith(f"{each}_")), key=len, default=dag_id)

@@ -1,0 +1,66 @@
+"""What a failure says to whoever is told of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from holdfast_airflow.exceptions import JobFailed, LockWaitExpired
+from holdfast_airflow.notifications.message import FailureMessage
+
+
+def context(error: object, *, archive: str | None = "shop", **more: Any) -> dict[str, Any]:
+    """Return the context in which Airflow calls a notifier."""
+    instance = SimpleNamespace(dag_id="backup_shop", run_id="r1", task_id="back_up", **more)
+    task = SimpleNamespace(archive=archive) if archive else SimpleNamespace()
+    return {"ti": instance, "task": task, "exception": error}
+
+
+def test_a_failure_says_what_to_do_and_where_to_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example/team")
+    monkeypatch.setenv("AIRFLOW__HOLDFAST__RUNBOOKS_URL", "https://wiki.example/runbooks/")
+    error = LockWaitExpired("ingest-shop is held for writing by process 7", 3)
+    message = FailureMessage.of(context(error, log_url="https://airflow.example/team/log"))
+    assert message.text == str(message)
+    assert message.text.splitlines() == [
+        "backup_shop: back_up has failed (exit code 3)",
+        "ingest-shop is held for writing by process 7",
+        "Runbook: https://wiki.example/runbooks/a-lock-is-held.md",
+        "Archive: https://airflow.example/team/holdfast/?archive=shop",
+        "Log: https://airflow.example/team/log",
+    ]
+
+
+def test_of_a_failure_that_is_not_ours_there_is_no_exit_code(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AIRFLOW__API__BASE_URL", raising=False)
+    message = FailureMessage.of(context(KeyError("x"), archive=None))
+    assert (message.exit_code, message.archive, message.log) == (None, None, "")
+    assert message.text.splitlines() == [
+        "backup_shop: back_up has failed",
+        message.sentence,
+        "Runbook: docs/runbooks/backup-failed.md",
+        "Archive: /holdfast/",
+    ]
+    assert "x" in message.sentence
+
+
+@pytest.mark.parametrize(("error", "sentence"), [("not done in 1h", "not done in 1h"), (None, "see its log")])
+def test_words_stand_in_where_airflow_has_no_exception(error: str | None, sentence: str) -> None:
+    assert FailureMessage.of(context(error)).sentence == sentence
+
+
+def test_names_of_others_make_neither_lines_nor_markup() -> None:
+    error = JobFailed("table <b>x\n</b> is gone")
+    message = FailureMessage.of(context(error, archive="s3://b/<i>"))
+    assert len(message.text.splitlines()) == 4
+    assert "<i>" not in message.html
+    assert "table &lt;b&gt;x\\n&lt;/b&gt; is gone" in message.html
+
+
+def test_only_addresses_of_the_web_are_links_in_mails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AIRFLOW__API__BASE_URL", "https://airflow.example")
+    html = FailureMessage.of(context(JobFailed("x"))).html
+    assert '<a href="https://airflow.example/holdfast/?archive=shop">' in html
+    assert "Runbook: docs/runbooks/backup-failed.md" in html

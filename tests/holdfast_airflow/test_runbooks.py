@@ -1,0 +1,48 @@
+"""Which runbook is for a failure."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from holdfast_airflow import runbooks
+from holdfast_airflow.runbooks import FOLDER, operation_of, runbook_for
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_every_runbook_is_there() -> None:
+    named = {*runbooks._BY_OPERATION.values(), "a-lock-is-held"}
+    assert [name for name in named if not (ROOT / FOLDER / f"{name}.md").exists()] == []
+
+
+@pytest.mark.parametrize(
+    ("operation", "exit_code", "runbook"),
+    [
+        ("backup", 1, "backup-failed"),
+        ("backup", 3, "a-lock-is-held"),
+        ("restore_drill", None, "drill-failed"),
+        ("somebody_elses", 1, None),
+        ("somebody_elses", 3, "a-lock-is-held"),
+    ],
+)
+def test_the_exit_code_of_a_lock_goes_before_the_operation(
+    operation: str, exit_code: int | None, runbook: str | None
+) -> None:
+    assert runbook_for(operation, exit_code) == runbook
+
+
+@pytest.mark.parametrize(
+    ("dag_id", "archive", "operation"),
+    [
+        ("backup_shop", "shop", "backup"),
+        ("backup_shop", None, "backup"),
+        ("restore_drill_shop", None, "restore_drill"),
+        ("restore_drill_x", "drill_x", "restore"),
+        ("backup_shop", "s3://backups/shop", "backup"),
+        ("nightly", None, "nightly"),
+    ],
+)
+def test_the_operation_is_known_by_the_id_of_the_dag(dag_id: str, archive: str | None, operation: str) -> None:
+    assert operation_of(dag_id, archive) == operation
