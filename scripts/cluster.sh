@@ -70,6 +70,7 @@ up() {
     export AIRFLOW_EXECUTOR=CeleryExecutor AIRFLOW_IMAGE=holdfast-celery:local
   fi
   make_secrets
+  has_profile celery || compose --profile celery rm --stop --force celery-worker broker &>/dev/null || true
   say "building images where they are not there, about ten minutes the first time ..."
   compose build "${images[@]}" || fail "the images could not be built (see above). BASE names another base image: a Debian 12."
   compose up --detach --remove-orphans || fail "not all of it started: 'make cluster-logs' says why."
