@@ -19,6 +19,7 @@ from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, s
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
+from sparkjobs.executors.slots import MOST, Slots
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
 
@@ -240,9 +241,11 @@ class SparkExecutor:
                 return list(self.context.parallelize(some, len(some)).mapPartitions(run_task).collect())
             return list(ship(self.context, some, run_task).collect())
 
+        slots = Slots(lambda: self.cores + 1)
         if tasks and not _is_local(self.context.master) and needs(tasks[:1], run_task).is_renewed:
-            # What one job of Spark's sends has the credentials of its beginning: so each task is a job of its own.
-            at_once, run = min(at_once or self.cores, self.cores), partial(_renewing, run, run_task)
+            # What one job of Spark's sends has the credentials of its beginning: so each task is a job of its own. One
+            # more than there are cores waits for one: a cluster that grows by need sees that there is need.
+            at_once, run = min(at_once or MOST, MOST, len(tasks)), partial(_renewing, run, run_task, slots)
         elif at_once is None or at_once >= len(tasks):
             return run(tasks)
         # Spark has no limit for one job: so many of its jobs, of one task each, are kept going.
@@ -250,6 +253,7 @@ class SparkExecutor:
             try:
                 return [each for found in pool.map(run, ([task] for task in tasks)) for each in found]
             except BaseException:
+                slots.close()
                 pool.shutdown(wait=False, cancel_futures=True)
                 with suppress(Py4JError, OSError):
                     self.context.cancelAllJobs()
@@ -273,17 +277,22 @@ class SparkExecutor:
 
 
 def _renewing(
-    run: Callable[[Sequence[Any]], list[Any]], run_task: Callable[[Iterable[Any]], Iterable[Any]], some: Sequence[Any]
+    run: Callable[[Sequence[Any]], list[Any]],
+    run_task: Callable[[Iterable[Any]], Iterable[Any]],
+    slots: Slots,
+    some: Sequence[Any],
 ) -> list[Any]:
     """Run tasks, and again where they failed and would now be sent with other credentials: theirs may have ended."""
     for _ in range(RENEWALS):
-        sent = needs(some, run_task)
-        try:
-            return run(some)
-        except Py4JJavaError:
-            if needs(some, run_task) == sent:
-                raise
-    return run(some)
+        with slots.one():
+            sent = needs(some, run_task)
+            try:
+                return run(some)
+            except Py4JJavaError:
+                if needs(some, run_task) == sent:
+                    raise
+    with slots.one():
+        return run(some)
 
 
 def _is_local(master: str | None) -> bool:

@@ -270,6 +270,15 @@ def test_a_task_whose_credentials_ended_is_sent_again_with_the_next(monkeypatch:
     assert len(context.jobs) == 2
 
 
+def test_the_others_do_not_begin_where_one_failed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, works = renewing(monkeypatch, 99, ["only"], ended={"only"})
+    monkeypatch.setattr(Renewing, "defaultParallelism", 0)  # and so one at a time
+    with pytest.raises(HoldfastError, match="ExpiredToken"):
+        works()
+    assert len(context.jobs) < 99
+    assert context.cancelled
+
+
 @pytest.mark.parametrize(("tokens", "jobs"), [(["only"], 1), (["one", "two", "three", "four", "five", "six"], 4)])
 def test_a_task_that_fails_all_the_same_is_not_sent_for_ever(
     monkeypatch: pytest.MonkeyPatch, tokens: list[str], jobs: int
