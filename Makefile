@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks soak lock sbom audit licences wheel clean
+.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks soak lock sbom audit licences images wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -88,6 +88,7 @@ lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--up
 	@. .work/env; \
 	$(LOCK) pyproject.toml --all-extras --group dev -o requirements/dev.txt; \
 	$(LOCK) pyproject.toml --all-extras --group image -c requirements/dev.txt -o requirements/image.txt; \
+	$(LOCK) --group celery -c requirements/image.txt -o requirements/celery.txt; \
 	$(LOCK) --group setup -o requirements/uv.txt; \
 	$(LOCK) --group go -o requirements/go.txt; \
 	$(LOCK) --group node -o requirements/node.txt; \
@@ -103,6 +104,9 @@ audit: setup ## Compare both with the committed advisories, without a network; f
 
 licences: setup ## Write docs/licences.md; fail on a licence that security/licences.yaml does not allow.
 	$(BIN)/python -m scripts.supply_chain.licences
+
+images: setup ## Build the container images, with a bill of materials beside each in build/images/; TAG=local, BASE=debian:bookworm-slim.
+	@.ci/build-images
 
 wheel: setup ## Build the wheel into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist

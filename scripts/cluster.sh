@@ -36,7 +36,7 @@ make_secrets() {
   {
     [[ ! -f $SECRETS ]] || cat "$SECRETS"
     for name in AIRFLOW_DB_PASSWORD SHOP_PASSWORD TARGET_PASSWORD S3_ACCESS_KEY S3_SECRET_KEY SPARK_SECRET \
-      AIRFLOW_SECRET_KEY AIRFLOW_ADMIN_PASSWORD AIRFLOW_VIEWER_PASSWORD GRAFANA_ADMIN_PASSWORD; do
+      AIRFLOW_SECRET_KEY AIRFLOW_ADMIN_PASSWORD AIRFLOW_VIEWER_PASSWORD GRAFANA_ADMIN_PASSWORD BROKER_PASSWORD; do
       has_secret "$name" || printf '%s=%s\n' "$name" "$(word)"
     done
     has_secret ARCHIVE_KEY || printf 'ARCHIVE_KEY=%s\n' "$(random 32)"
@@ -61,15 +61,23 @@ wait_for_ui() {
   fail "Airflow did not answer at http://127.0.0.1:$port: 'make cluster-logs' says why."
 }
 
+has_profile() { [[ ,${COMPOSE_PROFILES-}, == *,$1,* ]]; }
+
 up() {
+  local images=(s3 begin)
+  if has_profile celery; then
+    images+=(broker celery-worker)
+    export AIRFLOW_EXECUTOR=CeleryExecutor AIRFLOW_IMAGE=holdfast-celery:local
+  fi
   make_secrets
+  has_profile celery || compose --profile celery rm --stop --force celery-worker broker &>/dev/null || true
   say "building images where they are not there, about ten minutes the first time ..."
-  compose build s3 begin || fail "the images could not be built (see above). BASE names another base image: a Debian 12."
+  compose build "${images[@]}" || fail "the images could not be built (see above). BASE names another base image: a Debian 12."
   compose up --detach --remove-orphans || fail "not all of it started: 'make cluster-logs' says why."
   wait_for_ui
   say "Airflow: http://127.0.0.1:${AIRFLOW_PORT:-8080}, user admin, password AIRFLOW_ADMIN_PASSWORD of $SECRETS"
   say "the Holdfast page: http://127.0.0.1:${AIRFLOW_PORT:-8080}/plugin/holdfast"
-  if [[ ,${COMPOSE_PROFILES-}, == *,monitoring,* ]]; then
+  if has_profile monitoring; then
     say "Prometheus: http://127.0.0.1:${PROMETHEUS_PORT:-9090}; Grafana: http://127.0.0.1:${GRAFANA_PORT:-3000}, user admin, password GRAFANA_ADMIN_PASSWORD of $SECRETS"
   fi
 }
@@ -78,8 +86,8 @@ need_engine
 case ${1-} in
   up) up ;;
   secrets) make_secrets ;;
-  down) [[ -f $SECRETS ]] && compose --profile monitoring down --remove-orphans ${VOLUMES:+--volumes} ;;
-  logs) compose --profile monitoring logs --tail 200 ${FOLLOW:+--follow} ;;
+  down) [[ -f $SECRETS ]] && compose --profile monitoring --profile celery down --remove-orphans ${VOLUMES:+--volumes} ;;
+  logs) compose --profile monitoring --profile celery logs --tail 200 ${FOLLOW:+--follow} ;;
   compose) compose "${@:2}" ;;
   *) fail "say up, down, logs, secrets or compose." ;;
 esac

@@ -125,3 +125,41 @@ def test_monitoring_is_a_profile_and_reads_what_is_in_its_folder() -> None:
     (target,) = scraped["static_configs"][0]["targets"]
     assert target == "metrics:9464"
     assert "0.0.0.0:9464" in SERVICES["metrics"]["command"]
+
+
+def test_celery_is_a_profile_whose_tasks_run_as_those_of_the_scheduler_do() -> None:
+    celery = {name for name, service in SERVICES.items() if service.get("profiles") == ["celery"]}
+    assert celery == {"broker", "celery-worker"}
+    worker, scheduler = SERVICES["celery-worker"], SERVICES["airflow-scheduler"]
+    assert worker["environment"] == {**scheduler["environment"], "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor"}
+    assert worker["volumes"] == scheduler["volumes"]
+    assert all("PASSWORD" not in word for name in celery for word in SERVICES[name].get("command", ()))
+    pinned = (ROOT / "requirements" / "celery.txt").read_text()
+    assert "apache-airflow-providers-celery==" in pinned
+    shared = re.findall(r"^(?:apache-airflow-core|sqlalchemy|boto3)==.*", pinned, re.MULTILINE)
+    assert shared
+    assert all(line in (ROOT / "requirements" / "image.txt").read_text() for line in shared)
+
+
+@pytest.mark.parametrize(
+    ("profiles", "built", "executor"),
+    [
+        ("", "s3 begin", ""),
+        ("monitoring,celery", "s3 begin broker celery-worker", "CeleryExecutor holdfast-celery:local"),
+    ],
+    ids=["local", "celery"],
+)
+def test_the_profile_celery_has_airflow_use_it(profiles: str, built: str, executor: str, tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "cluster").mkdir()
+    shutil.copy(ROOT / "scripts" / "cluster.sh", tmp_path / "scripts")
+    called = tmp_path / "called"
+    (tmp_path / "docker").write_text(f'#!/bin/sh\necho "$*" "[$AIRFLOW_EXECUTOR $AIRFLOW_IMAGE]" >>{called}\n')
+    (tmp_path / "curl").write_text("#!/bin/sh\n")
+    for name in ("docker", "curl"):
+        (tmp_path / name).chmod(0o755)
+    environment = {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "COMPOSE_PROFILES": profiles}
+    subprocess.run([tmp_path / "scripts" / "cluster.sh", "up"], env=environment, check=True, capture_output=True)
+    lines = called.read_text().splitlines()
+    assert any(line.endswith(f"build {built} [{executor or ' '}]") for line in lines)
+    assert any("up --detach" in line and line.endswith(f"[{executor or ' '}]") for line in lines)

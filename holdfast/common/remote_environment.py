@@ -29,10 +29,12 @@ class RemoteEnvironment:
 
     :param variables: by name; None is for one that must not be set there.
     :param files: contents by the name of the variable that is to hold their path.
+    :param is_renewed: whether credentials in it end, and later ones will be others.
     """
 
     variables: dict[str, str | None] = field(default_factory=dict, repr=False)
     files: dict[str, bytes] = field(default_factory=dict, repr=False)
+    is_renewed: bool = False
 
     in_force: ClassVar[RemoteEnvironment | None] = None
     """In this process; one worker process serves one application."""
@@ -67,7 +69,8 @@ class RemoteEnvironment:
 
         Files are in memory alone: the folder of an application stays on its workers, and a worker is often killed.
         """
-        if RemoteEnvironment.in_force == self:
+        before = RemoteEnvironment.in_force
+        if before == self:
             return
         for name, value in self.variables.items():
             if value is None:
@@ -75,7 +78,8 @@ class RemoteEnvironment:
             else:
                 os.environ[name] = value
         for name, content in self.files.items():
-            os.environ[name] = _in_memory(name, content)
+            if before is None or before.files.get(name) != content:
+                os.environ[name] = _in_memory(name, content)
         RemoteEnvironment.in_force = self
 
 

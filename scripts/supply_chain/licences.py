@@ -1,4 +1,4 @@
-"""Licences of what runs in the image: by what the packages say of themselves, and by security/licences.yaml.
+"""Licences of what runs in images: by what the packages say of themselves, and by security/licences.yaml.
 
 `make licences` writes docs/licences.md. A licence that the file does not allow, or none that is told, is an error.
 """
@@ -25,7 +25,7 @@ UNKNOWN = "unknown"
 
 _HEAD = """# Licences
 
-Written by `make licences` from what the packages say of themselves. These run in the image, or where
+Written by `make licences` from what the packages say of themselves. These run in the images, or where
 `pip install 'holdfast[…]'` puts them; Holdfast itself is under Apache-2.0, and contains no code of theirs. Which
 licences are allowed, and why, is in `security/licences.yaml`: a test fails on another one, and on a package that names
 none.

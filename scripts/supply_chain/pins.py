@@ -9,8 +9,8 @@ from pathlib import Path
 
 from packaging.utils import canonicalize_name
 
-RUNTIME = "image.txt"
-"""What runs in the image, and so at users' places; the other files serve development and tests."""
+RUNTIME = frozenset({"image.txt", "celery.txt"})
+"""What runs in images, and so at users' places; the other files serve development and tests."""
 
 _PIN = re.compile(r"^([A-Za-z0-9][\w.-]*)(?:\[[^\]]*\])?==([^\s;\\]+)", re.MULTILINE)
 
@@ -28,8 +28,8 @@ class Pin:
 
     @property
     def is_runtime(self) -> bool:
-        """Return whether it is part of the image."""
-        return RUNTIME in self.files
+        """Return whether it is part of an image."""
+        return not RUNTIME.isdisjoint(self.files)
 
 
 def pins(folder: Path) -> list[Pin]:

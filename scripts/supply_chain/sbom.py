@@ -28,14 +28,13 @@ _VERSION = SchemaVersion.V1_6
 _FILE, _SCOPE, _INSIDE = "holdfast:requirements", "holdfast:scope", "holdfast:inside"
 
 
-def bill(pinned: Iterable[Pin], inside: Iterable[Library], rules: Rules) -> Bom:
-    """Return the bill of materials.
+def bill(pinned: Iterable[Pin], inside: Iterable[Library], rules: Rules, root: Component) -> Bom:
+    """Return the bill of materials of something.
 
     :param inside: libraries of wheels; each becomes a component that the wheel's own depends on.
+    :param root: the thing itself, which depends on all packages.
     """
     installed = metadata_by_name()
-    root = Component(name="holdfast", version=__version__, type=ComponentType.APPLICATION, bom_ref="holdfast")
-    root.licenses.add(LicenseFactory().make_from_string("Apache-2.0"))
     made = Bom()
     made.metadata.component = root
     wheels: dict[str, list[Component]] = {}
@@ -50,6 +49,13 @@ def bill(pinned: Iterable[Pin], inside: Iterable[Library], rules: Rules) -> Bom:
             made.components.add(component)
             for wheel in wheels[library.wheel]:
                 made.register_dependency(wheel, [component])
+    return made
+
+
+def product() -> Component:
+    """Return Holdfast itself, as the thing that a bill is of."""
+    made = Component(name="holdfast", version=__version__, type=ComponentType.APPLICATION, bom_ref="holdfast")
+    made.licenses.add(LicenseFactory().make_from_string("Apache-2.0"))
     return made
 
 
@@ -95,7 +101,7 @@ def text(made: Bom) -> str:
 def main(file: Path) -> None:
     """Write the bill of materials of this environment."""
     pinned, inside = pins(REQUIREMENTS), libraries()
-    made = bill(pinned, inside, read_rules(RULES))
+    made = bill(pinned, inside, read_rules(RULES), product())
     file.parent.mkdir(parents=True, exist_ok=True)
     file.write_text(text(made))
     print(f"{file}: {len(pinned)} pinned packages, {len(inside)} libraries inside of wheels")

@@ -66,6 +66,14 @@ def ship(context: SparkContext, items: Iterable[Any], function: TaskFunction) ->
         return tasks.mapPartitions(_packed(function, environment))
 
 
+def needs(items: Iterable[Any], function: TaskFunction) -> RemoteEnvironment:
+    """Return the environment that items and their function would travel with now."""
+    with collected() as environment:
+        pickle.dumps(list(items))
+        _packed(function, environment)
+    return environment
+
+
 def pack(function: TaskFunction) -> bytes:
     """Return the shipment of a function, pickled itself, for a worker that may be unable to unpickle it."""
     with collected() as environment:

@@ -18,7 +18,8 @@ from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
-from sparkjobs.executors.shipment import out_of_reach, pack, ship
+from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
+from sparkjobs.executors.slots import MOST, Slots
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
 
@@ -64,6 +65,9 @@ _LACKS = (
     ),
 )
 """What Spark says of workers that cannot begin a task, and what they have then."""
+
+RENEWALS = 3
+"""How often a task is sent again that failed with credentials which were renewed since."""
 
 _UNGUARDED = "A secret key must be specified via the spark.authenticate.secret config"
 
@@ -237,13 +241,19 @@ class SparkExecutor:
                 return list(self.context.parallelize(some, len(some)).mapPartitions(run_task).collect())
             return list(ship(self.context, some, run_task).collect())
 
-        if at_once is None or at_once >= len(tasks):
+        slots = Slots(lambda: self.cores + 1)
+        if tasks and not _is_local(self.context.master) and needs(tasks[:1], run_task).is_renewed:
+            # What one job of Spark's sends has the credentials of its beginning: so each task is a job of its own. One
+            # more than there are cores waits for one: a cluster that grows by need sees that there is need.
+            at_once, run = min(at_once or MOST, MOST, len(tasks)), partial(_renewing, run, run_task, slots)
+        elif at_once is None or at_once >= len(tasks):
             return run(tasks)
         # Spark has no limit for one job: so many of its jobs, of one task each, are kept going.
         with ThreadPoolExecutor(at_once, thread_name_prefix="tasks") as pool:
             try:
                 return [each for found in pool.map(run, ([task] for task in tasks)) for each in found]
             except BaseException:
+                slots.close()
                 pool.shutdown(wait=False, cancel_futures=True)
                 with suppress(Py4JError, OSError):
                     self.context.cancelAllJobs()
@@ -264,6 +274,25 @@ class SparkExecutor:
                 self._context._jsc.stop()  # which ends with this process, whatever it is at
             SparkExecutor._last_stop = threading.Thread(target=stop, args=[self._context], name="stop", daemon=True)
             SparkExecutor._last_stop.start()
+
+
+def _renewing(
+    run: Callable[[Sequence[Any]], list[Any]],
+    run_task: Callable[[Iterable[Any]], Iterable[Any]],
+    slots: Slots,
+    some: Sequence[Any],
+) -> list[Any]:
+    """Run tasks, and again where they failed and would now be sent with other credentials: theirs may have ended."""
+    for _ in range(RENEWALS):
+        with slots.one():
+            sent = needs(some, run_task)
+            try:
+                return run(some)
+            except Py4JJavaError:
+                if needs(some, run_task) == sent:
+                    raise
+    with slots.one():
+        return run(some)
 
 
 def _is_local(master: str | None) -> bool:

@@ -23,9 +23,11 @@ from botocore.loaders import Loader, create_loader
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
 from holdfast.storage.contract.patience import Patience
+from holdfast.storage.s3 import credentials
 from holdfast.storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:
+    from botocore.credentials import ReadOnlyCredentials
     from mypy_boto3_s3 import S3Client
     from pyarrow.fs import FileSystem
 
@@ -71,6 +73,7 @@ class S3Access:
             self._session = boto3.session.Session(botocore_session=core)
             configured = core.get_scoped_config().get("s3") or {}
             core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
+            credentials.share(core)
             self._certificates: str | None = core.get_config_variable("ca_bundle")
         except ProfileNotFound as error:
             raise UsageError(f"{error}; AWS_PROFILE names it.") from error
@@ -78,6 +81,7 @@ class S3Access:
         self._region = os.environ.get("AWS_REGION") or self._session.region_name or "us-east-1"
         self._settings = settings
         self._addressing = settings.addressing or S3Settings(configured.get("addressing_style", "")).addressing
+        self._filesystem: tuple[ReadOnlyCredentials | None, FileSystem] | None = None
 
     @cached_property
     def endpoint(self) -> str:
@@ -108,15 +112,31 @@ class S3Access:
         """Return the client for requests that are sent exactly once."""
         return self._client(1)
 
-    @cached_property
-    def filesystem(self) -> FileSystem:
-        """Return the server as a pyarrow filesystem for bulk data.
+    @property
+    def is_renewed(self) -> bool:
+        """Return whether our credentials end and are renewed meanwhile, such as those of a role."""
+        return credentials.are_renewed(self._session.get_credentials())
 
+    @property
+    def filesystem(self) -> FileSystem:
+        """Return the server as a pyarrow filesystem for bulk data; another one once credentials were renewed.
+
+        Its credentials are those of our clients, since pyarrow looks for its own in other places, and in another order.
         It cannot ask for encryption.
+
+        :raises StoreDenied: credentials cannot be renewed.
         """
+        keys = credentials.of_now(self._session.get_credentials())
+        if self._filesystem is None or self._filesystem[0] != keys:
+            self._filesystem = keys, self._filesystem_with(keys)
+        return self._filesystem[1]
+
+    def _filesystem_with(self, keys: ReadOnlyCredentials | None) -> FileSystem:
         from pyarrow.fs import S3FileSystem
 
         options: dict[str, object] = {"region": self._region}
+        if keys is not None:
+            options |= {"access_key": keys.access_key, "secret_key": keys.secret_key, "session_token": keys.token}
         # Without an address, pyarrow always names buckets by host.
         if self._endpoint or self._addressing == "path" or not self.is_amazon:
             server = urlsplit(self.endpoint)
@@ -138,15 +158,17 @@ class S3Access:
     def add_to(self, remote: RemoteEnvironment) -> None:
         """Add what reaches this server from another machine: its address, its certificates, and our credentials.
 
-        Credentials are those of this moment: temporary ones that a cloud's SDK renews here end there.
+        Credentials are those of this moment: temporary ones that are renewed here end there.
+
+        :raises StoreDenied: credentials cannot be renewed.
         """
         server = self._endpoint or (None if self.is_amazon else self.endpoint)
         remote.add({"AWS_ENDPOINT_URL_S3": server, "AWS_ENDPOINT_URL": None, "AWS_REGION": self._region})
         if self._certificates:
             remote.add_file("AWS_CA_BUNDLE", self._certificates)
-        found = self._session.get_credentials() if is_driver_who_asks() else None
-        if found is not None:
-            keys = found.get_frozen_credentials()
+        keys = credentials.of_now(self._session.get_credentials()) if is_driver_who_asks() else None
+        if keys is not None:
+            remote.is_renewed |= self.is_renewed
             remote.add({"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key})
             remote.add({"AWS_SESSION_TOKEN": keys.token, "AWS_PROFILE": None, "AWS_DEFAULT_PROFILE": None})
 

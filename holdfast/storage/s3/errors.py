@@ -51,7 +51,16 @@ _THROTTLED = {
     "TooManyRequests",
     "429",
 }
+_ENDED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
+"""Temporary credentials that are over."""
+
 _NOT_THERE = {"NoSuchKey", "NotFound", "404"}
+
+_ENDED_ADVICE = (
+    "Give credentials that are renewed, such as a profile's role or credential_process, instead of AWS_SESSION_TOKEN; "
+    "on a cluster, let them live for longer than its longest task takes, or give workers a role of their own "
+    "(HOLDFAST_WORKER_IDENTITY=own)."
+)
 
 # What these do not find is the bucket.
 _NEED_NO_OBJECT = {"list", "write", "create"}
@@ -98,6 +107,8 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
     if code in _THROTTLED or status == 409:
         raise StoreUnavailable(what) from error
+    if code in _ENDED:
+        raise StoreDenied(f"{what} {_ENDED_ADVICE}") from error
     if status in {401, 403}:
         raise StoreDenied(f"{what} Check the AWS_* credentials and what they may do in this bucket.") from error
     if code == "NoSuchBucket" or (code in _NOT_THERE and action in _NEED_NO_OBJECT):

@@ -28,6 +28,7 @@ from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
 from holdfast.storage.s3.errors import s3_errors
 from holdfast.storage.s3.object_lock import ObjectLock, extend
+from holdfast.storage.s3.renewed_file import RenewedFile
 from holdfast.storage.s3.settings import SSE, S3Settings
 from holdfast.storage.s3.upload import upload
 from locking.store import (
@@ -56,6 +57,9 @@ _TORN = (IncompleteReadError, ResponseStreamingError)
 
 _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 """What pyarrow's filesystem says of an object that went while it was read."""
+
+_UNSAID = ("HTTP status 400", "Failed to flush response stream")
+"""What pyarrow's filesystem says of an answer that it does not understand."""
 
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""
@@ -242,6 +246,12 @@ class S3Store(ObjectStore):
     def filesystem(self) -> tuple[FileSystem, str]:
         if self._settings.sse:
             raise UsageError(f"pyarrow would write to {self.url} without the encryption that {SSE} asks for.")
+        if self._access.is_renewed:  # of pyarrow's own each file would keep the credentials that it was opened with
+            from holdfast.storage.contract.reading import (
+                ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
+            )
+
+            return ReadOnly.over(self), ""
         return self._access.filesystem, f"{self._bucket}/{self._root}".rstrip("/")
 
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
@@ -260,10 +270,15 @@ class S3Store(ObjectStore):
         return bool(done)
 
     def open_read(self, key: str) -> IO[bytes]:
-        errors = functools.partial(_arrow_errors, "read", key, StoreUnavailable)
+        errors = functools.partial(_arrow_errors, key, functools.partial(self._look_why, key))
         with errors():
-            file = self._access.filesystem.open_input_file(f"{self._bucket}/{self._key(key)}")
-        return cast("IO[bytes]", TranslatingFile(file, errors))
+            file = RenewedFile(lambda: self._access.filesystem, f"{self._bucket}/{self._key(key)}")
+        return cast("IO[bytes]", TranslatingFile(cast("IO[bytes]", file), errors))
+
+    def _look_why(self, key: str) -> None:
+        """Raise what the server says of a read, where it refuses one: pyarrow loses its words."""
+        with s3_errors("read", key, writes=False):
+            self._reader.get_object(Bucket=self._bucket, Key=self._key(key), Range="bytes=0-0")["Body"].close()
 
     def _body(self, body: bytes) -> bytes | GatedBody:
         return GatedBody(body, self._gate) if self._gate else body
@@ -293,10 +308,12 @@ def _date(headers: Mapping[str, str]) -> datetime:
 
 
 @contextlib.contextmanager
-def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterator[None]:
-    """Turn errors of pyarrow's filesystem into the store's.
+def _arrow_errors(key: str, look_why: Callable[[], None]) -> Iterator[None]:
+    """Turn errors of reads by pyarrow's filesystem into the store's.
 
     Most of them come as OSError with a text.
+
+    :param look_why: raises what is known better, where the text does not say what the server said.
     """
     try:
         yield
@@ -305,9 +322,10 @@ def _arrow_errors(action: str, key: str, otherwise: type[StoreError]) -> Iterato
             raise ObjectNotFound(f"{key} is not there.") from error
         if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error):
             raise StoreDenied(
-                f"Not allowed to {action} {key!r}: {error} Check the AWS_* credentials and what they may do in this "
-                "bucket."
+                f"Not allowed to read {key!r}: {error} Check the AWS_* credentials and what they may do in this bucket."
             ) from error
         if advice := distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
-            raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from error
-        raise otherwise(f"Could not {action} {key!r} for certain: {error}") from error
+            raise StoreError(f"Could not read {key!r}: the server cannot be trusted, {advice}.") from error
+        if any(each in str(error) for each in _UNSAID):
+            look_why()
+        raise StoreUnavailable(f"Could not read {key!r} for certain: {error}") from error

@@ -24,7 +24,7 @@ WHEEL = "pkg:pypi/adbc-driver-postgresql@1.8.0"
 
 
 def test_packages_and_what_is_inside_of_them_are_named() -> None:
-    said = json.loads(sbom.text(sbom.bill([DRIVER, PYTEST], INSIDE, read_rules(RULES))))
+    said = json.loads(sbom.text(sbom.bill([DRIVER, PYTEST], INSIDE, read_rules(RULES), sbom.product())))
     assert (said["bomFormat"], said["specVersion"]) == ("CycloneDX", "1.6")
     components = {each["purl"]: each for each in said["components"]}
     openssl, ldap, java = "pkg:generic/openssl@3.3.0", "pkg:generic/libldap", "pkg:maven/org.example/one@1.2"

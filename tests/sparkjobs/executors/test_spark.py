@@ -11,9 +11,10 @@ import pytest
 from py4j.protocol import Py4JError, Py4JJavaError
 
 from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
-from holdfast.common.remote_environment import RemoteEnvironment
+from holdfast.common.remote_environment import RemoteEnvironment, needed
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
 from sparkjobs.executors import Tally, daemon, spark, survey
+from sparkjobs.executors.shipment import needs
 from sparkjobs.executors.spark import GUARDED, SparkExecutor
 
 
@@ -207,6 +208,85 @@ def test_workers_that_cannot_be_used_are_told_before_any_task(remote: SparkExecu
     context_of(remote).error = JavaError(said)
     with pytest.raises(UsageError, match=told):
         remote.check_reach([])
+
+
+class Renewed:
+    """Task that travels with credentials of the moment."""
+
+    tokens: ClassVar[list[str]] = []
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        if (remote := needed()) is not None:
+            remote.add({"TOKEN": self.tokens[0]})
+            remote.is_renewed = True
+        return Renewed, (self.number,)
+
+
+class Renewing(Remote):
+    """Stands for the context of a cluster whose store knows which credentials have ended."""
+
+    defaultParallelism = 2  # noqa: N815
+    ended: ClassVar[set[str]] = set()
+
+    def parallelize(self, some: Any, parts: int) -> Any:
+        self.jobs.append(list(some))
+        token = needs(some, one_each).variables["TOKEN"]
+
+        def collect() -> list[Any]:
+            if token not in self.ended:
+                return [(task.number, token) for task in some]
+            del Renewed.tokens[: len(Renewed.tokens) > 1]
+            raise JavaError("holdfast.storage.StoreDenied: ExpiredToken")
+
+        return SimpleNamespace(mapPartitions=lambda work: SimpleNamespace(collect=collect))
+
+
+def renewing(monkeypatch: pytest.MonkeyPatch, count: int, tokens: list[str], ended: set[str]) -> tuple[Any, Any]:
+    """Return the context, and what runs so many tasks in it."""
+    monkeypatch.setattr(spark, "SparkContext", Renewing)
+    monkeypatch.setattr(Renewing, "ended", ended)
+    monkeypatch.setattr(Renewed, "tokens", list(tokens))
+    executor = SparkExecutor("test")
+
+    def works() -> list[Any]:
+        tasks = [Renewed(number) for number in range(count)]
+        return executor.run(tasks, lambda item, report: [item], watch=lambda _: None, tells_results=True, at_once=None)
+
+    return context_of(executor), works
+
+
+def test_each_task_has_the_credentials_of_its_own_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, works = renewing(monkeypatch, 5, ["first"], ended=set())
+    assert works() == [(number, "first") for number in range(5)]
+    assert [len(job) for job in context.jobs] == [1] * 5
+
+
+def test_a_task_whose_credentials_ended_is_sent_again_with_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, works = renewing(monkeypatch, 1, ["first", "second"], ended={"first"})
+    assert works() == [(0, "second")]
+    assert len(context.jobs) == 2
+
+
+def test_the_others_do_not_begin_where_one_failed_for_good(monkeypatch: pytest.MonkeyPatch) -> None:
+    context, works = renewing(monkeypatch, 99, ["only"], ended={"only"})
+    monkeypatch.setattr(Renewing, "defaultParallelism", 0)  # and so one at a time
+    with pytest.raises(HoldfastError, match="ExpiredToken"):
+        works()
+    assert len(context.jobs) < 99
+    assert context.cancelled
+
+
+@pytest.mark.parametrize(("tokens", "jobs"), [(["only"], 1), (["one", "two", "three", "four", "five", "six"], 4)])
+def test_a_task_that_fails_all_the_same_is_not_sent_for_ever(
+    monkeypatch: pytest.MonkeyPatch, tokens: list[str], jobs: int
+) -> None:
+    context, works = renewing(monkeypatch, 1, tokens, ended=set(tokens))
+    with pytest.raises(HoldfastError, match="each time it was tried: StoreDenied: ExpiredToken"):
+        works()
+    assert len(context.jobs) == jobs
 
 
 class Surveyed(Remote):

@@ -108,7 +108,7 @@ class FakeS3:
         if request.method == "GET" and not request.key:
             return 200, self._list(request.query), {}
         if request.method in {"GET", "HEAD"}:
-            return self._read(request.key)
+            return self._read(request)
         if "delete" in request.query:
             for key in re.findall(r"<Key>(.*?)</Key>", body.decode()):
                 self.objects.pop(key, None)
@@ -133,12 +133,17 @@ class FakeS3:
         )
         return f"<ListBucketResult><IsTruncated>false</IsTruncated>{found}</ListBucketResult>".encode()
 
-    def _read(self, key: str) -> tuple[int, bytes, dict[str, str]]:
-        if key not in self.objects:
+    def _read(self, request: Received) -> tuple[int, bytes, dict[str, str]]:
+        if request.key not in self.objects:
             return _error(404, "NoSuchKey")
-        body, time = self.objects[key]
-        times = {"Last-Modified": format_datetime(time, usegmt=True)}
-        return 200, body, {"ETag": '"etag"', **times, **self.metadata.get(key, {})}
+        body, time = self.objects[request.key]
+        headers = {"ETag": '"etag"', "Last-Modified": format_datetime(time, usegmt=True)}
+        headers |= self.metadata.get(request.key, {})
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", request.headers.get("range", ""))
+        if wanted is None:
+            return 200, body, headers
+        first, last = int(wanted[1]), min(int(wanted[2]), len(body) - 1)
+        return 206, body[first : last + 1], headers | {"Content-Range": f"bytes {first}-{last}/{len(body)}"}
 
     def _multipart(self, request: Received, body: bytes) -> tuple[int, bytes, dict[str, str]]:
         if request.method == "PUT":

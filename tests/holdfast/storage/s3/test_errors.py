@@ -37,6 +37,7 @@ CERTAIN = [
     (Fault(401, "Unauthorized"), StoreDenied),
     (Fault(403, "AccessDenied"), StoreDenied),
     (Fault(403, "InvalidAccessKeyId"), StoreDenied),
+    (Fault(400, "ExpiredToken"), StoreDenied),
     (Fault(429, "TooManyRequests"), StoreUnavailable),
     (Fault(503, "SlowDown"), StoreUnavailable),
     (Fault(400, "RequestTimeout"), StoreUnavailable),

@@ -1,0 +1,65 @@
+"""Files of pyarrow that outlive the credentials which they were opened with."""
+
+from __future__ import annotations
+
+import io
+from typing import IO, TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyarrow.fs import FileSystem
+    from typing_extensions import Buffer
+
+_Read = TypeVar("_Read")
+
+
+class RenewedFile(io.RawIOBase):
+    """File that is opened again, at its position, where a read fails and credentials were renewed since.
+
+    :param filesystem: returns pyarrow's filesystem with the credentials of the moment.
+    :param path: of the file in it.
+    """
+
+    def __init__(self, filesystem: Callable[[], FileSystem], path: str) -> None:
+        self._filesystem = filesystem
+        self._path = path
+        self._open()
+
+    def _open(self) -> None:
+        self._with = self._filesystem()
+        self._file: IO[bytes] = self._with.open_input_file(self._path)
+
+    def _read(self, read: Callable[[IO[bytes]], _Read]) -> _Read:
+        position = self._file.tell()
+        try:
+            return read(self._file)
+        except OSError:
+            if self._filesystem() is self._with:
+                raise
+        self._open()
+        self._file.seek(position)
+        return read(self._file)
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        return self._read(lambda file: file.readinto(buffer))  # type: ignore[attr-defined, no-any-return]  # it is a raw file
+
+    def readall(self) -> bytes:
+        return self._read(lambda file: file.read())
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            self._file.close()
