@@ -47,10 +47,11 @@ _LEAST_PAGES = 4 * _PAGES_AT_ONCE
 _READING = ("max_parallel_workers_per_gather = 0", "jit = off", "enable_tidscan = on", "enable_memoize = off")
 """Settings of a reader: rows of pieces come in order of the pieces; pages are read once, and not kept."""
 
-_NOT_NULL_UNCHECKED = """
-select exists (select from pg_catalog.pg_constraint where conrelid = {oid} and contype = 'n' and not convalidated)
+_BY_COLUMNS = """
+select pg_catalog.getdatabaseencoding() = 'UTF8' and not exists (
+    select from pg_catalog.pg_constraint where conrelid = {oid} and contype = 'n' and not convalidated)
 """
-"""NOT NULL, but not of the rows that were there before (PostgreSQL 18)."""
+"""Since PostgreSQL 18 a column may be NOT NULL, but not in the rows that were there before."""
 
 _LOCK_NOT_AVAILABLE = "55P03"
 
@@ -217,7 +218,7 @@ class SnapshotTableReader:
             and pages - (piece.first or 0) >= _LEAST_PAGES
             and table.size <= table.pages * _BLOCK_BYTES
             and decoder.columnar.is_possible
-            and not self._session.value(_NOT_NULL_UNCHECKED.format(oid=table.oid))
+            and self._session.value(_BY_COLUMNS.format(oid=table.oid))
         )
 
     def _together(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:

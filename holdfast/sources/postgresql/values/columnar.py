@@ -2,8 +2,8 @@
 
 A driver spends time on every field of every row. Here a field holds a column's values in many rows, one behind the
 other, as PostgreSQL's send functions write them, and numpy reads them at once. NULLs are left out, and a mask says
-where they were. Where values differ in length, a mark that none of them can hold ends each; of bytea, which can hold
-anything, the lengths come beside.
+where they were. Where values differ in length, the lengths come beside; or a mark ends each that none of them can hold,
+where to know the length first would take the server longer.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow as pa
 from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.values import arrow, sidecar
-from holdfast.sources.postgresql.values.type_mapping import Form, Stored, output_text
+from holdfast.sources.postgresql.values.type_mapping import Form, Stored
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -37,13 +37,16 @@ _FIXED: Final = {
     "timestamptz": "timestamptz_send",
     "time": "time_send",
 }
-_TEXTS: Final = {"text": "textsend", "varchar": "varcharsend", "bpchar": "bpcharsend", "name": "namesend"}
+_TEXTS: Final = {"text": "", "varchar": "", "bpchar": "pg_catalog.bpcharsend", "name": "pg_catalog.namesend"}
+"""How types of text become one that can be joined: as `text`, bpchar would lose its blanks."""
 
-_TEXT_END: Final = 0
-"""Ends a text: no text of PostgreSQL holds a zero octet, in any encoding."""
+_OUTPUT_END: Final = 0
+"""Ends what an output function gives: it cannot hold a zero octet."""
 
 _NUMERIC_END: Final = 0xEEEE
 """Ends a numeric(p,s): none of its words (digits up to 9999, signs, scale, weight) is ever this."""
+
+_WITH_LENGTHS: Final = (Form.TEXT, Form.BYTES)
 
 _MOST_FIELDS: Final = 1600
 """PostgreSQL has 1664 values in a row at most."""
@@ -51,6 +54,8 @@ _MOST_FIELDS: Final = 1600
 
 class ColumnarReader:
     """Select list, and reader of its answer, for the columns of one table.
+
+    The database's encoding must be UTF8, since lengths of text are its own.
 
     :param stored: as `layout` gives them.
     """
@@ -86,17 +91,16 @@ def _fields_of(each: Stored) -> Iterator[str]:
         # IS NULL is also true of a composite value whose fields are all NULL.
         there = f"case when {value} is distinct from null then '\\x01'::pg_catalog.bytea else '\\x00' end"
         yield _joined(there)
+    expression = each.read_expression()
     if each.form is Form.OUTPUT:
-        yield _ended(f"pg_catalog.textsend({output_text(each.column)})", f"{_TEXT_END:02x}")
-    elif each.form is Form.TEXT:
-        yield _ended(f"pg_catalog.{_TEXTS[each.column.base]}({each.read_expression()})", f"{_TEXT_END:02x}")
+        yield _ended(f"pg_catalog.textsend({expression})", f"{_OUTPUT_END:02x}")
     elif each.form is Form.DECIMAL:
-        yield _ended(each.read_expression(), f"{_NUMERIC_END:04x}")
-    elif each.form is Form.BYTES:
-        yield _joined(each.read_expression())
-        yield _joined(f"pg_catalog.int4send(pg_catalog.octet_length({each.read_expression()}))")
+        yield _ended(expression, f"{_NUMERIC_END:04x}")
+    elif each.form in _WITH_LENGTHS:
+        yield _joined(f"{_TEXTS.get(each.column.base, '')}({expression})")
+        yield _joined(f"pg_catalog.int4send(pg_catalog.octet_length({expression}))")
     else:
-        yield _joined(f"pg_catalog.{_FIXED[each.column.base]}({each.read_expression()})")
+        yield _joined(f"pg_catalog.{_FIXED[each.column.base]}({expression})")
 
 
 def _joined(octets: str) -> str:
@@ -119,18 +123,18 @@ def _column(each: Stored, rows: int, contents: Iterator[UInt8s]) -> pa.Array:
     there = None if each.column.not_null else _mask(next(contents), rows)
     count = rows if there is None else int(np.count_nonzero(there))
     content = next(contents)
-    if each.form in (Form.TEXT, Form.OUTPUT):
-        lengths = _lengths(content, np.uint8, _TEXT_END, count)
+    if each.form is Form.OUTPUT:
+        lengths = _lengths(content, np.uint8, _OUTPUT_END, count)
         ends = np.cumsum(lengths)
         texts = arrow.slices(pa.py_buffer(content), ends - lengths, lengths - 1)
         return _variable(pa.string(), arrow.data(texts), lengths - 1, there)
     if each.form is Form.DECIMAL:
         return _variable(pa.binary(), content, _lengths(content, np.uint16, _NUMERIC_END, count), there)
-    if each.form is Form.BYTES:
+    if each.form in _WITH_LENGTHS:
         lengths = _numbers(next(contents), ">i4", count).astype(np.int64)
         if lengths.sum() != len(content):
             raise _wrong(count)
-        return _variable(pa.binary(), content, lengths, there)
+        return _variable(each.type, content, lengths, there)
     return _fixed(each, content, count, there)
 
 

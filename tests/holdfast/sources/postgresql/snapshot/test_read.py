@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -215,6 +215,17 @@ def test_a_table_with_values_outside_of_its_pages_comes_row_by_row(
         table = table_of(held, "page")
         assert table.pages >= 100
         assert sum(batch.num_rows for batch in read_pieces(address, held, table, 1 << 30)) == 2001
+    assert not [query for query in queries if "lateral" in query]
+
+
+def test_a_table_in_another_encoding_comes_row_by_row(new_database: Callable[..., Address], queries: list[str]) -> None:
+    address = new_database("encoding 'LATIN1' template template0")
+    with connect(address) as session:
+        session.execute("create table public.page (id int, word text)")
+        session.execute("insert into public.page select i, 'ä' || i from generate_series(1, 30000) i")
+    with hold_snapshot(address) as held:
+        batches = read_pieces(address, held, table_of(held, "page"), 1 << 30)
+    assert [row for batch in batches for row in batch["word"].to_pylist()] == [f"ä{i}" for i in range(1, 30001)]
     assert not [query for query in queries if "lateral" in query]
 
 
