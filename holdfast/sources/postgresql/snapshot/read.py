@@ -44,7 +44,11 @@ _BLOCK_BYTES = 8192
 _LEAST_PAGES = 4 * _PAGES_AT_ONCE
 """Of fewer pages, the longer query takes more time to plan than its answer saves."""
 
-_READING = ("max_parallel_workers_per_gather = 0", "jit = off", "enable_tidscan = on", "enable_memoize = off")
+_READING = """
+select pg_catalog.set_config(name, value, false) from (values
+    ('max_parallel_workers_per_gather', '0'), ('jit', 'off'), ('enable_tidscan', 'on'), ('enable_memoize', 'off')
+) s(name, value)
+"""
 """Settings of a reader: rows of pieces come in order of the pieces; pages are read once, and not kept."""
 
 _BY_COLUMNS = """
@@ -115,8 +119,7 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
     """
     with ArrowSession(address) as session:
         session.value(SETTINGS_QUERY)
-        for setting in _READING:
-            session.execute(f"SET {setting}")
+        session.execute(_READING)
         reader = SnapshotTableReader(session, address, snapshot)
         reader.take(tables)
         yield reader

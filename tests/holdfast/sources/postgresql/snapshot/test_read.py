@@ -14,6 +14,7 @@ from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, cut, open_reader
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
@@ -202,6 +203,24 @@ def test_the_server_reads_each_page_once_where_rows_come_column_by_column(
     assert "Tid Range Scan" in plan
     assert "Seq Scan" not in plan
     assert "Memoize" not in plan
+
+
+def test_an_older_server_sends_a_large_table_column_by_column_too(
+    older: Callable[[int], PostgresServer], queries: list[str]
+) -> None:
+    server = older(14)
+    with psycopg.connect(server.conninfo(), autocommit=True) as administrator:
+        administrator.execute("create database by_columns")
+    address = Address.parse(server.url("by_columns"), server.password)
+    with connect(address) as session:
+        session.execute("create table public.page (id int, word text, price numeric(8,2))")
+        session.execute("insert into public.page select i, 'w' || i, i / 8.0 from generate_series(1, 30000) i")
+        with hold_snapshot(address) as held:
+            batches = read_pieces(address, held, table_of(held, "page"), 1 << 30)
+        (query,) = (query for query in queries if "lateral" in query)
+        assert "Tid Range Scan" in str(session.execute(f"explain {query}".encode()).fetchall())
+    assert [id_ for batch in batches for id_ in batch["id"].to_pylist()] == list(range(1, 30001))
+    assert str(batches[-1]["price"][-1]) == "3750.00"
 
 
 def test_a_table_with_values_outside_of_its_pages_comes_row_by_row(
