@@ -93,6 +93,14 @@ class Tables:
         found = self._reader.batches(f"select {decoder.select_list()} from only {table}")
         return [decoder.decode(batch) for batch in found]
 
+    def read_by_columns(self, table: str, decoder: Decoder) -> list[pa.RecordBatch]:
+        """Return the same rows, sent column by column: one half, none, then the other."""
+        halves = ("id % 2 = 0", "false", "id % 2 = 1") if "id" in decoder.schema.names else ("true", "false")
+        query = " union all ".join(
+            f"select {decoder.columnar.select_list()} from only {table} where {half}" for half in halves
+        )
+        return [decoder.decode(decoder.columnar.rows(batch)) for batch in self._reader.batches(query)]
+
     def hash(self, table: str, columns: Sequence[Column]) -> ContentHash:
         """Return the content hash as the server computes it."""
         encoding = self.session.info.parameter_status("server_encoding") or ""

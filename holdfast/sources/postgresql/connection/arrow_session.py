@@ -12,7 +12,7 @@ from weakref import WeakSet
 
 import adbc_driver_postgresql
 import pyarrow as pa
-from adbc_driver_manager import AdbcConnection, AdbcStatement
+from adbc_driver_manager import AdbcConnection, AdbcStatement, AdbcStatusCode
 from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
@@ -47,9 +47,7 @@ class SessionError(HoldfastError):
 
 
 class BrokenOffError(Exception):
-    """Failure of a query that had begun to return rows.
-
-    The connection was lost, or the server ended the query.
+    """Loss of a connection that had been opened, or failure of a query that had begun to return rows.
 
     Tried again it may succeed, so it is none of the errors that end a job at once.
     """
@@ -67,15 +65,18 @@ class ArrowSession:
     def __init__(self, address: Address) -> None:
         self._address = address
         self._reading: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
+        self._is_open = False
         with self._named_errors(), ExitStack() as opened:
             self._database = opened.enter_context(adbc_driver_postgresql.connect(address.conninfo()))
             self._connection = opened.enter_context(AdbcConnection(self._database))
             opened.pop_all()
+        self._is_open = True
 
     def execute(self, statement: str) -> None:
         """Run a statement that returns nothing.
 
         :raises SessionError: the server refused it.
+        :raises BrokenOffError: the connection was lost.
         """
         with self._statement() as prepared, self._named_errors():
             prepared.set_sql_query(statement)
@@ -85,6 +86,7 @@ class ArrowSession:
         """Return the first column of a query's only row.
 
         :raises SessionError: the server refused it.
+        :raises BrokenOffError: the connection was lost.
         """
         (batch,) = self.batches(query)
         return batch.column(0)[0].as_py()
@@ -145,16 +147,19 @@ class ArrowSession:
 
     @contextmanager
     def _named_errors(self) -> Iterator[None]:
-        """Raise the driver's errors as SessionError, in one sentence without the password.
+        """Raise the driver's errors in one sentence without the password.
 
-        The driver's own message may repeat it.
+        The driver's own message may repeat it. That a connection was lost is told by libpq, not by the server.
         """
         try:
             yield
         except DriverError as error:
             said = self._said(error)
             told = ": ".join(filter(None, (said, tls_advice(said))))
-            raise SessionError(f"reading from {self._address.url} failed: {told}", error.sqlstate) from error
+            message = f"reading from {self._address.url} failed: {told}"
+            if self._is_open and error.sqlstate is None and error.status_code == AdbcStatusCode.IO:
+                raise BrokenOffError(message) from error
+            raise SessionError(message, error.sqlstate) from error
 
     def _said(self, error: Exception) -> str:
         said = words(error)

@@ -93,24 +93,12 @@ class TextDecoder:
             raise ProtocolError(f'a value of column "{each.column.name}" that is no {each.column.type}') from error
 
     def strings(self, cells: Cells) -> pa.StringArray:
-        """Copy the texts out of the buffer.
-
-        With what lies between them they are an array whose every other value is wanted: to filter that is
-        six times as fast as to take values by number.
-        """
-        count = len(cells.start)
-        if not count:
-            return pa.nulls(0, pa.string())
-        edges = np.empty(2 * count + 1, np.int32)
-        edges[:-1:2] = cells.start
-        edges[1::2] = cells.start + cells.length
-        edges[-1] = edges[-2]
-        both = pa.StringArray.from_buffers(2 * count, pa.py_buffer(edges), self._buffer)
-        found = both.filter(_every_other(count))
+        """Copy the texts out of the buffer."""
+        found = arrow.slices(self._buffer, cells.start, cells.length)
         if cells.text.all():
             return found
         _, offsets, data = found.buffers()
-        return pa.StringArray.from_buffers(count, offsets, data, arrow.bitmap(cells.text))
+        return pa.StringArray.from_buffers(len(found), offsets, data, arrow.bitmap(cells.text))
 
     def _bytes(self, cells: Cells) -> pa.Array:
         """Decode bytea_output hex: a backslash, an x, two digits an octet."""
@@ -146,10 +134,6 @@ class TextDecoder:
         for place in range(9, int(cells.length.max(initial=0))):
             microseconds += np.where(cells.length > place, digit(place) * 10 ** (14 - place), 0)
         return _with_nulls(pa.py_buffer(microseconds), cells.text, pa.time64("us"))
-
-
-def _every_other(count: int) -> pa.Array:
-    return pa.Array.from_buffers(pa.bool_(), 2 * count, [None, pa.py_buffer(b"\x55" * (count // 4 + 1))])
 
 
 def _only(cells: Cells, which: Bools) -> Cells:

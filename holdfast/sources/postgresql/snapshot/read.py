@@ -33,6 +33,30 @@ if TYPE_CHECKING:
 PIECE_BYTES = 64 << 20
 """How much of a table, with its TOAST, one piece reads at most."""
 
+_PAGES_AT_ONCE = 16
+"""Pages whose rows come together, column by column: some thousand rows, and 32 MB if all is compressed by 255."""
+
+_NO_PAGE = 0xFFFFFFFF
+"""Is past the number of every page."""
+
+_BLOCK_BYTES = 8192
+
+_LEAST_PAGES = 4 * _PAGES_AT_ONCE
+"""Of fewer pages, the longer query takes more time to plan than its answer saves."""
+
+_READING = """
+select pg_catalog.set_config(name, value, false) from (values
+    ('max_parallel_workers_per_gather', '0'), ('jit', 'off'), ('enable_tidscan', 'on'), ('enable_memoize', 'off')
+) s(name, value)
+"""
+"""Settings of a reader: rows of pieces come in order of the pieces; pages are read once, and not kept."""
+
+_BY_COLUMNS = """
+select pg_catalog.getdatabaseencoding() = 'UTF8' and not exists (
+    select from pg_catalog.pg_constraint where conrelid = {oid} and contype = 'n' and not convalidated)
+"""
+"""Since PostgreSQL 18 a column may be NOT NULL, but not in the rows that were there before."""
+
 _LOCK_NOT_AVAILABLE = "55P03"
 
 
@@ -95,7 +119,7 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
     """
     with ArrowSession(address) as session:
         session.value(SETTINGS_QUERY)
-        session.execute("SET max_parallel_workers_per_gather = 0")  # rows of pieces come in order of the pieces
+        session.execute(_READING)
         reader = SnapshotTableReader(session, address, snapshot)
         reader.take(tables)
         yield reader
@@ -161,7 +185,7 @@ class SnapshotTableReader:
         :raises UnkeepableValueError: naming table, column and row.
         """
         seen = 0
-        for batch in self._session.batches(f"select {decoder.select_list()} {_rows_of(piece)}"):
+        for batch in self._read(piece, decoder):
             rows = batch.num_rows
             try:
                 decoded = decoder.decode(batch)
@@ -173,6 +197,32 @@ class SnapshotTableReader:
             yield decoded
             del decoded
             seen += rows
+
+    def _read(self, piece: Piece, decoder: Decoder) -> Iterator[pa.RecordBatch]:
+        """Yield a piece's rows as the decoder takes them."""
+        if not self._comes_by_columns(piece, decoder):
+            yield from self._session.batches(f"select {decoder.select_list()} {_rows_of(piece)}")
+            return
+        for batch in self._session.batches(_columns_of(piece, decoder)):
+            yield decoder.columnar.rows(batch)
+            del batch
+
+    def _comes_by_columns(self, piece: Piece, decoder: Decoder) -> bool:
+        """Return whether the server can send a piece's rows column by column.
+
+        It holds those of some pages in its memory: not where values are stored outside of the pages, which may have a
+        gigabyte each.
+        """
+        table = piece.table
+        pages = table.pages if piece.end is None else piece.end
+        return (
+            table.access_method == "heap"
+            and not table.kept_rows
+            and pages - (piece.first or 0) >= _LEAST_PAGES
+            and table.size <= table.pages * _BLOCK_BYTES
+            and decoder.columnar.is_possible
+            and self._session.value(_BY_COLUMNS.format(oid=table.oid))
+        )
 
     def _together(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:
         values = decoder.select_list()
@@ -208,6 +258,20 @@ class SnapshotTableReader:
 
 def _rows_of(piece: Piece) -> str:
     return f"from only {qualified(piece.table.table_schema, piece.table.name)}{piece.condition()}"
+
+
+def _columns_of(piece: Piece, decoder: Decoder) -> str:
+    """Return the query of a piece's rows, column by column, some pages in each row of the answer."""
+    table = piece.table
+    end, bound = (table.pages, _NO_PAGE) if piece.end is None else (piece.end, piece.end)
+    return (
+        f"select answer.* from pg_catalog.generate_series({piece.first or 0}::pg_catalog.int8, {end - 1}, "
+        f"{_PAGES_AT_ONCE}) as page(first), lateral (select {decoder.columnar.select_list()} "
+        f"from only {qualified(table.table_schema, table.name)} as t "
+        "where ctid >= pg_catalog.format('(%s,0)', page.first)::pg_catalog.tid and ctid < pg_catalog.format('(%s,0)', "
+        f"case when page.first + {_PAGES_AT_ONCE} < {end} then page.first + {_PAGES_AT_ONCE} else {bound} end"
+        ")::pg_catalog.tid) as answer"
+    )
 
 
 def _make_sure(session: ArrowSession, snapshot: Snapshot) -> None:

@@ -9,7 +9,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.values.pg_hash import UInt8s
+    from holdfast.sources.postgresql.values.pg_hash import Int64s, UInt8s
 
 Number = TypeVar("Number", bound=np.generic)
 Bools = npt.NDArray[np.bool_]
@@ -61,6 +61,26 @@ def data(array: pa.Array) -> UInt8s:
     """Return all bytes of a string or binary array."""
     buffer = array.buffers()[2]
     return np.zeros(0, np.uint8) if buffer is None else np.frombuffer(buffer, np.uint8)
+
+
+def slices(buffer: pa.Buffer, start: Int64s, length: Int64s) -> pa.StringArray:
+    """Copy texts out of a buffer, which come in their order there.
+
+    With what lies between them they are an array whose every other value is wanted: to filter that is
+    six times as fast as to take values by number.
+
+    :param start, length: of each, in octets.
+    """
+    count = len(start)
+    if not count:
+        return pa.nulls(0, pa.string())
+    edges = np.empty(2 * count + 1, np.int32)
+    edges[:-1:2] = start
+    edges[1::2] = start + length
+    edges[-1] = edges[-2]
+    both = pa.StringArray.from_buffers(2 * count, pa.py_buffer(edges), buffer)
+    every_other = pa.Array.from_buffers(pa.bool_(), 2 * count, [None, pa.py_buffer(b"\x55" * (count // 4 + 1))])
+    return both.filter(every_other)
 
 
 class Sparse(NamedTuple):

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from holdfast.common.errors import HoldfastError
 from holdfast.common.value_limit import MAX_VALUE_BYTES, MAX_VALUE_VARIABLE
 from holdfast.sources.postgresql.values import arrow, sidecar
+from holdfast.sources.postgresql.values.columnar import ColumnarReader
 from holdfast.sources.postgresql.values.hashing import ContentHash, digest
 from holdfast.sources.postgresql.values.numeric import decode_numeric
 from holdfast.sources.postgresql.values.type_mapping import Form, Stored, layout, schema_of
@@ -66,6 +67,7 @@ class Decoder:
 
     :param columns: all of the table's, in order.
     :param max_value_bytes: larger values are refused.
+    :param columnar: reader of the same rows where the server sends them column by column.
     :raises UnkeepableTypeError: a type cannot be loaded again.
     """
 
@@ -73,6 +75,7 @@ class Decoder:
         self.columns = tuple(columns)
         self.schema: pa.Schema = schema_of(self.columns)
         self._stored = layout(self.columns)
+        self.columnar = ColumnarReader(self._stored)
         self._limit = max_value_bytes
 
     def select_list(self) -> str:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import psycopg
 import pytest
 from adbc_driver_manager import AdbcConnection
 
+from holdfast.common.free_ports import free_port
 from holdfast.sources.postgresql.connection import arrow_session
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError, SessionError
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.jobs.command import until
 
@@ -36,6 +39,27 @@ def test_a_query_that_the_server_breaks_off_is_told_in_its_words(address: Addres
     with pytest.raises(BrokenOffError, match="division by zero"), ArrowSession(address) as session:
         for _ in session.batches("select 1 / (i - 500000) from generate_series(1, 1000000) i"):
             pass
+
+
+@pytest.mark.parametrize("use", [lambda session: session.value("select 1"), lambda session: session.execute("begin")])
+def test_a_connection_that_is_lost_between_queries_may_be_tried_again(
+    address: Address, use: Callable[[ArrowSession], object]
+) -> None:
+    """Up to 1.10 the driver ended the process."""
+    with ArrowSession(address) as session, connect(address) as other:
+        pid = session.value("select pg_catalog.pg_backend_pid()")
+        assert other.execute("select pg_terminate_backend(%s, 60000)", (pid,)).fetchone() == (True,)
+        with pytest.raises(BrokenOffError, match=r"reading from .* failed: "):
+            use(session)
+
+
+def test_what_the_server_refuses_is_not_tried_again_nor_is_a_server_that_is_not_there(address: Address) -> None:
+    with ArrowSession(address) as session, pytest.raises(SessionError, match="does not exist") as refused:
+        session.value("select nothing_like_that()")
+    assert refused.value.sqlstate == "42883"
+    with pytest.raises(SessionError, match=r"failed: .*onnect") as absent:
+        ArrowSession(Address.parse(f"postgresql://me@127.0.0.1:{free_port()}/x"))
+    assert absent.value.sqlstate is None
 
 
 def test_a_driver_that_cannot_close_hides_nothing(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:

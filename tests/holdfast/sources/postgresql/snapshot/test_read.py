@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Generator, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,6 +13,8 @@ import pytest
 from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, cut, open_reader
 from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
@@ -144,6 +146,135 @@ def test_a_value_above_the_limit_is_found_by_the_row_it_names(
     assert 'column "word": a value of 499 bytes is above the limit of 498' in said
     where = said.removeprefix("public.orders, row with ").split(", column")[0]
     assert session.execute(f"select id from public.orders where {where}".encode()).fetchone() == (499,)
+
+
+@pytest.fixture
+def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What readers ask for rows."""
+    asked: list[str] = []
+    batches = ArrowSession.batches
+
+    def listening(session: ArrowSession, query: str) -> Generator[pa.RecordBatch, None, None]:
+        asked.append(query)
+        return batches(session, query)
+
+    monkeypatch.setattr(ArrowSession, "batches", listening)
+    return asked
+
+
+def read_pieces(address: Address, held: HeldSnapshot, table: Table, piece_bytes: int) -> list[pa.RecordBatch]:
+    decoder = Decoder(table.columns)
+    with open_reader(address, held.snapshot, [table]) as reader:
+        return [batch for piece in cut(table, piece_bytes) for batch in reader.batches(piece, decoder)]
+
+
+@pytest.mark.parametrize("piece_bytes", [1 << 30, 100 * 8192])
+def test_a_large_table_comes_column_by_column_with_the_same_rows_in_the_same_order(
+    address: Address, session: psycopg.Connection[Any], queries: list[str], piece_bytes: int
+) -> None:
+    session.execute("create table public.page (id int not null, first text, t int, price numeric(8,2), answer date)")
+    session.execute(
+        "insert into public.page select i, nullif(repeat('ä', i % 90), ''), i, nullif(i % 7, 0) / 3.0, "
+        "case when i % 5 > 0 then date '2020-01-01' + i else 'infinity' end from generate_series(1, 30000) i"
+    )
+    session.execute("delete from public.page where ctid >= '(40,0)' and ctid < '(90,0)' or id % 50 = 0")
+    ordered = session.execute("select id from public.page order by ctid").fetchall()
+    with hold_snapshot(address) as held:
+        table = table_of(held, "page")
+        assert table.pages > 300
+        found = pa.Table.from_batches(read_pieces(address, held, table, piece_bytes))
+        asked = [query for query in queries if "lateral" in query]
+        assert len(asked) == len(cut(table, piece_bytes))
+        view = table.model_copy(update={"access_method": "columnar"})
+        by_rows = pa.Table.from_batches(read_pieces(address, held, view, piece_bytes))
+    assert found["id"].to_pylist() == [id_ for (id_,) in ordered]
+    assert found == by_rows
+
+
+def test_the_server_reads_each_page_once_where_rows_come_column_by_column(
+    address: Address, session: psycopg.Connection[Any], queries: list[str]
+) -> None:
+    session.execute("create table public.page (id int)")
+    session.execute("insert into public.page select generate_series(1, 30000)")
+    with hold_snapshot(address) as held:
+        read_pieces(address, held, table_of(held, "page"), 1 << 30)
+    (query,) = (query for query in queries if "lateral" in query)
+    plan = "\n".join(line for (line,) in session.execute(f"explain {query}".encode()))
+    assert "Tid Range Scan" in plan
+    assert "Seq Scan" not in plan
+    assert "Memoize" not in plan
+
+
+def test_an_older_server_sends_a_large_table_column_by_column_too(
+    older: Callable[[int], PostgresServer], queries: list[str]
+) -> None:
+    server = older(14)
+    with psycopg.connect(server.conninfo(), autocommit=True) as administrator:
+        administrator.execute("create database by_columns")
+    address = Address.parse(server.url("by_columns"), server.password)
+    with connect(address) as session:
+        session.execute("create table public.page (id int, word text, price numeric(8,2))")
+        session.execute("insert into public.page select i, 'w' || i, i / 8.0 from generate_series(1, 30000) i")
+        with hold_snapshot(address) as held:
+            batches = read_pieces(address, held, table_of(held, "page"), 1 << 30)
+        (query,) = (query for query in queries if "lateral" in query)
+        assert "Tid Range Scan" in str(session.execute(f"explain {query}".encode()).fetchall())
+    assert [id_ for batch in batches for id_ in batch["id"].to_pylist()] == list(range(1, 30001))
+    assert str(batches[-1]["price"][-1]) == "3750.00"
+
+
+def test_a_table_with_values_outside_of_its_pages_comes_row_by_row(
+    address: Address, session: psycopg.Connection[Any], queries: list[str]
+) -> None:
+    session.execute("create table public.page (id int, word text)")
+    session.execute("alter table public.page alter word set storage external")
+    session.execute("insert into public.page select i, repeat('x', 500) from generate_series(1, 2000) i")
+    session.execute("insert into public.page values (0, repeat('x', 9000))")
+    with hold_snapshot(address) as held:
+        table = table_of(held, "page")
+        assert table.pages >= 100
+        assert sum(batch.num_rows for batch in read_pieces(address, held, table, 1 << 30)) == 2001
+    assert not [query for query in queries if "lateral" in query]
+
+
+def test_a_table_in_another_encoding_comes_row_by_row(new_database: Callable[..., Address], queries: list[str]) -> None:
+    address = new_database("encoding 'LATIN1' template template0")
+    with connect(address) as session:
+        session.execute("create table public.page (id int, word text)")
+        session.execute("insert into public.page select i, 'ä' || i from generate_series(1, 30000) i")
+    with hold_snapshot(address) as held:
+        batches = read_pieces(address, held, table_of(held, "page"), 1 << 30)
+    assert [row for batch in batches for row in batch["word"].to_pylist()] == [f"ä{i}" for i in range(1, 30001)]
+    assert not [query for query in queries if "lateral" in query]
+
+
+def test_a_null_in_a_column_that_is_not_null_since_later_comes_too(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    session.execute("create table public.page (id int, word text)")
+    session.execute("insert into public.page select nullif(i, 7), 'x' from generate_series(1, 30000) i")
+    session.execute("alter table public.page add constraint later not null id not valid")
+    with hold_snapshot(address) as held:
+        table = table_of(held, "page")
+        assert table.columns[0].not_null
+        found = [id_ for batch in read_pieces(address, held, table, 1 << 30) for id_ in batch.column("id").to_pylist()]
+    assert found == [None if number == 7 else number for number in range(1, 30001)]
+
+
+def test_a_value_above_the_limit_in_rows_that_come_column_by_column_is_found_by_its_row(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    session.execute("create table public.page (id int, word text)")
+    session.execute("insert into public.page select i, repeat('x', case i when 29000 then 900 else 30 end) "
+                    "from generate_series(1, 30000) i")  # fmt: skip
+    with hold_snapshot(address) as held:
+        table = table_of(held, "page")
+        decoder = Decoder(table.columns, max_value_bytes=899)
+        (piece,) = cut(table)
+        with open_reader(address, held.snapshot, [table]) as reader, pytest.raises(ValueTooLargeError) as found:
+            list(reader.batches(piece, decoder))
+    where = str(found.value).removeprefix("public.page, row with ").split(", column")[0]
+    assert session.execute(f"select id from public.page where {where}".encode()).fetchone() == (29000,)
 
 
 def test_tables_with_the_same_columns_are_read_together_as_each_alone(
