@@ -12,6 +12,7 @@ from contextlib import suppress
 
 import psycopg
 import pytest
+from hypothesis import settings
 
 from holdfast.archive.format import last_seen
 from holdfast.sources.postgresql.connection.address import Address
@@ -48,8 +49,11 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 def pytest_configure() -> None:
-    """Let no test remember what another one has seen, nor leave that in the home of who runs them."""
-    os.environ[last_seen.VARIABLE] = os.environ.get("TRY_STATE", "off")
+    """Let no test remember what another one has seen, nor leave that in the home of who runs them; time no example."""
+    os.environ[last_seen.VARIABLE] = "off"
+    # A limit on the time of an example fails on a busy machine, and says nothing of what is tested.
+    settings.register_profile("untimed", deadline=None)
+    settings.load_profile("untimed")
 
 
 @pytest.hookimpl(trylast=True)
