@@ -253,7 +253,7 @@ class Conductor:
         verdicts = [
             *lock_history.check(events),
             *exit_codes.check(events),
-            *restores.check(events),
+            *restores.check(events, self._seed),
             *acknowledged.check(events, points, keeps=KEPT),
             traces.check_secrets(told, self._servers.canaries),
             traces.check_arguments(self._arguments, self._servers.canaries),
