@@ -81,8 +81,8 @@ bench-locks: setup-tests ## Measure the locks beside a port of the paper's algor
 LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes \
 	--custom-compile-command 'make lock' $(LOCK_OPTIONS)
 
-soak: setup-tests ## Do everything at once, with faults, and check what must hold; HOURS=0.1 SEED=7: for so long, as then.
-	@$(IN_ENV) python -m soak --hours $(or $(HOURS),0.1) $(if $(SEED),--seed $(SEED))
+soak: setup-tests ## Do everything at once, with faults, and check what must hold; HOURS=0.1 SEED=7: for so long, as then; RECORD=1 writes docs/reliability.md.
+	@$(IN_ENV) python -m soak --hours $(or $(HOURS),0.1) $(if $(SEED),--seed $(SEED)) $(if $(RECORD),--results soak/results --page docs/reliability.md)
 
 lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--upgrade takes newer versions.
 	@. .work/env; \

@@ -41,6 +41,7 @@ class Lease:
         self._target = commit.folder.target(commit.mode, commit.txn)
         self._terms = terms
         self._clock = runtime.clock
+        self._given_up = runtime.given_up
         self._guard = threading.Lock()
         self._trusted_since = commit.target_started
         self._over: str | None = None
@@ -111,7 +112,8 @@ class Lease:
     def release(self) -> None:
         """Release the lock, as a rule by one DELETE.
 
-        No error of the store is raised: a lock left behind expires.
+        No error of the store is raised: a lock left behind expires, and is in the way of others until then. Not of this
+        process, which ends it when it meets it.
         """
         with self._guard:
             if self._over == _RELEASED:
@@ -125,6 +127,7 @@ class Lease:
                 return
             except StoreError as error:
                 log.warning("Releasing %s (txn %s) failed: %s", self.resource, self.txn, error)
+        self._given_up.add(self.txn)
 
     def __enter__(self) -> Lease:
         return self

@@ -47,15 +47,23 @@ class Reaper:
 
     :param finished: whether an owner has finished, as a scheduler says it. That saves the grace, never the
         lease: a process of a task that was given up may still be at work.
+    :param given_up: transactions of this process that are over, and whose objects it could not remove
     """
 
     def __init__(
-        self, folder: LockFolder, records: Records, terms: Terms, *, finished: Callable[[Owner], bool] = nobody
+        self,
+        folder: LockFolder,
+        records: Records,
+        terms: Terms,
+        *,
+        finished: Callable[[Owner], bool] = nobody,
+        given_up: Collection[str] = (),
     ) -> None:
         self._folder = folder
         self._records = records
         self._terms = terms
         self._finished = finished
+        self._given_up = given_up
         self._most: int | None = None
         self.ended: dict[str, str] = {}
         """Why, for each transaction that was ended."""
@@ -100,7 +108,8 @@ class Reaper:
     def _old(self, look: Look, own: str) -> Iterator[FolderClaim]:
         for claim in look.claims.values():
             oldest = max(look.age(info) for info in (claim.intent, claim.target) if info is not None)
-            if claim.txn != own and (claim.txn in look.dead or oldest > self._terms.attempt_expiry):
+            is_known = claim.txn in look.dead or claim.txn in self._given_up
+            if claim.txn != own and (is_known or oldest > self._terms.attempt_expiry):
                 yield claim
 
     def _forgettable(self, look: Look) -> Iterator[ObjectInfo]:
@@ -120,6 +129,8 @@ class Reaper:
             return Fate.BURY, "its transaction had been ended", terms
         if record is None or isinstance(record, UnreadableRecord):
             return Fate.LEAVE, "", self._terms
+        if claim.txn in self._given_up:
+            return Fate.BURY, "its own process had given it up", record.terms
         if self._ended_with_its_process(record, claim):
             return Fate.BURY, "its process is gone", record.terms
         if is_over(look, claim, record.terms):

@@ -191,7 +191,8 @@ class _Attempt:
         self._insists = insists
         self._aside = runtime.aside
         self._seen: Look | None = None
-        self._reaper = Reaper(folder, records, terms)
+        self._given_up = runtime.given_up
+        self._reaper = Reaper(folder, records, terms, given_up=runtime.given_up)
         self._body = b""
         self._intent_started = 0.0
         self._target_started = 0.0
@@ -315,6 +316,7 @@ class _Attempt:
             except StoreError as error:
                 self._may_come_late = True
                 log.warning("Something of the given-up attempt %s may stay until it expires: %s", self._txn, error)
+        self._given_up.add(self._txn)
 
     def _undo(self) -> None:
         if self._may_come_late:

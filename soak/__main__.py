@@ -25,7 +25,7 @@ from soak.servers import running
 if TYPE_CHECKING:
     from types import FrameType
 
-_RESULTS = Path(__file__).parent / "results"
+_RESULTS = Path(__file__).parents[1] / ".work" / "soak"
 _PR_SET_CHILD_SUBREAPER = 36
 _INTERRUPTED = 130
 

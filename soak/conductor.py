@@ -31,10 +31,10 @@ if TYPE_CHECKING:
 
 STORM_S = 240.0
 CALM_S = 45.0
-PAUSE_S = (1.0, 6.0)
+PAUSE_S = (2.0, 8.0)
 """Seconds between two faults of a storm."""
 
-EMPTIED = 0.6
+EMPTIED = 0.8
 """So often a storm ends with a replica whose place is emptied."""
 
 SCHEDULERS = 2
@@ -253,7 +253,7 @@ class Conductor:
         verdicts = [
             *lock_history.check(events),
             *exit_codes.check(events),
-            *restores.check(events),
+            *restores.check(events, self._seed),
             *acknowledged.check(events, points, keeps=KEPT),
             traces.check_secrets(told, self._servers.canaries),
             traces.check_arguments(self._arguments, self._servers.canaries),

@@ -133,10 +133,14 @@ class Lane:
                 pass
         return state
 
-    def expected(self, turn: int) -> Content:
-        """Return what the table must hold after a turn."""
+    def expected(self, turn: int, columns: int | None = None) -> Content:
+        """Return what the table must hold after a turn.
+
+        :param columns: how many it has been given; None: as many as by then.
+        """
         state = self.state(turn)
-        more = tuple(str(number) for number in range(1, state.columns + 1))
+        given = state.columns if columns is None else columns
+        more = tuple(str(number) for number in range(1, given + 1))
         return content([(*self.row(identity, state.written[identity]), *more) for identity in sorted(state.written)])
 
     def found(self, connection: psycopg.Connection) -> Content:

@@ -6,7 +6,7 @@ import pickle
 
 import pytest
 
-from locking import InvalidLockName, LockBusy, LockInfo, LockStateUnknown, Mutex, Owner, Runtime, RWLock
+from locking import InvalidLockName, LockBusy, LockInfo, LockLost, LockStateUnknown, Mutex, Owner, Runtime, RWLock
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request
 
@@ -37,6 +37,52 @@ def test_a_reader_of_a_path_excludes_the_writer_of_the_same_path(history: RWLock
         history.write(wait=0, renew=False)
     with history.write(wait=0, renew=False), pytest.raises(LockBusy):
         history.read(wait=0, renew=False)
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_who_could_not_undo_an_attempt_is_not_in_its_own_way_when_the_store_is_back(
+    store: MemoryStore, history: RWLock, mode: str
+) -> None:
+    """Its process lives, so nobody else would end what it has left before that expires."""
+    since: list[float] = []
+
+    def away(request: Request) -> None:
+        if since or (request.word, request.name) in (("put", "WRIT"), ("put", "READ")):
+            since.append(store.time.now)
+            if store.time.now - since[0] < 5:
+                raise StoreOutcomeUnknown("no answer")
+
+    store.before = away  # the intent is there; the target is not, nor is anything that would undo the attempt
+    take = history.read if mode == "read" else history.write
+    lease = take(wait=20, renew=False)
+    lease.check()
+    assert store.time.now < 15
+    lease.release()
+    assert [each for each in store.names() if each != "DEAD"] == []
+
+
+@pytest.mark.parametrize("mode", ["read", "write"])
+def test_a_lock_that_could_not_be_released_is_in_the_way_of_others_and_not_of_its_own_process(
+    store: MemoryStore, runtime: Runtime, mode: str
+) -> None:
+    lease = lock(store, runtime).write(wait=0, renew=False)
+
+    def away(request: Request) -> None:
+        raise StoreUnavailable("no answer")
+
+    store.before = away
+    lease.release()
+    store.before = lambda request: None
+    another = Runtime(clock=runtime.clock, jitter=runtime.jitter, new_txn=lambda: "f" * 32)
+    with pytest.raises(LockBusy):
+        lock(store, another).write(wait=0, renew=False)
+    mine = lock(store, runtime)
+    again = mine.read(wait=0, renew=False) if mode == "read" else mine.write(wait=0, renew=False)
+    again.check()
+    with pytest.raises(LockLost):
+        lease.check()
+    again.release()
+    assert [each for each in store.names() if each != "DEAD"] == []
 
 
 def test_readers_share(history: RWLock) -> None:
