@@ -17,7 +17,7 @@ MOST = 256
 """Tasks at a time, each of which a thread of the driver waits for."""
 
 
-class Slots:
+class ClusterSlots:
     """Slots that threads take one of, in no certain order.
 
     :param count: looks how many there are now; is asked once a second at most.

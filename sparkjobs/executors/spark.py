@@ -19,7 +19,7 @@ from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, s
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
-from sparkjobs.executors.slots import MOST, Slots
+from sparkjobs.executors.slots import MOST, ClusterSlots
 from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
 
@@ -241,7 +241,7 @@ class SparkExecutor:
                 return list(self.context.parallelize(some, len(some)).mapPartitions(run_task).collect())
             return list(ship(self.context, some, run_task).collect())
 
-        slots = Slots(lambda: self.cores + 1)
+        slots = ClusterSlots(lambda: self.cores + 1)
         if tasks and not _is_local(self.context.master) and needs(tasks[:1], run_task).is_renewed:
             # What one job of Spark's sends has the credentials of its beginning: so each task is a job of its own. One
             # more than there are cores waits for one: a cluster that grows by need sees that there is need.
@@ -279,7 +279,7 @@ class SparkExecutor:
 def _renewing(
     run: Callable[[Sequence[Any]], list[Any]],
     run_task: Callable[[Iterable[Any]], Iterable[Any]],
-    slots: Slots,
+    slots: ClusterSlots,
     some: Sequence[Any],
 ) -> list[Any]:
     """Run tasks, and again where they failed and would now be sent with other credentials: theirs may have ended."""

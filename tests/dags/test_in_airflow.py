@@ -1,11 +1,14 @@
 """What a running Airflow does: the demo, locks of people's DAGs, and looking after an encrypted archive and replicas.
 
-All of it in one Airflow, the demo's, since starting one takes longer than most of its tests.
+All of it in one Airflow, the demo's, since starting one takes longer than most of its tests. The archive `trio` has,
+as processes, what docker-compose.yaml starts: three replicas in buckets, a quorum of two, Spark's master with two
+workers, a coordination store in PostgreSQL.
 """
 
 from __future__ import annotations
 
 import io
+import json
 import os
 import shutil
 import time
@@ -24,6 +27,8 @@ from playwright.sync_api import expect
 from rich.console import Console
 
 from bench.support.browser import browser
+from bench.support.spark_cluster import SparkCluster, running_cluster
+from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from demo.__main__ import start
 from demo.airflow import AirflowStandalone
 from demo.airflow_api import AirflowApiError
@@ -64,6 +69,7 @@ from tests.support.servers.postgres import create_database, drop_slots, passing_
 pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[2]
+REPLICAS = ("near", "far", "third")
 
 LOCKING_DAGS = {
     "report": LOCKED_DAG,
@@ -125,15 +131,48 @@ def archive(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) 
 
 
 @pytest.fixture(scope="module")
-def pair(archive: ObjectStore) -> Iterator[Replicas]:
-    """An empty archive with two replicas, which are there before Airflow's first sync."""
-    folder = Path(archive.url).parent
-    with CoordinationStore.open(f"sqlite:///{folder}/coordination.db") as coordination:
-        made = Replicas(folder, coordination)
-        made.archive = Archive.create(made.place("near"), name="pair").identity.id
-        found(coordination, made.place("near"), "near")
-        made.add("far")
+def s3() -> Iterator[S3Server]:
+    """An S3 server with a bucket for each replica, which is the only one that the environment names."""
+    with running_versitygw() as server, pytest.MonkeyPatch.context() as patch:
+        for name in REPLICAS:
+            server.make_bucket(name)
+        for name, value in server.environment.items():
+            patch.setenv(name, value)
+        yield server
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[SparkCluster]:
+    """Spark's master with two workers, which know nothing of what Airflow knows."""
+    with running_cluster(spark_eventLog_enabled="false") as made:
         yield made
+
+
+class InBuckets(Replicas):
+    """Replicas with a bucket for each."""
+
+    def place(self, name: str) -> ObjectStore:
+        return open_store(f"s3://{name}/trio")
+
+
+@pytest.fixture(scope="module")
+def trio(archive: ObjectStore, s3: S3Server, postgres: PostgresServer) -> Iterator[Replicas]:
+    """An empty archive with three replicas, which are there before Airflow's first sync."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("HOLDFAST_STORE_PASSWORD", postgres.password)
+        with CoordinationStore.open(create_database(postgres).url) as coordination:
+            made = InBuckets(Path(archive.url).parent, coordination)
+            made.archive = Archive.create(made.place("near"), name="trio").identity.id
+            found(coordination, made.place("near"), "near")
+            for name in REPLICAS[1:]:
+                made.add(name)
+            yield made
+
+
+@pytest.fixture(scope="module")
+def copy(postgres: PostgresServer) -> Address:
+    """An empty database to restore into."""
+    return create_database(postgres)
 
 
 @pytest.fixture(scope="module")
@@ -146,8 +185,10 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> ObjectStore:
 def stage(
     tmp_path_factory: pytest.TempPathFactory,
     archive: ObjectStore,
-    pair: Replicas,
+    trio: Replicas,
+    cluster: SparkCluster,
     crm: Address,
+    copy: Address,
     accounts: Address,
     locked: ObjectStore,
     postgres: PostgresServer,
@@ -160,10 +201,11 @@ def stage(
     for name, text in LOCKING_DAGS.items():
         (dags / f"{name}.py").write_text(text.format(url=locked.url))
     (dags / "migrate_accounts.py").write_text(PROTECTED_DAG.format(url=accounts.conninfo()))
-    Archive.create(open_store(str(pair.folder / "accounts")), name="accounts")
+    Archive.create(open_store(str(trio.folder / "accounts")), name="accounts")
     # Of a source that is gone: what looks after an archive asks its sources nothing.
-    words = {"key": pair.folder / "key", "url": postgres.url("gone"), "crm": crm.url, "folder": pair.folder}
-    words |= {"accounts": accounts.url}
+    words = {"key": trio.folder / "key", "url": postgres.url("gone"), "crm": crm.url, "folder": trio.folder}
+    words |= {"accounts": accounts.url, "store": trio.coordination.url}
+    conf = {name: value for name, value in cluster.environment.items() if name.startswith("SPARK_")}
     folder, said = tmp_path_factory.mktemp("demo") / "demo", io.StringIO()
     with ExitStack() as stack:
         story = start(
@@ -176,6 +218,9 @@ def stage(
             archives=yaml.safe_load(ARCHIVES.format(**words)),
             env={
                 "PGPASSWORD": postgres.password,
+                "AIRFLOW_CONN_SPARK_CLUSTER": json.dumps({"conn_type": "spark", "host": cluster.url}),
+                "AIRFLOW_CONN_COPY": copy.url,
+                **conf,
                 "PYTHONPATH": os.pathsep.join([str(settings), str(ROOT)]),  # the policy, and the notifier
                 # No file changes here: reading all of them again takes seven CPU seconds.
                 "AIRFLOW__DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": "3600",
@@ -288,7 +333,7 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
 
 
 def test_a_migration_that_fails_can_be_gone_back_before(
-    airflow: AirflowStandalone, stage: Stage, pair: Replicas, accounts: Address, postgres: PostgresServer
+    airflow: AirflowStandalone, stage: Stage, trio: Replicas, accounts: Address, postgres: PostgresServer
 ) -> None:
     name = "migrate_accounts"
     airflow.api.wait_for_dag(name)
@@ -308,7 +353,7 @@ def test_a_migration_that_fails_can_be_gone_back_before(
     for mark, rows in {"before 4.2": 1, "after 4.2": 100}.items():
         done = run_here(
             "restore",
-            str(pair.folder / "accounts"),
+            str(trio.folder / "accounts"),
             "--to",
             target.url,
             "--at",
@@ -341,48 +386,60 @@ def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_
     until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline")
 
 
-def waits_without_a_worker(airflow: AirflowStandalone, place: Path) -> dict[str, Any]:
-    """Make a backup while a replica that it needs is away, which comes back then; return what its task passed on."""
-    away = place.rename(place.with_name("away"))
-    name = "backup_pair"
-    run_id = airflow.api.trigger(name, {"source": "crm"})
-    deadline = time.monotonic() + 240
+def waits_without_a_worker(airflow: AirflowStandalone, trio: Replicas, buckets: Path) -> dict[str, Any]:
+    """Make a backup while one replica is away and another busy, until they are not; return what its task passed on."""
+    away = (buckets / "third").rename(buckets / "away")
+    name = "backup_trio"
+    with RWLock(trio.place("far"), "replica").write(purpose="it is busy"):
+        run_id = airflow.api.trigger(name, {"source": "crm"})
+        deadline = time.monotonic() + 240
 
-    def state() -> str | None:
-        return next(task.state for task in airflow.api.tasks(name, run_id) if task.task_id == "backup_crm")
+        def state() -> str | None:
+            return next(task.state for task in airflow.api.tasks(name, run_id) if task.task_id == "backup_crm")
 
-    while (is_at := state()) != "deferred":
-        assert time.monotonic() < deadline, is_at
-        assert is_at not in ("failed", "up_for_retry"), airflow.api.task_log(name, run_id, "backup_crm")[-3000:]
-        time.sleep(0.5)
-    away.rename(place)
-    run(airflow, "replica_sync", "sync_far", "pair")
+        while (is_at := state()) != "deferred":
+            assert time.monotonic() < deadline, is_at
+            assert is_at not in ("failed", "up_for_retry"), airflow.api.task_log(name, run_id, "backup_crm")[-3000:]
+            time.sleep(0.5)
+    away.rename(buckets / "third")
+    run(airflow, "replica_sync", "sync_far", "trio")
     assert ended(airflow, name, run_id) == "success", why(airflow, name, run_id)
     passed_on = airflow.api.xcom(name, run_id, "backup_crm")
     assert isinstance(passed_on, dict)
     return passed_on
 
 
-def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, pair: Replicas) -> None:
-    done = waits_without_a_worker(airflow, pair.folder / "far")
-    assert (done["rows"], done["quorum"]["replicas"], done["quorum"]["entry"]) == (50, ["far", "near"], 1)
+def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, trio: Replicas, s3: S3Server) -> None:
+    done = waits_without_a_worker(airflow, trio, s3.folder)
+    assert (done["rows"], done["quorum"]["size"], done["quorum"]["entry"]) == (50, 2, 1)
+    assert {"near"} < set(done["quorum"]["replicas"]) <= {*REPLICAS}
     # The backup has begun a sync, too.
-    assert run(airflow, "replica_sync", "sync_far", "pair")["index"] == 2
-    assert pair.state("far").blocks.keys() == pair.state("near").blocks.keys()
-    assert pair.is_whole("far")
+    assert run(airflow, "replica_sync", "sync_far", "trio")["index"] == 2
+    assert trio.state("far").blocks.keys() == trio.state("near").blocks.keys()
+    assert trio.is_whole("far")
 
-    for path in (pair.folder / "far" / "data").rglob("*.parquet"):
+    for path in (s3.folder / "far" / "trio" / "data").rglob("*.parquet"):
         path.unlink()
-    pair.coordination.run(lambda c: mark_lost(c, pair.archive, "far", "its disk was changed"))
+    trio.coordination.run(lambda c: mark_lost(c, trio.archive, "far", "its disk was changed"))
     # A run that the schedule has begun in the same moment may have done it: then there is nothing left.
-    made = run(airflow, "lost_replica_recovery", "recover", "pair")["recovered"]
-    assert [(each["replica"], each["from"], each["index"]) for each in made] in ([("far", "near", 2)], [])
-    assert pair.is_whole("far")
-    assert not pair.coordination.run(lambda c: replica(c, pair.archive, "far")).is_lost
+    made = run(airflow, "lost_replica_recovery", "recover", "trio")["recovered"]
+    assert [(each["replica"], each["index"]) for each in made] in ([("far", 2)], [])
+    assert trio.is_whole("far")
+    assert not trio.coordination.run(lambda c: replica(c, trio.archive, "far")).is_lost
 
-    trimmed = run(airflow, "replica_log_trimming", "trim", "pair", min_keep=0, max_keep=10)
+    trimmed = run(airflow, "replica_log_trimming", "trim", "trio", min_keep=0, max_keep=10)
     assert (trimmed["log_start"], trimmed["lost"]) == (3, [])
     assert airflow.api.import_errors() == {}
+
+
+def test_the_cluster_brings_back_what_it_has_backed_up(
+    airflow: AirflowStandalone, trio: Replicas, cluster: SparkCluster, copy: Address
+) -> None:
+    assert run(airflow, "restore", "restore", "trio", source="crm", target_connection="copy")["rows"] == 50
+    with connect(copy) as session:
+        assert session.execute("select sum(id) from public.customers").fetchone() == (1275,)
+    assert cluster.applications >= 2
+    assert files_with(SECRET_KEY, cluster.folder) + files_with(SECRET_KEY, airflow.home) == []
 
 
 @pytest.fixture(scope="module")
@@ -526,12 +583,12 @@ def test_reaper_asks_airflow_who_has_finished(airflow: AirflowStandalone, locked
 
 
 def test_backup_of_one_source_leaves_the_others_alone_and_says_what_is_missing(airflow: AirflowStandalone) -> None:
-    airflow.api.wait_for_dag("backup_pair")
-    run_id = airflow.api.trigger("backup_pair", {"source": "other"})
-    assert ended(airflow, "backup_pair", run_id) == "failed"
-    states = {task.task_id: task.state for task in airflow.api.tasks("backup_pair", run_id)}
+    airflow.api.wait_for_dag("backup_trio")
+    run_id = airflow.api.trigger("backup_trio", {"source": "other"})
+    assert ended(airflow, "backup_trio", run_id) == "failed"
+    states = {task.task_id: task.state for task in airflow.api.tasks("backup_trio", run_id)}
     assert states == {"choose_sources": "success", "backup_crm": "skipped", "backup_other": "failed"}
-    log = airflow.api.task_log("backup_pair", run_id, "backup_other")
+    log = airflow.api.task_log("backup_trio", run_id, "backup_other")
     assert "JobRefused: there is no Airflow connection 'other': make it under Admin > Connections" in log
 
 

@@ -8,11 +8,11 @@ from concurrent.futures import CancelledError
 import pytest
 
 from sparkjobs.executors import slots
-from sparkjobs.executors.slots import Slots
+from sparkjobs.executors.slots import ClusterSlots
 
 
 def test_no_more_are_taken_than_there_are() -> None:
-    made = Slots(lambda: 1)
+    made = ClusterSlots(lambda: 1)
     entered = threading.Event()
 
     def enter() -> None:
@@ -30,13 +30,13 @@ def test_no_more_are_taken_than_there_are() -> None:
 def test_those_that_come_meanwhile_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(slots, "WATCH_S", 0.0)
     counts = iter([1, 1])
-    made = Slots(lambda: next(counts, 2))
+    made = ClusterSlots(lambda: next(counts, 2))
     with made.one(), made.one():
         assert next(counts, 2) == 2
 
 
 def test_a_slot_is_free_again_after_an_error() -> None:
-    made = Slots(lambda: 1)
+    made = ClusterSlots(lambda: 1)
     with pytest.raises(ZeroDivisionError), made.one():
         raise ZeroDivisionError
     with made.one():
@@ -44,7 +44,7 @@ def test_a_slot_is_free_again_after_an_error() -> None:
 
 
 def test_who_waits_when_they_are_closed_begins_no_more() -> None:
-    made = Slots(lambda: 1)
+    made = ClusterSlots(lambda: 1)
     told: list[str] = []
 
     def enter() -> None:
