@@ -74,7 +74,7 @@ NOTES = (
     "CPU seconds of one run, user and system, of all processes of `airflow standalone`: what they took while the runs "
     "of all archives were triggered, scheduled and carried out, less what they take in the same time without any run. "
     "SQLite holds Airflow's metadata.",
-    "Each archive has seen 30 commits; nothing is to be compacted, truncated or deleted. No task starts Java.",
+    "Each archive holds two backups; nothing is to be compacted, truncated or deleted. No task starts Java.",
     "Backups, drills, verification and the judging of objectives are no part of it: they work, or are asked for.",
 )
 
@@ -170,7 +170,7 @@ def _airflow(folder: Path, archives: int) -> AirflowStandalone:
     shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
     (folder / "dags" / "nothing.py").write_text(_PLAIN_DAG.format(archives=archives))
     for number in range(archives):
-        make_archive(folder / f"a{number}", Shape(commits=30, blocks=5, files=50, tail=5))
+        make_archive(folder / f"a{number}", Shape(commits=2, blocks=2, files=4, tail=1))
     config = archives_yaml(archives, 1).replace("/archives/", f"{folder}/")
     (folder / "archives.yaml").write_text("\n".join(line for line in config.splitlines() if "schedule:" not in line))
     return AirflowStandalone(
