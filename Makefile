@@ -70,7 +70,7 @@ format: setup ## Rewrite the code in the house style.
 	$(BIN)/ruff format .
 
 bench: setup-tests ## Measure all but the locks, beside PostgreSQL's own and Spark's JDBC; report in bench/results/.
-	@missed=0; for each in backup_restore changes opening encryption compaction operator_overhead page parse_time replication scale silent_replica verification; do ($(IN_ENV) python -m bench.$$each) || missed=$$?; done; exit $$missed
+	@missed=0; for each in backup_restore changes opening encryption compaction idle operator_overhead page parse_time replicas replication scale silent_replica verification workers; do ($(IN_ENV) python -m bench.$$each) || missed=$$?; done; exit $$missed
 
 bench-check: setup-tests ## Measure with little data, in minutes, and fail where a ratio has fallen by half; RECORD=1 writes what is to be.
 	@$(IN_ENV) python -m bench.check $(if $(RECORD),--record)

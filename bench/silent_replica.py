@@ -106,7 +106,7 @@ def _round(store: CoordinationStore, archive: str, folder: Path, server: S3Serve
     near = str(folder / "near")
     works: dict[str, Callable[[], object]] = {
         SYNC: lambda: sync_replica(store, archive, store.run(lambda c: replica(c, archive, "near")), wait=0),
-        BACKUP: lambda: _back_up(store, near),
+        BACKUP: lambda: back_up(store, near),
         READ: lambda: open_to_read(open_store(near), "sequential", address=store.url),
     }
     taken: dict[str, float] = {}
@@ -126,7 +126,8 @@ def _forget_silence(store: CoordinationStore) -> None:
     store.run(lambda c: c.execute(schema.replicas.update().values(silent_since=0.0, ask_again_at=0.0)))
 
 
-def _back_up(store: CoordinationStore, url: str) -> None:
+def back_up(store: CoordinationStore, url: str) -> None:
+    """Commit a backup through a replica, of a block of no rows."""
     archive = ReplicatedArchive.begin(open_store(url), store)
     identity = os.urandom(16).hex()
     catalog = write_bytes(archive.store, f"data/bench/schema/{identity}/catalog-a.json", b"{}")

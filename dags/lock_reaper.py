@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
-from holdfast_airflow.operators.reap_locks import ReapLocks
-
-INTERVAL = timedelta(minutes=10)
+from holdfast_airflow.operators.reap_locks import INTERVAL, ReapLocks, reaper_interval
 
 DOC = """
 Ends the locks in the archive **{name}** ({place}) whose lease and grace are over, or whose process is proved gone.
@@ -16,7 +12,9 @@ Nothing depends on it: whoever wants a lock does the same. It keeps the archive 
 comes by. A healthy lock never goes; to end one, see `holdfast locks break`.
 """
 
-for name, archive in configured_archives().items():
+archives = configured_archives()
+
+for name, archive in archives.items():
     with archive_dag(
         "lock_reaper",
         name,
@@ -24,7 +22,7 @@ for name, archive in configured_archives().items():
         doc=DOC,
         tag="locks",
         description=f"End what is over among the locks of the archive {name}",
-        schedule=INTERVAL,
+        schedule=reaper_interval(len(archives)),
         dagrun_timeout=INTERVAL,
     ) as dag:
         for end, replica in each_place(archive).items():

@@ -13,6 +13,7 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 from holdfast.common.units import parse_span
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.notifications.alerts import notifiers
+from holdfast_airflow.notifications.message import MISSED
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:
@@ -59,15 +60,17 @@ def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
     failed = []
     for notifier in notifiers(find_archive(archive)):
         try:
-            notifier(_context(run, missed))
+            notifier(_context(archive, run, missed))
         except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
             failed.append(error)
     if failed:
         raise ExceptionGroup("notifiers failed", failed)
 
 
-def _context(run: SimpleNamespace, missed: str) -> dict[str, Any]:
+def _context(archive: str, run: SimpleNamespace, missed: str) -> dict[str, Any]:
     """Return what templates of notifiers ask for; a deadline has no task, so its words stand in for one."""
-    task = SimpleNamespace(dag_id=run.dag_id, run_id=run.run_id, task_id="deadline", state="missed", map_index=-1)
+    task = SimpleNamespace(
+        dag_id=run.dag_id, run_id=run.run_id, task_id="deadline", state=MISSED, map_index=-1, archive=archive
+    )
     words = {"ti": task, "task_instance": task, "task": task, "exception": missed}
     return {"dag": DAG(run.dag_id, schedule=None), "dag_run": run, "run_id": run.run_id, **words}

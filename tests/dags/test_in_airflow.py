@@ -383,7 +383,7 @@ def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_
     assert "Runbook: docs/runbooks/drill-failed.md" in words
     assert any(line.startswith("Archive: ") and line.endswith("/holdfast/?archive=books") for line in words), words
     late = f"{name}: run {run_id} of {name} is not done 0s after it was queued"
-    until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline")
+    until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline", 150)
 
 
 def waits_without_a_worker(airflow: AirflowStandalone, trio: Replicas, buckets: Path) -> dict[str, Any]:

@@ -19,6 +19,12 @@ def test_reaper_comes_by_every_ten_minutes_and_never_catches_up(read: Read) -> N
     assert not reaper.catchup
 
 
+def test_reapers_of_many_archives_come_by_less_often(read: Read) -> None:
+    many = "archives: {" + ", ".join(f"a{number}: {{url: /srv/a{number}}}" for number in range(30)) + "}"
+    reaper: Any = dag(read(many), "lock_reaper_a7")
+    assert (reaper.schedule, reaper.dagrun_timeout) == (timedelta(hours=1), timedelta(minutes=10))
+
+
 def test_each_replica_has_locks_of_its_own(read: Read) -> None:
     tasks: Any = dag(read(TWO), "lock_reaper_twice").tasks
     assert {task.task_id: task.replica for task in tasks} == {

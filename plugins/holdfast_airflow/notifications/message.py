@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from html import escape
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
 from airflow.configuration import conf
@@ -17,6 +17,10 @@ from locking.one_line import one_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
+
+
+MISSED: Final = "missed"
+"""State of what stands in for a task where a deadline was missed."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -32,6 +36,7 @@ class FailureMessage:
     :param runbook: its address; "" where there is none.
     :param page: address of the archive on the Holdfast page.
     :param log: address of the task's log; "" where Airflow gives none.
+    :param is_missed: it is a deadline that was missed: no task has failed.
     """
 
     dag_id: str
@@ -43,6 +48,7 @@ class FailureMessage:
     runbook: str
     page: str
     log: str
+    is_missed: bool = False
 
     @classmethod
     def of(cls, context: Mapping[str, Any]) -> FailureMessage:
@@ -62,13 +68,14 @@ class FailureMessage:
             runbook=_runbook_address(runbook) if runbook else "",
             page=_page_address(archive),
             log=str(getattr(instance, "log_url", "")),
+            is_missed=getattr(instance, "state", None) == MISSED,
         )
 
     @property
     def title(self) -> str:
         """Return a subject: which task has failed."""
         code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
-        return f"{self.dag_id}: {self.task_id} has failed{code}"
+        return f"{self.dag_id}: {self.task_id} {'was missed' if self.is_missed else 'has failed'}{code}"
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast_airflow.exceptions import JobFailed, LockWaitExpired
-from holdfast_airflow.notifications.message import FailureMessage
+from holdfast_airflow.notifications.message import MISSED, FailureMessage
 
 
 def context(error: object, *, archive: str | None = "shop", **more: Any) -> dict[str, Any]:
@@ -64,3 +64,7 @@ def test_only_addresses_of_the_web_are_links_in_mails(monkeypatch: pytest.Monkey
     html = FailureMessage.of(context(JobFailed("x"))).html
     assert '<a href="https://airflow.example/holdfast/?archive=shop">' in html
     assert "Runbook: docs/runbooks/backup-failed.md" in html
+
+
+def test_a_deadline_is_missed_and_no_task_has_failed() -> None:
+    assert FailureMessage.of(context("late", state=MISSED)).title == "backup_shop: back_up was missed"

@@ -12,7 +12,9 @@ ARCHIVES = """
     drill: {{assertions: ["select count(*) = 100 from orders"]}}
     alerts:
       - notifier: tests.support.airflow.alerts.FileNotifier
-        arguments: {{path: {folder}/alerts, text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}\n{{{{ holdfast.text }}}}"}}
+        arguments:
+          path: {folder}/alerts
+          text: "{{{{ dag.dag_id }}}}: {{{{ exception }}}}\\n{{{{ holdfast.text }}}}"
     sources:
       shop: {{url: "{url}"}}
   trio:
