@@ -9,9 +9,11 @@ import gc
 import json
 import os
 import resource
+import runpy
 import selectors
 import sys
 import tempfile
+import time
 import uuid
 from collections import defaultdict
 from dataclasses import asdict, dataclass
@@ -35,15 +37,20 @@ OURS = "dags/"
 WITH_FORMS = "plain DAGs with the same forms"
 WITHOUT_FORMS = "plain DAGs without forms"
 
+IMPORTED = ", import alone"
+"""Ends the names of the times without serialization."""
+
 COMPARISONS = (
     Comparison("beside plain DAGs with the same forms", OURS, WITH_FORMS, target=1.0),
     Comparison("beside plain DAGs without forms", OURS, WITHOUT_FORMS),
+    Comparison("import alone, beside plain DAGs with the same forms", OURS + IMPORTED, WITH_FORMS + IMPORTED),
 )
 
 NOTES = (
     "Each time is the CPU, user and system, of the children that Airflow's DAG processor forks, one for each file of a "
     "folder: their import, and the serialization of their DAGs. Each round has a new processor. Its own time, before "
     "it forks and when it stores the DAGs, is not in it.",
+    "Import alone: the CPU of one process that has imported the operators and runs each file once.",
     "The plain DAG files are made for this: as many DAGs, with the schedules and texts of ours, and as many tasks, "
     "each an `EmptyOperator`. Those with forms have the same params, each as Airflow's `Param`.",
     "Plain DAGs without forms are Airflow's own part: what it takes for so many DAGs and tasks that do nothing.",
@@ -133,6 +140,7 @@ def measure(archives: int, sources: int, rounds: int) -> ParseTimes:
                 found = in_processor(folder, home)
                 seconds = found["seconds"]
                 times[-1][what] = sum(seconds.values())
+                times[-1][what + IMPORTED] = found["imported"]
                 say(f"round {number + 1}: {what}: {times[-1][what]:.2f} s, {len(found['dags'])} DAGs")
                 if what == OURS:
                     files = {name: min(files.get(name, spent), spent) for name, spent in seconds.items()}
@@ -221,7 +229,8 @@ def in_processor(folder: Path, home: Path) -> dict[str, Any]:
 def process(folder: Path) -> dict[str, Any]:
     """Be a DAG processor that reads each file of a folder once, as Airflow's does.
 
-    :return: `seconds` of CPU by file, and the `dags` in Airflow's form.
+    :return: `seconds` of CPU by file, those of the import of all files alone (`imported`), and the `dags` in Airflow's
+        form.
     :raises RuntimeError: a file could not be read.
     """
     import airflow.dag_processing.manager  # noqa: F401 - a child finds in memory what its parent has imported
@@ -236,7 +245,10 @@ def process(folder: Path) -> dict[str, Any]:
         before = _cpu_of_children()
         dags += _dags_of(file)
         seconds[file.name] = _cpu_of_children() - before
-    return {"seconds": seconds, "dags": dags}
+    begun = time.process_time()
+    for file in sorted(folder.glob("*.py")):
+        runpy.run_path(str(file))
+    return {"seconds": seconds, "imported": time.process_time() - begun, "dags": dags}
 
 
 def _dags_of(file: Path) -> list[dict[str, Any]]:

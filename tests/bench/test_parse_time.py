@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from bench.parse_time import (
+    IMPORTED,
     OURS,
     WITH_FORMS,
     WITHOUT_FORMS,
@@ -68,7 +69,9 @@ def test_plain_files_make_the_dags_of_every_archive_with_and_without_forms(tmp_p
 
 
 def test_the_report_says_what_was_not_reached() -> None:
+    names = (OURS, WITH_FORMS, WITHOUT_FORMS)
     series = {OURS: Series(OURS, (3.0,)), WITH_FORMS: Series(WITH_FORMS, (2.0,)), WITHOUT_FORMS: Series("x", (1.0,))}
+    series |= {each + IMPORTED: Series(each + IMPORTED, (1.0,)) for each in names}
     slow = ParseTimes(1, 1, 10, 12, series, {"backup.py": 0.5}, {"Processor": "x"}, "today")
     assert slow.missed == ["beside plain DAGs with the same forms"]
     assert "**no**" in as_markdown(slow)
