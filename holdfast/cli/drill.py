@@ -19,7 +19,7 @@ from holdfast.common.words import human_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.drill.key_proof import check_copy
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast.storage import open_store
+from holdfast.storage import open_place
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -105,7 +105,7 @@ def drill(
 
     run = new_run(work.name)
     with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
-        work.records = open_store(folder) if no_lock else None
+        work.records = open_place(folder) if no_lock else None
         found = work.run(run, restore)
     value = {"run": None if no_lock else run, **found, "key": copy}
     output.result(value, lambda console: _show(console, value))

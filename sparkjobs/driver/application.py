@@ -35,7 +35,7 @@ from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.replication.work.replica_maintenance import opened_to_lead
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.outages import explained
-from holdfast.storage import open_store
+from holdfast.storage import open_place, open_store
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line
 from locking.store import StoreError
@@ -301,7 +301,7 @@ def run_application(
         executor = make_executor(operation)
         if has_tasks and LOCAL_VARIABLE in os.environ:
             executor.prepare()
-        job = Job(store, run, operation, locks, executor, records=open_store(records) if records else None)
+        job = Job(store, run, operation, locks, executor, records=open_place(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
             result = work(job)

@@ -17,6 +17,7 @@ import pytest
 from bench.support.faults.restarted import RestartedServer
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive, locks
+from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.runs import read_last
 from holdfast.common.errors import HoldfastError, exit_code_of
 from holdfast.operations import backup_run, job_process
@@ -244,6 +245,7 @@ def backed_up(template: Path, store: ObjectStore, run_backup: RunJob, shop: Addr
         assert run_backup(shop)[0] == 0
         for name in ("commits", "data"):
             shutil.copytree(archive / name, template / name)
+        shutil.copy(archive / IDENTITY_KEY, template)  # commits name their archive
     shutil.copytree(template, archive, dirs_exist_ok=True)
 
 

@@ -17,7 +17,7 @@ from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
 from holdfast.operations.outcome import JobEnd, job_result, last_words
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.storage import open_store
+from holdfast.storage import open_place
 from locking import Owner
 from locking.store import StoreError
 
@@ -82,7 +82,7 @@ def run_job(
                 job_process.RECORDS_VARIABLE: folder,
                 **place,
             }
-            return _submit(starter, store, open_store(folder), run, request, address, environment)
+            return _submit(starter, store, open_place(folder), run, request, address, environment)
     with locks.acquire(
         store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
     ) as held:

@@ -37,11 +37,12 @@ vacuum: deleting          . . h h h h h . h . m m m m m
 repair of shop            i . . . . . . . . . m m m m m m
 migration                 f f f f f f f f f f f f f f f f f
 key-rotation              f f f f f f f f f f f f f f f f f f
-joining                   f f f f f f f f f f f f f f f f f f f
-sync                      . . . . . . . . . . . . r r r . f f f r
-copy                      . . . . . . . . . . . . r r r . f f f r r
-rebuilding                . . . . . . . . . . . . r r r . f f f r r r
-recovery                  f f f f f f f f f f f f f f f f f f f f f f f
+signing                   f f f f f f f f f f f f f f f f f f f
+joining                   f f f f f f f f f f f f f f f f f f f f
+sync                      . . . . . . . . . . . . r r r . f f f f r
+copy                      . . . . . . . . . . . . r r r . f f f f r r
+rebuilding                . . . . . . . . . . . . r r r . f f f f r r r
+recovery                  f f f f f f f f f f f f f f f f f f f f f f f f
 """
 """What keeps the operation of a row and that of a column apart; the columns stand in the order of the rows.
 

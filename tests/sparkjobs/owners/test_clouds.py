@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive
+from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
@@ -188,6 +189,7 @@ def source(cloud: Cloud, templates: Callable[[int], Path], store: ObjectStore, r
         assert run_backup(made)[0] == 0
         for name in ("commits", "data"):
             shutil.copytree(archive / name, template / name)
+        shutil.copy(archive / IDENTITY_KEY, template)  # commits name their archive
         (template / "contents").write_text(repr(contents(made)))
     shutil.copytree(template, archive, dirs_exist_ok=True, ignore=shutil.ignore_patterns("contents"))
     found: Contents = ast.literal_eval((template / "contents").read_text())

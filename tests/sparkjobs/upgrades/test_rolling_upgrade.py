@@ -17,12 +17,12 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
-from tests.support.jobs.newer_release import VERSION, NewerRelease
+from tests.support.jobs.newer_release import NEXT, VERSION, NewerRelease
 
 pytestmark = pytest.mark.service
 
-NO_READER = f"needs a reader of format {READS + 1}; {WRITER} reads up to format {READS}. Upgrade holdfast."
-NO_WRITER = f"needs a writer of format {WRITES + 1}; {WRITER} writes up to format {WRITES}. Upgrade holdfast."
+NO_READER = f"needs a reader of format {NEXT}; {WRITER} reads up to format {READS}. Upgrade holdfast."
+NO_WRITER = f"needs a writer of format {NEXT}; {WRITER} writes up to format {WRITES}. Upgrade holdfast."
 TABLE = "create table orders as select i as id, md5(i::text) as name from generate_series(1, 500) i"
 
 
@@ -66,7 +66,7 @@ def test_both_write_in_turn_until_the_archive_has_a_format_that_only_one_knows(
     restored = run_here("restore", url, "--to", target.url, "--json", address=target)
     assert (restored.code, restored.value["equal"], restored.value["rows"]) == (0, True, 504), restored.err
 
-    assert newer.run("migrate", url, "--to", "5").code == 0
+    assert newer.run("migrate", url, "--to", str(NEXT)).code == 0
     before = files(archive)
     for words in (
         *(("points", url), ("status", url), ("verify", url), ("vacuum", url), ("compact", url)),

@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import cast
 
+from holdfast.common.signing import Signing
 from locking.store import Listing, ObjectInfo, StoreError
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -106,6 +107,7 @@ class AskingStore:
     """What the locks and the archive need of a store; every request is a question."""
 
     url = "memory://explored"
+    signing = Signing()
 
     def __init__(self, ask: Answers, *, listing_is_ordered: bool = True) -> None:
         self._ask = ask

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from holdfast.archive.format.versions import READS, WRITES
 from holdfast.sources.postgresql.connection.address import Address
 from tests.support.jobs.command import LIMIT_S, NOTHING, Finished, environment
 
@@ -32,6 +33,10 @@ def upgrade() -> None:
 """
 
 
+NEXT = max(READS, WRITES) + 1
+"""Its readers and writers, and the format that it may know."""
+
+
 @dataclass(frozen=True)
 class NewerRelease:
     """A release whose readers and writers are a version ahead of ours.
@@ -48,8 +53,8 @@ class NewerRelease:
             shutil.copytree(_ROOT / name, folder / name)  # with compiled files, which know their sources by their times
         made = cls(folder)
         made.change("holdfast/__init__.py", '__version__ = "', f'__version__ = "{VERSION}"  # "')
-        made.change(_VERSIONS, "\nWRITES = 4", "\nWRITES = 5")
-        made.change(_VERSIONS, "\nREADS = 4", "\nREADS = 5")
+        made.change(_VERSIONS, f"\nWRITES = {WRITES}", f"\nWRITES = {NEXT}")
+        made.change(_VERSIONS, f"\nREADS = {READS}", f"\nREADS = {NEXT}")
         return made
 
     def change(self, path: str, old: str, new: str) -> None:
@@ -60,15 +65,17 @@ class NewerRelease:
         file.write_text(text.replace(old, new))
 
     def add_format(self) -> None:
-        """Let it know a format 5, which a migration leads to and which no older release reads."""
-        self.change(_VERSIONS, "\nFORMAT = 2", "\nFORMAT = 5")
-        self.change(_VERSIONS, "\nFORMATS = (1, 2)", "\nFORMATS = (1, 2, 5)")
+        """Let it know a format `NEXT`, which a migration leads to and which no older release reads."""
+        self.change(_VERSIONS, "\nFORMAT = 2", f"\nFORMAT = {NEXT}")
+        self.change(_VERSIONS, "\nFORMATS = (1, 2)", f"\nFORMATS = (1, 2, {NEXT})")
         steps = "holdfast/archive/maintenance/migration.py"
-        self.change(steps, "= {2: _to_2}", "= {2: _to_2, **dict.fromkeys((3, 4, 5), lambda archive: None)}")
+        self.change(
+            steps, "= {2: _to_2}", f"= {{2: _to_2, **dict.fromkeys(range(3, {NEXT + 1}), lambda archive: None)}}"
+        )
 
     def add_decisions(self) -> None:
-        """Let acknowledged quorums need a writer of version 5, as they might where they are written otherwise."""
-        self.change(_VERSIONS, "\nDECISIONS_SINCE = 4", "\nDECISIONS_SINCE = 5")
+        """Let acknowledged quorums need a writer of version `NEXT`, as they might where they are written otherwise."""
+        self.change(_VERSIONS, "\nDECISIONS_SINCE = 4", f"\nDECISIONS_SINCE = {NEXT}")
 
     def add_migration(self) -> None:
         """Give its coordination stores a column more."""
