@@ -21,7 +21,7 @@ from tests.support.jobs.newer_release import NEXT, VERSION, NewerRelease
 
 pytestmark = pytest.mark.service
 
-NO_READER = f"needs a reader of format {NEXT}; {WRITER} reads up to format {READS}. Upgrade holdfast."
+NO_READER = f"needs a reader of format {READS + 1}; {WRITER} reads up to format {READS}. Upgrade holdfast."
 NO_WRITER = f"needs a writer of format {NEXT}; {WRITER} writes up to format {WRITES}. Upgrade holdfast."
 TABLE = "create table orders as select i as id, md5(i::text) as name from generate_series(1, 500) i"
 
