@@ -81,7 +81,10 @@ def state_folder() -> Path | None:
     if said:
         return Path(said).expanduser()
     base = os.environ.get("XDG_STATE_HOME") or "~/.local/state"
-    return Path(base).expanduser() / "holdfast"
+    try:
+        return Path(base).expanduser() / "holdfast"
+    except RuntimeError:  # a user without a home, as some containers have
+        return None
 
 
 def read_seen(url: str) -> LastSeen | None:
@@ -91,9 +94,10 @@ def read_seen(url: str) -> LastSeen | None:
         return None
     try:
         return LastSeen.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError) as error:
-        if not isinstance(error, FileNotFoundError):
-            log.warning("What was last seen of %s cannot be read, and is not compared: %s", url, path)
+    except OSError:
+        return None
+    except ValidationError:
+        log.warning("What was last seen of %s is damaged, and is not compared: %s", url, path)
         return None
 
 
