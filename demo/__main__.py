@@ -17,7 +17,7 @@ from demo.airflow import AirflowStandalone
 from demo.screen import Screen
 from demo.story import ARCHIVE, CONNECTION, DATABASE, Story, configure
 from holdfast.archive import Archive
-from holdfast.archive.format.last_seen import forget_seen
+from holdfast.archive.format.last_seen import forget_seen, place_of
 from holdfast.common.errors import HoldfastError, exit_code_of
 from holdfast.operations.job_process import DEFAULT_MASTER, check_java
 from holdfast.sources.postgresql.connection.server import PostgresServer
@@ -53,7 +53,7 @@ def start(
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     archive = folder / "archive"
-    forget_seen(open_store(str(archive)).url)  # that of an earlier demo, which was meant to go
+    forget_seen(place_of(open_store(str(archive))))  # that of an earlier demo, which was meant to go
     stack.enter_context(server)
     with screen.step("Start PostgreSQL and Airflow, create the shop database and an archive") as show:
         airflow = AirflowStandalone(

@@ -14,7 +14,7 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit
-from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, read_seen
+from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.signature import add_signature
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
@@ -114,9 +114,9 @@ class Archive:
             store.create(IDENTITY_KEY, identity.to_bytes())
         except ObjectExists as error:
             raise UsageError(f"{store.url} has just become an archive by somebody else's hand") from error
-        if (before := read_seen(store.url)) is not None and before.sequence:
+        if (before := read_seen(place_of(store))) is not None and before.sequence:
             logger.warning("This machine has seen %s at %s: it is gone.", before, store.url)
-        begin_seen(store.url, identity, before)
+        begin_seen(place_of(store), identity, before)
         return cls.open(store)
 
     @classmethod
@@ -140,7 +140,7 @@ class Archive:
         :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one; or
             it is an older state than this machine has seen there.
         """
-        before = read_seen(store.url)  # first: whoever adds a commit meanwhile remembers that after it is there
+        before = read_seen(place_of(store))  # first: whoever adds a commit meanwhile remembers that after it is there
         try:
             body = store.get(IDENTITY_KEY)
         except ObjectNotFound as error:
@@ -204,7 +204,7 @@ class Archive:
         return before.sequence <= self.state.superseded.get(before.archive, -1)
 
     def _note_seen(self) -> None:
-        note_seen(self.store.url, LastSeen.of(self.identity, self.state))
+        note_seen(place_of(self.store), LastSeen.of(self.identity, self.state))
 
     def refresh(self) -> None:
         """Read the commits added since the last refresh."""
@@ -366,7 +366,7 @@ class Archive:
 
     def _supersedes(self, change: Change) -> dict[str, int]:
         """Return the states that a commit takes the place of; the first one of an archive, that of what was there."""
-        before = read_seen(self.store.url) if not self.state.sequence else None
+        before = read_seen(place_of(self.store)) if not self.state.sequence else None
         replaced = before.replaces if before and before.archive == self.identity.id else {}
         return {**replaced, **change.supersedes}
 

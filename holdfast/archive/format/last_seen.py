@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import Identity
     from holdfast.archive.format.state import State
+    from holdfast.storage import ObjectStore
 
 log = line_logger(__name__)
 
@@ -87,9 +88,14 @@ def state_folder() -> Path | None:
         return None
 
 
-def read_seen(url: str) -> LastSeen | None:
+def place_of(store: ObjectStore) -> str:
+    """Return what tells a place from others: its URL, and the server behind that where the URL does not say it."""
+    return f"{store.url} at {store.endpoint}" if store.endpoint else store.url
+
+
+def read_seen(place: str) -> LastSeen | None:
     """Return what was last seen at a place; None where nothing is known."""
-    path = _path(url)
+    path = _path(place)
     if path is None:
         return None
     try:
@@ -97,28 +103,28 @@ def read_seen(url: str) -> LastSeen | None:
     except OSError:
         return None
     except ValidationError:
-        log.warning("What was last seen of %s is damaged, and is not compared: %s", url, path)
+        log.warning("What was last seen of %s is damaged, and is not compared: %s", place, path)
         return None
 
 
-def note_seen(url: str, now: LastSeen) -> None:
+def note_seen(place: str, now: LastSeen) -> None:
     """Remember what is seen at a place; of one archive the newest commit stays."""
-    _keep(url, lambda before: now if before is None or _is_news(before, now) else before)
+    _keep(place, lambda before: now if before is None or _is_news(before, now) else before)
 
 
-def begin_seen(url: str, identity: Identity, before: LastSeen | None) -> None:
+def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
     """Remember that an archive was just created at a place.
 
     :param before: what was seen there before, which its first commit is to say that it takes the place of.
     """
     replaces = {**before.replaces, before.archive: before.sequence} if before else {}
     begun = LastSeen(archive=identity.id, name=identity.name, sequence=0, commit="", replaces=replaces)
-    _keep(url, lambda _: begun)
+    _keep(place, lambda _: begun)
 
 
-def forget_seen(url: str) -> None:
+def forget_seen(place: str) -> None:
     """Remember nothing of a place, since what was seen there just now is not to count."""
-    path = _path(url)
+    path = _path(place)
     if path is not None:
         with suppress(OSError):
             path.unlink()
@@ -130,25 +136,25 @@ def _is_news(before: LastSeen, now: LastSeen) -> bool:
     return (before.index, before.sequence) < (now.index, now.sequence)
 
 
-def _keep(url: str, choose: Callable[[LastSeen | None], LastSeen]) -> None:
-    path = _path(url)
+def _keep(place: str, choose: Callable[[LastSeen | None], LastSeen]) -> None:
+    path = _path(place)
     if path is None:
         return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         with _locked(path):
-            before = read_seen(url)
+            before = read_seen(place)
             if (now := choose(before)) != before:
                 new = path.with_suffix(".new")
                 new.write_bytes(now.to_bytes())
                 new.replace(path)
     except OSError as error:
-        log.debug("What was seen of %s could not be kept: %s", url, error)
+        log.debug("What was seen of %s could not be kept: %s", place, error)
 
 
-def _path(url: str) -> Path | None:
+def _path(place: str) -> Path | None:
     folder = state_folder()
-    return folder / "seen" / f"{hashlib.sha256(url.encode()).hexdigest()[:32]}.json" if folder else None
+    return folder / "seen" / f"{hashlib.sha256(place.encode()).hexdigest()[:32]}.json" if folder else None
 
 
 @contextmanager

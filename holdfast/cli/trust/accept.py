@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.format.last_seen import LastSeen, read_seen
+from holdfast.archive.format.last_seen import LastSeen, place_of, read_seen
 from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
@@ -30,7 +30,7 @@ def accept(
     """
     output = Output(as_json=as_json)
     store = places.archive_store(url)
-    before, archive = read_seen(store.url), Archive.open(store, unseen=True)
+    before, archive = read_seen(place_of(store)), Archive.open(store, unseen=True)
     if before is None or not archive.is_put_back(before):
         raise UsageError(f"{store.url} is no older than what this machine has seen of it: there is nothing to accept")
     now = LastSeen.of(archive.identity, archive.state)

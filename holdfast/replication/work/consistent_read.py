@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, cast, get_args
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.last_seen import PutBackError, forget_seen, read_seen, state_folder
+from holdfast.archive.format.last_seen import PutBackError, forget_seen, place_of, read_seen, state_folder
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import NoAnswerError, ask_each
@@ -116,7 +116,7 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
     :raises UsageError: a sequential read of a replica, and nothing says where its store is.
     :raises HoldfastError: a sequential read, and the store cannot be reached.
     """
-    is_new_here = state_folder() is not None and read_seen(store.url) is None
+    is_new_here = state_folder() is not None and read_seen(place_of(store)) is None
     archive = Archive.open(store, before_damage=consistency == "eventual")
     if archive.state.cut_off and not archive.state.blocks:
         raise DamagedError(archive.state.cut_off)
@@ -145,7 +145,7 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
         logger.info("Whether %s is an older copy of itself was not asked: %s", archive.store.url, error)
         return
     if known.log.store == place.store and max(place.index, place.reached) < known.row.pointer - 1:
-        forget_seen(archive.store.url)
+        forget_seen(place_of(archive.store))
         raise PutBackError(
             f"{archive.store.url} ends at entry {place.index}, and had executed {known.row.pointer - 1}: it is an "
             f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another meanwhile"

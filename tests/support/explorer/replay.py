@@ -107,6 +107,7 @@ class AskingStore:
     """What the locks and the archive need of a store; every request is a question."""
 
     url = "memory://explored"
+    endpoint = ""
     signing = Signing()
 
     def __init__(self, ask: Answers, *, listing_is_ordered: bool = True) -> None:

@@ -23,7 +23,7 @@ from typing import Literal
 import psutil
 
 from holdfast.archive import locks
-from holdfast.archive.format import runs
+from holdfast.archive.format import last_seen, runs
 from holdfast.operations import backup_run, job_process
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
@@ -110,7 +110,7 @@ class SuddenJobs:
             cwd=Path(__file__).parents[3],
             # What a killed process leaves in the machine's temporary folder is left in ours.
             env={name: value for name, value in os.environ.items() if not name.startswith(("PG", "HOLDFAST_"))}
-            | {"TMPDIR": str(folder), **_NO_THREADS},
+            | {"TMPDIR": str(folder), last_seen.VARIABLE: "off", **_NO_THREADS},
         )
 
     def run(self, order: Order) -> Ended:

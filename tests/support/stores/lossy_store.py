@@ -21,6 +21,7 @@ class FaultyCreates:
         self._late: list[Callable[[], None]] = []
         self.creates = 0
         self.url = store.url
+        self.endpoint = store.endpoint
         self.signing = store.signing
         self.listing_is_ordered = store.listing_is_ordered
 

@@ -17,6 +17,7 @@ from holdfast.archive.format.last_seen import (
     PutBackError,
     begin_seen,
     note_seen,
+    place_of,
     read_seen,
     state_folder,
 )
@@ -264,3 +265,10 @@ def test_the_folder_is_that_of_the_user_unless_another_one_is_named(
     assert state_folder() == tmp_path / "holdfast"
     monkeypatch.delenv("XDG_STATE_HOME")
     assert state_folder() == Path("~/.local/state/holdfast").expanduser()
+
+
+def test_buckets_of_one_name_on_two_servers_are_two_places(place: Place, tmp_path: Path) -> None:
+    one, two = (open_store(str(tmp_path / "bucket")) for _ in range(2))
+    one.endpoint, two.endpoint = "http://127.0.0.1:1", "http://127.0.0.1:2"
+    assert place_of(one) != place_of(two)
+    assert place_of(open_store(str(tmp_path / "bucket"))) == str(tmp_path / "bucket")
