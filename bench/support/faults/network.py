@@ -56,6 +56,7 @@ class Relay(ABC):
             await self._end.wait()
             for writer in self._writers:
                 break_off(writer, "reset")
+            await asyncio.sleep(0)  # a transport that is broken off closes its socket in the loop's next round
 
     @abstractmethod
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
