@@ -153,7 +153,6 @@ class Link(Relay):
         self._mended.set()
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self._writers.append(writer)
         if self._fault is not None:
             await self._refuse(writer)
             return

@@ -52,11 +52,14 @@ class Relay(ABC):
         self._loop.call_soon_threadsafe(self._end.set)
 
     async def _serve(self) -> None:
-        async with await asyncio.start_server(self._connect, sock=self._listener):
+        async with await asyncio.start_server(self._accept, sock=self._listener):
             await self._end.wait()
             for writer in self._writers:
                 break_off(writer, "reset")
-            await asyncio.sleep(0)  # a transport that is broken off closes its socket in the loop's next round
+
+    async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._writers.append(writer)  # also of who is still on the way to the server when this is stopped
+        await self._connect(reader, writer)
 
     @abstractmethod
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -87,7 +90,7 @@ class Proxy(Relay):
             writer.transport.abort()
             return
         from_server, to_server = await asyncio.open_connection("127.0.0.1", self._target)
-        self._writers += [writer, to_server]
+        self._writers.append(to_server)
         with suppress(asyncio.CancelledError):  # the proxy is stopped
             await asyncio.gather(
                 self._carry(reader, to_server, self._most["server"]),
