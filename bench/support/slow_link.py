@@ -16,7 +16,7 @@ _CHUNK = 64 * 1024
 
 @dataclass(frozen=True)
 class Distance:
-    """How far a server is away.
+    """Distance of a server.
 
     :param latency: seconds that bytes are under way, in each direction.
     :param rate: bytes a second that one connection carries in each direction; two connections carry twice as many.

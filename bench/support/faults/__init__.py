@@ -1,3 +1,3 @@
-"""What goes wrong on purpose: networks that are cut, servers that are killed and started again."""
+"""Faults on purpose: networks that are cut, servers that are killed and started again."""
 
 from __future__ import annotations

@@ -18,14 +18,14 @@ Moment = Literal["now", "request", "answer", "late"]
 
 _COMMIT = b"COMMIT\0"
 _APPEND = b'"kind":"backup"'
-"""What is sent only by who appends a backup to the log: it begins the JSON of its entry."""
+"""Bytes that only an append of a backup to the log sends: they begin the JSON of its entry."""
 
 _PATIENCE_S = 2.0
 
 
 @dataclass(frozen=True)
 class Cut:
-    """What happens to all connections of a client.
+    """Fault of all connections of a client.
 
     :param appending: its moment is the COMMIT of a transaction that appends a backup; else that of any.
     :param patience: seconds; where the moment has not come by then, it is cut all the same.
@@ -70,7 +70,7 @@ class _Expected:
 
 @dataclass(eq=False)
 class _Connection:
-    """What a client sends goes to the server, and what that answers to the client, until it is broken.
+    """One connection, carried both ways until it is broken.
 
     :param expected: the cut whose moment is the server's next answer.
     """

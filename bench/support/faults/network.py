@@ -16,7 +16,7 @@ from typing import Literal
 from holdfast.sources.postgresql.connection.address import Address
 
 Fault = Literal["reset", "closed", "silent"]
-"""What becomes of every connection: it is reset, ended as if by the other side, or no packet comes through any more."""
+"""Fault of every connection: it is reset, ended as if by the other side, or no packet comes through any more."""
 
 NEVER = float("inf")
 
