@@ -48,6 +48,12 @@ RUN python3 -m venv /opt/uv && /opt/uv/bin/pip install --quiet --no-deps --requi
 RUN /opt/uv/bin/uv venv --quiet --python /usr/bin/python3 /opt/holdfast \
     && /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --compile-bytecode --require-hashes \
         --build-constraints requirements/image.txt -r requirements/image.txt
+# Spark's machine learning, Hive, state of streams and remote clients: no job of ours uses them, and they are 0.2 GB.
+RUN cd /opt/holdfast/lib/python3.11/site-packages/pyspark \
+    && rm -r examples jars/connect-repl jars/spark-connect_*.jar \
+        jars/spark-mllib*.jar jars/breeze*.jar jars/spire*.jar jars/cats-kernel_*.jar jars/algebra_*.jar jars/spark-graphx_*.jar \
+        jars/spark-hive*.jar jars/hive-[bcejms]*-2.3.10*.jar jars/datanucleus-*.jar jars/derby*.jar \
+        jars/rocksdbjni-*.jar
 COPY pyproject.toml README.md LICENSE ./
 COPY holdfast holdfast
 COPY locking locking

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
-
 from holdfast_airflow.archives import archive_dag, configured_archives
 from holdfast_airflow.assets import record_of
-from holdfast_airflow.operators.check_objectives import CheckObjectives
-
-INTERVAL = timedelta(minutes=10)
+from holdfast_airflow.operators.check_objectives import SOONEST, CheckObjectives, judging_interval
 
 DOC = """
 Judges the `objectives` of each source of the archive **{name}** ({place}): the age of the newest restorable moment
@@ -20,7 +16,7 @@ not add.
 """
 
 for name, archive in configured_archives().items():
-    if any(source.objectives.model_dump(exclude_none=True) for source in archive.sources.values()):
+    if (interval := judging_interval(archive)) is not None:
         with archive_dag(
             "objectives",
             name,
@@ -28,7 +24,7 @@ for name, archive in configured_archives().items():
             doc=DOC,
             tag="objectives",
             description=f"Fails while an objective of the archive {name} is missed",
-            schedule=INTERVAL,
-            dagrun_timeout=INTERVAL,
+            schedule=interval,
+            dagrun_timeout=SOONEST,
         ):
             CheckObjectives(task_id="judge", archive=name, outlets=[record_of(name)])

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 _FINISHED = frozenset({"success", "failed"})
 _LOG_PAGES = 100
+_PAGE = 100
+"""DAGs in one answer; Airflow gives no more."""
 
 
 class AirflowApiError(HoldfastError):
@@ -159,8 +161,13 @@ class AirflowApi:
         return {error["filename"]: error["stack_trace"] for error in found}
 
     def dag_ids(self) -> list[str]:
-        """Return the DAGs Airflow knows."""
-        return [dag["dag_id"] for dag in self._get("/api/v2/dags", limit=100)["dags"]]
+        """Return the DAGs Airflow knows; it tells a hundred at a time."""
+        found: list[str] = []
+        while True:
+            page = self._get("/api/v2/dags", limit=_PAGE, offset=len(found), order_by="dag_id")["dags"]
+            found += [dag["dag_id"] for dag in page]
+            if len(page) < _PAGE:
+                return found
 
     def wait_for_dag(self, dag_id: str, *, timeout: float = 60.0) -> None:
         """Wait until Airflow has read a DAG.
@@ -168,11 +175,12 @@ class AirflowApi:
         :raises AirflowTimeoutError: it has not; the message quotes Airflow's import errors.
         """
         deadline = time.monotonic() + timeout
-        while dag_id not in self.dag_ids():
+        while (answer := self._http.get(f"/api/v2/dags/{dag_id}")).status_code == httpx.codes.NOT_FOUND:
             if time.monotonic() > deadline:
                 errors = "; ".join(f"{file}: {text.splitlines()[-1]}" for file, text in self.import_errors().items())
                 raise AirflowTimeoutError(f"Airflow has not read the DAG {dag_id} in {timeout:g} s. {errors}".rstrip())
             time.sleep(0.2)
+        _checked(answer)
 
     def wait_for_run(
         self,

@@ -57,6 +57,12 @@ def test_every_service_is_waited_for_in_order() -> None:
             assert other in ONCE or "healthcheck" in SERVICES[other]
 
 
+def test_every_service_that_stays_says_whether_it_is_well() -> None:
+    silent = {name for name, service in SERVICES.items() if "healthcheck" not in service}
+    # Nobody waits for the load, and nothing depends on it.
+    assert silent == {*ONCE, "load"}
+
+
 def test_its_archive_has_no_mistake() -> None:
     archives = read_archives(ROOT / "cluster" / "archives.yaml")
     assert set(archives.archives["shop"].replicas or ()) == {"near", "far", "third"}

@@ -206,18 +206,23 @@ def test_a_run_that_does_not_end_in_time_is_an_error(api: AirflowApi, answers: A
         api.wait_for_run("backup_shop", "first", timeout=0.01, poll=0)
 
 
-DAGS = "GET /api/v2/dags?limit=100"
+DAG = "GET /api/v2/dags/backup_shop"
+
+
+def test_dags_are_those_of_all_pages(api: AirflowApi, answers: Answers) -> None:
+    of = "GET /api/v2/dags?limit=100&offset={}&order_by=dag_id"
+    answers.to[of.format(0)] = [(200, {"dags": [{"dag_id": f"a{number}"} for number in range(100)]})]
+    answers.to[of.format(100)] = [(200, {"dags": [{"dag_id": "b"}]})]
+
+    assert api.dag_ids() == [*(f"a{number}" for number in range(100)), "b"]
 
 
 def test_a_dag_is_waited_for_until_airflow_has_read_it(
     api: AirflowApi, answers: Answers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     no_waiting(monkeypatch)
-    answers.to[DAGS] = [
-        (200, {"dags": []}),
-        (200, {"dags": [{"dag_id": "drill"}]}),
-        (200, {"dags": [{"dag_id": "drill"}, {"dag_id": "backup_shop"}]}),
-    ]
+    unknown = (404, {"detail": "no such DAG"})
+    answers.to[DAG] = [unknown, unknown, (200, {"dag_id": "backup_shop"})]
 
     api.wait_for_dag("backup_shop")
     assert len(answers.asked) == 3
@@ -236,7 +241,6 @@ def test_a_dag_is_waited_for_until_airflow_has_read_it(
 def test_a_dag_that_is_not_read_is_an_error_that_says_why(
     api: AirflowApi, answers: Answers, errors: list[dict[str, str]], words: str
 ) -> None:
-    answers.to[DAGS] = [(200, {"dags": []})]
     answers.to["GET /api/v2/importErrors"] = [(200, {"import_errors": errors})]
 
     with pytest.raises(AirflowTimeoutError) as caught:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, Final
 
 from airflow.sdk import BaseOperator
 
+from holdfast.common.units import parse_span
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
@@ -17,6 +19,30 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from airflow.sdk import Context
+
+    from holdfast.config.archives_model import ArchiveConfig
+
+SOONEST: Final = timedelta(minutes=10)
+"""Between two judgements of an archive, at least: each costs Airflow seconds of CPU."""
+
+LATEST: Final = timedelta(hours=6)
+"""Between two judgements of an archive, at most: the page and the metrics show what the last one found."""
+
+_WITHIN: Final = ("rpo", "drill_within", "verified_within", "key_proved_within")
+"""Objectives that are missed by waiting; an `rto` is missed by a drill, and drills are rare."""
+
+
+def judging_interval(archive: ArchiveConfig) -> timedelta | None:
+    """Return how often the objectives of an archive's sources are judged; None where there are none.
+
+    That is a tenth of the shortest time within which something is promised, so that what is missed is told when it is
+    a tenth late.
+    """
+    promised = [source.objectives.model_dump(exclude_none=True) for source in archive.sources.values()]
+    if not any(promised):
+        return None
+    limits = (parse_span(each[word]) for each in promised for word in _WITHIN if word in each)
+    return min(max(min(limits, default=LATEST) / 10, SOONEST), LATEST)
 
 
 class CheckObjectives(LogsLines, BaseOperator):

@@ -10,9 +10,11 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
+from holdfast.config.archives_model import ArchiveConfig
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobRefused
 from holdfast_airflow.operators import CheckObjectives
+from holdfast_airflow.operators.check_objectives import judging_interval
 from tests.support.airflow.metrics import SentMetrics, sent_to
 
 
@@ -40,3 +42,22 @@ def test_a_missed_objective_fails_the_task_without_another_try(
     assert sent.of("holdfast.objective.missed") == [({**about, "objective": "rpo"}, 0)]
     ((tags, age),) = sent.of("holdfast.source.restorable_age")
     assert (tags, 300 <= age < 600) == (about, True)
+
+
+@pytest.mark.parametrize(
+    ("objectives", "interval"),
+    [
+        ([{}, {}], None),
+        ([{"rpo": "15min"}], timedelta(minutes=10)),
+        ([{"rpo": "24h"}, {}], timedelta(hours=2.4)),
+        ([{"rpo": "24h"}, {"drill_within": "10h"}], timedelta(hours=1)),
+        ([{"verified_within": "30d"}], timedelta(hours=6)),
+        # A drill that was too slow is told of within six hours.
+        ([{"rto": "1min"}], timedelta(hours=6)),
+    ],
+)
+def test_objectives_are_judged_after_a_tenth_of_the_shortest(
+    objectives: list[dict[str, str]], interval: timedelta | None
+) -> None:
+    sources = {f"s{number}": {"connection": "c", "objectives": each} for number, each in enumerate(objectives)}
+    assert judging_interval(ArchiveConfig.model_validate({"url": "archive", "sources": sources})) == interval
