@@ -43,6 +43,7 @@ GROWTH: Mapping[str, tuple[int, ...]] = {
     "blocks": (100, 1_000, 10_000),
     "files": (10_000, 100_000, 1_000_000),
     "tables": (10, 100, 1_000),
+    "partitions": (100, 1_000, 10_000),
     "sources": (1, 10, 100),
 }
 """Sizes of an archive that grow, one at a time, with their values."""
@@ -52,6 +53,7 @@ BEGIN: Mapping[str, Shape] = {
     "blocks": Shape(),
     "files": Shape(),
     "tables": Shape(commits=100, blocks=100),
+    "partitions": Shape(commits=10, blocks=10, tail=5),
     "sources": Shape(),
 }
 """The archive whose one size grows; `blocks` have ten files each."""
@@ -248,7 +250,8 @@ def shape_of(size: str, value: int) -> Shape:
     begin = BEGIN[size]
     if size == "blocks":
         return replace(begin, commits=value, blocks=value, files=value * 10, tail=min(begin.tail, value - 1))
-    if size == "tables":
+    if size in ("tables", "partitions"):
+        # To an archive, a partition is a table.
         return replace(begin, tables=value, files=value * begin.blocks)
     changed: dict[str, Any] = {size: value}
     return replace(begin, **changed)

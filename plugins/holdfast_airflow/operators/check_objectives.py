@@ -41,8 +41,8 @@ def judging_interval(archive: ArchiveConfig) -> timedelta | None:
     promised = [source.objectives.model_dump(exclude_none=True) for source in archive.sources.values()]
     if not any(promised):
         return None
-    limits = (parse_span(each[word]) for each in promised for word in _WITHIN if word in each)
-    return min(max(min(limits, default=LATEST) / 10, SOONEST), LATEST)
+    limits = [parse_span(each[word]) for each in promised for word in _WITHIN if word in each]
+    return min(max(min(limits) / 10, SOONEST), LATEST) if limits else LATEST
 
 
 class CheckObjectives(LogsLines, BaseOperator):
