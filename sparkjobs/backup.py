@@ -7,7 +7,6 @@ the place of one that was killed goes on from the pieces that the run's records 
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,6 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import summary
 from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
-from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles, refuse
 from sparkjobs.driver.application import Job, end, run_request
@@ -58,7 +56,7 @@ def back_up(
 
     :param wish: the quorum that it needs, which the parent waits for; None: none.
     """
-    decision = Decision.from_json(os.environ.get(DECISION_VARIABLE, "{}"))
+    decision = Decision.given()
     if decision.kind == "changes":
         from sparkjobs.driver.following import follow  # whose imports a full backup does not need
 

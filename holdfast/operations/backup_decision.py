@@ -7,9 +7,11 @@ joined, and a full backup begins a new stream.
 
 from __future__ import annotations
 
+import os
+import tempfile
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
-
-from pydantic import ValidationError
 
 from holdfast.archive import Archive
 from holdfast.archive.format.block import Born, Stream
@@ -17,6 +19,7 @@ from holdfast.archive.format.document import Document
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
+from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
@@ -33,7 +36,7 @@ from holdfast.sources.postgresql.snapshot.export import why_no_decoding
 from holdfast.sources.postgresql.snapshot.preconditions import refuse
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
     import psycopg
 
@@ -93,19 +96,29 @@ class Decision(Document):
     begins: bool = False
     postponed: Postponed | None = None
 
-    def to_json(self) -> str:
-        """Return the decision as JSON for another process; holds no secret."""
-        return self.model_dump_json()
+    @contextmanager
+    def handed_over(self) -> Iterator[Mapping[str, str]]:
+        """Yield the environment that hands it to a job's driver; it holds no secret.
+
+        It goes by a file: it names each table that is followed, and a variable has 128 KiB at most (execve(2)).
+        """
+        with tempfile.NamedTemporaryFile("w", prefix="holdfast-decision-", suffix=".json") as file:
+            file.write(self.model_dump_json())
+            file.flush()
+            yield {DECISION_VARIABLE: file.name}
 
     @classmethod
-    def from_json(cls, text: str) -> Decision:
-        """Return the decision that `to_json` described.
+    def given(cls) -> Decision:
+        """Return the decision that this process was handed; without one, that on a full backup.
 
-        :raises UsageError: it described none.
+        :raises UsageError: there is a file, and it describes none.
         """
+        name = os.environ.get(DECISION_VARIABLE)
+        if name is None:
+            return cls()
         try:
-            return cls.model_validate_json(text)
-        except ValidationError as error:
+            return cls.model_validate_json(Path(name).read_text())
+        except (OSError, ValueError) as error:
             raise UsageError("this describes no backup: start jobs by command or operator") from error
 
 

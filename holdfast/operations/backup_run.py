@@ -32,7 +32,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.operations.backup_decision import Postponed, decide, newest_with_stream
 from holdfast.operations.executor_choice import choose_executor, run_chosen
-from holdfast.operations.job_process import DECISION_VARIABLE, SNAPSHOT_VARIABLE
+from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.replication.work.replica_backup import await_quorum, source_taken
 from holdfast.sources.postgresql.connection import outages
 from holdfast.sources.postgresql.connection.session import connect, server_error
@@ -184,7 +184,7 @@ class _Jobs:
     def changes(self, decision: Decision) -> Mapping[str, str]:
         """Back up changes, and return the tables that need a snapshot, each with the reason."""
         for number in range(2, ATTEMPTS + 2):
-            words, record = self._run({DECISION_VARIABLE: decision.to_json()}, reads_log=decision)
+            words, record = self._run(decision, reads_log=True)
             if record is not None and record.result is not None:
                 begin: Mapping[str, str] = record.result.get("to_begin", {})
                 return begin
@@ -245,8 +245,7 @@ class _Jobs:
         with ExitStack() as holding:
             held = _hold(store, run, lambda: _take(address, holding))
             for number in range(2, ATTEMPTS + 2):
-                environment = {SNAPSHOT_VARIABLE: held.snapshot.to_json(), DECISION_VARIABLE: decision.to_json()}
-                words, record = self._run(environment)
+                words, record = self._run(decision, {SNAPSHOT_VARIABLE: held.snapshot.to_json()})
                 if record is None or record.state == "succeeded" or number > ATTEMPTS or _has_snapshot(store, run):
                     break
                 killed = _was_killed(record, words)
@@ -260,24 +259,26 @@ class _Jobs:
         return words
 
     def _run(
-        self, environment: Mapping[str, str], *, reads_log: Decision | None = None
+        self, decision: Decision, environment: Mapping[str, str] | None = None, *, reads_log: bool = False
     ) -> tuple[str, RunRecord | None]:
         """Run a job once, by the executor chosen for it.
 
         Returns the sentence that its driver ended with, and its newest record: None where it wrote none, since it did
         not begin.
 
-        :param reads_log: of a job that backs up changes.
+        :param environment: what it needs beside the decision.
+        :param reads_log: it backs up changes.
         """
         before: RunRecord | None = None
 
         def start(more: Mapping[str, str]) -> str:
             nonlocal before
             before = self._last()
-            return self.attempt({**environment, **more})
+            with decision.handed_over() as handed:
+                return self.attempt({**handed, **(environment or {}), **more})
 
         with _failure_told(self.store, self.run):
-            size = _log_bytes(self.address, reads_log) if reads_log else None
+            size = _log_bytes(self.address, decision) if reads_log else None
             choice = choose_executor("backup", forced=self.executor, log_bytes=size)
             words = run_chosen(choice, start, self.note)
         record = self._last()

@@ -277,7 +277,8 @@ class Restoring:
             job.check()
             job.log.progress("refreshing views and statistics", rows=rows, size=size)
             late = (*late, *load.refresh_views(sessions, plan.materialized_views, role.kept_empty if role else ()))
-            late = (*late, *load.analyze(sessions, plan.to_analyze()), *plan.not_analyzed())
+            most = load.most_locked(self._session)
+            late = (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
             # Only now: filling a view may have moved one.
             late = (*late, *set_sequences(self._session), *self._take_back_paths(login))
             if role is not None:

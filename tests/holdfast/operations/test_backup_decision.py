@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+from holdfast.archive.format.block import Stream
 from holdfast.archive.history import restore_points
-from holdfast.common.errors import RefusedError
+from holdfast.common.errors import RefusedError, UsageError
 from holdfast.operations import backup_decision
+from holdfast.operations.backup_decision import Decision
+from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
@@ -37,6 +43,36 @@ def moved(followed: Followed, address: Address) -> None:
     followed.session = connect(address)
     followed.session.execute("set search_path = public")
     followed.make(TABLE)
+
+
+def test_a_decision_of_any_size_comes_to_the_driver() -> None:
+    """Its stream names each table: of 10,000, a variable of the environment would have no room."""
+    stream = Stream(
+        slot="s",
+        position="0/1",
+        opened=True,
+        publication="s",
+        publication_oid=1,
+        followed={oid: oid + 1 for oid in range(100_000, 120_000)},
+    )
+    decision = Decision(kind="changes", stream=stream)
+    with decision.handed_over() as handed:
+        code = "from holdfast.operations.backup_decision import Decision; print(Decision.given().model_dump_json())"
+        done = subprocess.run(
+            [sys.executable, "-c", code], env={**os.environ, **handed}, capture_output=True, text=True, check=True
+        )
+    assert Decision.model_validate_json(done.stdout) == decision
+    assert [Path(name).exists() for name in handed.values()] == [False]
+
+
+def test_what_is_no_decision_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Decision.given() == Decision()
+    monkeypatch.setenv(DECISION_VARIABLE, str(tmp_path / "decision"))
+    for text in (None, "", '{"kind": "none"}'):
+        if text is not None:
+            (tmp_path / "decision").write_text(text)
+        with pytest.raises(UsageError, match="this describes no backup: start jobs by command or operator"):
+            Decision.given()
 
 
 def test_who_backs_up_as_a_superuser_is_told_what_to_do_instead(followed: Followed) -> None:

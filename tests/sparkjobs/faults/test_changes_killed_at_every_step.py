@@ -229,7 +229,7 @@ def kill_driver(lane: Lane, kills: Sequence[Kill]) -> None:
             decision = decision.model_copy(update={"begins": True})
             parent = {
                 **jobs.job_environment(followed.source.url, password, held, "source"),
-                jobs.DECISION_VARIABLE: decision.to_json(),
+                **holding.enter_context(decision.handed_over()),
                 jobs.SNAPSHOT_VARIABLE: holding.enter_context(hold_snapshot(followed.source)).snapshot.to_json(),
             }
             how = {"parent": parent, "most_changes": MOST_CHANGES}

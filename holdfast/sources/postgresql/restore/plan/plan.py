@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import json
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -122,24 +123,44 @@ class RestorePlan:
         """Return the SQL to run for an entry."""
         return self.runs.get(entry.id, entry.sql)
 
-    def to_analyze(self) -> list[Name]:
+    def to_analyze(self, most: int) -> list[Name]:
         """Return the relations to gather statistics of; a partitioned table's include its partitions'.
 
         Those of a table with a foreign one below it would include what that one's server says.
+
+        :param most: tables below a partitioned one, since all are locked at once; of one with more, each for itself.
         """
-        reaching = {table.oid for table in self._above_foreign}
-        near = [each for each in self.tables if each.source.kind != "f" and each.source.oid not in reaching]
+        apart = {table.oid for table in (*self._above_foreign, *self._above_many(most))}
+        near = [each for each in self.tables if each.source.kind != "f" and each.target.oid not in apart]
         roots = {each.source.oid for each in near if each.source.kind == "p"}
         tables = [
             (each.target.table_schema, each.target.name) for each in near if not roots.intersection(each.source.parents)
         ]
         return [*tables, *((view.relation_schema, view.name) for view in self.materialized_views)]
 
-    def not_analyzed(self) -> tuple[NotRestored, ...]:
-        """Return the tables that have no statistics, since gathering them would ask foreign servers."""
-        names = [qualified(table.table_schema, table.name) for table in self._above_foreign]
-        reason = "a foreign table is below it, whose server is not asked"
-        return tuple(NotRestored(f"statistics of {name}", reason, f"analyze {name};") for name in names)
+    def not_analyzed(self, most: int) -> tuple[NotRestored, ...]:
+        """Return the tables that have no statistics, each with the reason.
+
+        :param most: as of `to_analyze`.
+        """
+        foreign = "a foreign table is below it, whose server is not asked"
+        many = "it has more partitions than the server can lock at once (max_locks_per_transaction); each has its own"
+        reasons = {qualified(table.table_schema, table.name): many for table in self._above_many(most)}
+        reasons |= {qualified(table.table_schema, table.name): foreign for table in self._above_foreign}
+        return tuple(NotRestored(f"statistics of {name}", why, f"analyze {name};") for name, why in reasons.items())
+
+    def _above_many(self, most: int) -> tuple[Table, ...]:
+        """Return the partitioned tables with more tables below them than these."""
+        parents = {each.source.oid: each.source.parents for each in self.tables}
+        below: Counter[int] = Counter()
+        for each in self.tables:
+            found, waiting = set[int](), [*each.source.parents]
+            while waiting:
+                if (oid := waiting.pop()) not in found:
+                    found.add(oid)
+                    waiting += parents.get(oid, ())
+            below.update(found)
+        return tuple(each.target for each in self.tables if each.source.kind == "p" and below[each.source.oid] > most)
 
     @cached_property
     def _above_foreign(self) -> tuple[Table, ...]:

@@ -264,11 +264,23 @@ _SHARES = 16
 """Into which few tables are divided, so that sessions work beside each other; a restore that goes on has the same."""
 
 
+def most_locked(session: Connection) -> int:
+    """Return how many tables a restore may lock at once: a quarter of the server's locks, which all sessions share.
+
+    Source: PostgreSQL's documentation of max_locks_per_transaction.
+    """
+    [(most,)] = session.execute(
+        "select current_setting('max_locks_per_transaction')::int"
+        " * (current_setting('max_connections')::int + current_setting('max_prepared_transactions')::int) / 4"
+    ).fetchall()
+    return int(most)
+
+
 def analyze(sessions: Sessions, relations: Sequence[tuple[str, str]]) -> tuple[NotRestored, ...]:
     """Give the planner statistics of these relations, by schema and name.
 
     :return: those that have none, with the server's words: there are values that PostgreSQL itself cannot, such as
-        ranges of very large numbers, and statistics of expressions that fail.
+        ranges of very large numbers, and statistics of expressions that fail; and more locks than the server has.
     """
     size = min(len(relations) // _SHARES + 1, _ANALYZED_AT_ONCE)
     some = [relations[start : start + size] for start in range(0, len(relations), size)]
@@ -282,23 +294,31 @@ def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRe
     """
     step = f"analyze from {qualified(*names[0])}"
     with once(session, step) as is_new:
-        if is_new and (left := _refused(session, names)):
+        if is_new and (left := refused_statistics(session, names)):
             note_result(session, step, json.dumps([each.describe() for each in left]))
         noted = read_result(session, step)
     return [NotRestored.from_dict(each) for each in json.loads(noted or "[]")]
 
 
-def _refused(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
+def refused_statistics(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:
     """Gather statistics of all at once; return those that have none, where that fails."""
-    if refusal_of(session, f"analyze {', '.join(qualified(*name) for name in names)}") is None:
+    if _why_not(session, f"analyze {', '.join(qualified(*name) for name in names)}") is None:
         return []
     left = []
     for name in names:
         statement = f"analyze {qualified(*name)}"
-        error = refusal_of(session, statement)
+        error = _why_not(session, statement)
         if error is not None and not isinstance(error, psycopg.errors.UndefinedTable):  # as its query was left out
             left.append(NotRestored(f"statistics of {'.'.join(name)}", words(error), f"{statement};"))
     return left
+
+
+def _why_not(session: Connection, statement: str) -> psycopg.Error | None:
+    """Gather statistics; return why that cannot be, if so."""
+    try:
+        return refusal_of(session, statement)
+    except psycopg.errors.OutOfMemory as error:  # also of the table of locks
+        return error
 
 
 def content_hash(session: Connection, table: Table, columns: Sequence[Column] | None = None) -> ContentHash:

@@ -32,8 +32,8 @@ def test_statistics_of_a_root_include_its_partitions() -> None:
         plan(planned(1, "root", kind="p"), planned(2, "part", parents=(1,)), planned(3, "alone")),
         materialized_views=(NamedRelation(relation_schema="public", name="totals"),),
     )
-    assert made.to_analyze() == [("public", "new_root"), ("public", "new_alone"), ("public", "totals")]
-    assert made.not_analyzed() == ()
+    assert made.to_analyze(2) == [("public", "new_root"), ("public", "new_alone"), ("public", "totals")]
+    assert made.not_analyzed(2) == ()
 
 
 def test_tables_above_a_foreign_one_are_not_analyzed_and_their_other_partitions_are() -> None:
@@ -43,17 +43,34 @@ def test_tables_above_a_foreign_one_are_not_analyzed_and_their_other_partitions_
         planned(3, "far", kind="f", parents=(2,)),
         planned(4, "near", parents=(2,)),
     )
-    assert made.to_analyze() == [("public", "new_near")]
+    assert made.to_analyze(2) == [("public", "new_near")]
     reason = "a foreign table is below it, whose server is not asked"
-    assert made.not_analyzed() == tuple(
+    assert made.not_analyzed(2) == tuple(
         NotRestored(f'statistics of "public"."new_{name}"', reason, f'analyze "public"."new_{name}";')
         for name in ("top", "middle")
     )
 
 
+def test_of_a_root_with_more_partitions_than_can_be_locked_each_has_statistics_of_its_own() -> None:
+    made = plan(
+        planned(1, "top", kind="p"),
+        planned(2, "middle", kind="p", parents=(1,)),
+        planned(3, "a", parents=(2,)),
+        planned(4, "b", parents=(2,)),
+        planned(5, "c", parents=(1,)),
+    )
+    assert made.to_analyze(4) == [("public", "new_top")]
+    assert made.to_analyze(3) == [("public", "new_middle"), ("public", "new_c")]
+    assert made.to_analyze(1) == [("public", "new_a"), ("public", "new_b"), ("public", "new_c")]
+    assert made.not_analyzed(4) == ()
+    (left,) = made.not_analyzed(3)
+    assert (left.what, left.statement) == ('statistics of "public"."new_top"', 'analyze "public"."new_top";')
+    assert "more partitions than the server can lock at once (max_locks_per_transaction)" in left.reason
+
+
 def test_a_circle_of_parents_ends() -> None:
     made = plan(planned(1, "a", parents=(2,)), planned(2, "b", parents=(1,)), planned(3, "f", kind="f", parents=(1,)))
-    assert made.to_analyze() == []
+    assert made.to_analyze(2) == []
 
 
 TABLE = entry(1, "TABLE", "orders", sql="CREATE TABLE public.orders ();", oid=12)

@@ -62,7 +62,7 @@ def test_what_the_target_has_is_left_as_it_is() -> None:
 def test_a_partitioned_table_brings_its_partitions() -> None:
     made = plan("public.events")
     assert created(made) == [12, 13, 14, 36, 37, 38]
-    assert made.to_analyze() == [("public", "events")]
+    assert made.to_analyze(100) == [("public", "events")]
 
 
 def test_tables_share_a_sequence_also_where_its_name_is_taken() -> None:

@@ -119,6 +119,28 @@ def test_a_table_that_postgresql_cannot_analyze_is_named(
     assert "out of range" in left.reason
 
 
+def test_a_server_without_a_lock_left_fails_no_restore_for_statistics(
+    address: Address, session: psycopg.Connection[Any]
+) -> None:
+    class Full:
+        """A session whose server has no room for more locks."""
+
+        def __init__(self, below: psycopg.Connection[Any]) -> None:
+            self._below = below
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._below, name)
+
+        def execute(self, query: Any, *more: Any) -> Any:
+            if query.startswith(b"analyze"):
+                raise psycopg.errors.OutOfMemory("out of shared memory")
+            return self._below.execute(query, *more)
+
+    (left,) = load.refused_statistics(Full(session), [("public", "orders")])  # type: ignore[arg-type]
+    assert (left.what, left.statement) == ("statistics of public.orders", 'analyze "public"."orders";')
+    assert 200 <= load.most_locked(session) < 1_000_000
+
+
 def test_rows_that_a_table_does_not_take_are_refused_with_the_servers_words(
     session: psycopg.Connection[Any], catalog: Catalog
 ) -> None:
