@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Builds .work/bin/tla, the model checker of specs/; about three minutes of one core the first time.
+# Builds .work/bin/tla, the model checker of specs/; about two minutes of one core the first time.
 # Takes the Rust on PATH, or else the one rustup has put into ~/.cargo.
 set -euo pipefail
 shopt -s inherit_errexit
