@@ -60,13 +60,21 @@ class Held:
     left: float = float("inf")
     ended_by_other: list[tuple[float, int]] = field(default_factory=list)
 
-    def until(self, gone: Mapping[int, float]) -> float:
+    def gone(self, ends: Mapping[int, Sequence[float]]) -> float | None:
+        """Return when its process had ended; None where that is not known.
+
+        :param ends: when each operation's process had ended, in their order: the system uses a number again.
+        """
+        return next((at for at in ends.get(self.pid, ()) if at >= (self.asked or 0.0)), None)
+
+    def until(self, ends: Mapping[int, Sequence[float]]) -> float:
         """Return until when it was held for sure.
 
-        :param gone: when each operation's process had ended.
+        :param ends: as of `gone`.
         """
-        if self.pid in gone:
-            return min(self.left, self.trusted, gone[self.pid] - NOTICED_S)
+        gone = self.gone(ends)
+        if gone is not None:
+            return min(self.left, self.trusted, gone - NOTICED_S)
         return min([self.left, self.trusted, *(at for at, _ in self.ended_by_other)])
 
 
@@ -132,7 +140,9 @@ def _end(held: Held, request: Event) -> None:
 def check(events: Sequence[Event]) -> list[Verdict]:
     """Judge all locks of a run."""
     exclusion, ending = Verdict(EXCLUSION), Verdict(ENDING)
-    gone = {event["pid"]: event["at"] for event in named(events, "end")}
+    ends: dict[int, list[float]] = defaultdict(list)
+    for event in sorted(named(events, "end"), key=lambda event: float(event["at"])):
+        ends[event["pid"]].append(event["at"])
     by_resource: dict[str, list[Held]] = defaultdict(list)
     for held in locks_of(named(events, "lock request", "locks deleted together")):
         if held.taken is None:
@@ -141,17 +151,17 @@ def check(events: Sequence[Event]) -> list[Verdict]:
             exclusion.passed_over += 1
             continue
         by_resource[held.resource].append(held)
-        _judge_ending(ending, held, gone)
+        _judge_ending(ending, held, ends)
     for locks in by_resource.values():
-        _judge_exclusion(exclusion, locks, gone)
+        _judge_exclusion(exclusion, locks, ends)
     return [exclusion, ending]
 
 
-def _judge_exclusion(verdict: Verdict, locks: list[Held], gone: Mapping[int, float]) -> None:
+def _judge_exclusion(verdict: Verdict, locks: list[Held], ends: Mapping[int, Sequence[float]]) -> None:
     locks.sort(key=lambda held: held.taken or 0.0)
     for number, held in enumerate(locks):
-        until = held.until(gone)
-        others = [other for other in locks[number + 1 :] if _meet(held, until, other, gone)]
+        until = held.until(ends)
+        others = [other for other in locks[number + 1 :] if _meet(held, until, other, ends)]
         words = ", ".join(f"{each.mode} {each.txn} of process {each.pid} at {each.taken}" for each in others)
         verdict.judge(
             not others,
@@ -160,20 +170,20 @@ def _judge_exclusion(verdict: Verdict, locks: list[Held], gone: Mapping[int, flo
         )
 
 
-def _meet(held: Held, until: float, other: Held, gone: Mapping[int, float]) -> bool:
+def _meet(held: Held, until: float, other: Held, ends: Mapping[int, Sequence[float]]) -> bool:
     """Say whether two locks that exclude each other were held at once; the other one was taken later."""
     taken = other.taken or 0.0
-    return "WRIT" in (held.mode, other.mode) and taken < until and taken < other.until(gone)
+    return "WRIT" in (held.mode, other.mode) and taken < until and taken < other.until(ends)
 
 
-def _judge_ending(verdict: Verdict, held: Held, gone: Mapping[int, float]) -> None:
+def _judge_ending(verdict: Verdict, held: Held, ends: Mapping[int, Sequence[float]]) -> None:
     """Judge whether others ended it too early; only of processes whose end is known."""
-    if held.pid not in gone:
+    if held.gone(ends) is None:
         verdict.passed_over += 1
         return
-    early = [(at, by) for at, by in held.ended_by_other if at < held.until(gone)]
+    early = [(at, by) for at, by in held.ended_by_other if at < held.until(ends)]
     verdict.judge(
         not early,
         f"{held.resource}: {held.mode} {held.txn} of process {held.pid} might be relied on until "
-        f"{held.until(gone)}, and was ended: {early}",
+        f"{held.until(ends)}, and was ended: {early}",
     )

@@ -94,6 +94,14 @@ def test_whoever_ends_the_lock_of_a_living_process_is_found() -> None:
     assert judged(taken(0, "a"), own, ended(60, 1))[ENDING].violations == []
 
 
+def test_the_number_of_a_process_is_used_again() -> None:
+    dead = request(20, "PUT", "history/DEAD.a", by=2)
+    again = [*taken(100, "c"), ended(200, 1)]
+    assert all_violations(judged(taken(0, "a"), ended(10, 1), dead, again).values()) == []
+    early = request(110, "PUT", "history/DEAD.c", by=2)
+    assert judged(taken(0, "a"), ended(10, 1), dead, again, early)[ENDING].violations
+
+
 def test_what_took_too_long_to_be_judged_is_counted() -> None:
     slow = [request(0, "PUT", "history/INTENT.WRIT.a"), request(50, "PUT", "history/WRIT.a")]
     found = judged(slow, taken(55, "b", pid=2))
