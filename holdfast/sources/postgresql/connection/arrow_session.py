@@ -6,13 +6,14 @@ pandas and the dataset API, neither of which is used here.
 
 from __future__ import annotations
 
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 import adbc_driver_postgresql
 import pyarrow as pa
-from adbc_driver_manager import AdbcConnection, AdbcStatement, AdbcStatusCode
+from adbc_driver_manager import AdbcConnection, AdbcDatabase, AdbcStatement, AdbcStatusCode
 from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
@@ -53,11 +54,21 @@ class BrokenOffError(Exception):
     """
 
 
+@lru_cache(maxsize=8)
+def _types_of(conninfo: str) -> AdbcDatabase:
+    """Return the driver's knowledge of a database, which sessions share.
+
+    It reads all types, and each table is one: with 10,000 tables that takes a second of CPU. It has no connection.
+    """
+    made: AdbcDatabase = adbc_driver_postgresql.connect(conninfo)
+    return made
+
+
 class ArrowSession:
     """A session in autocommit mode; a context manager that closes it.
 
-    The driver looks for the server's version and its types as soon as it is connected: under the settings of the
-    address, as all that follows.
+    The driver looks for the server's version and its types before the first session of an address in this process:
+    under the settings of the address, as all that follows. Types that are made later are read as octets.
 
     :raises SessionError: it could not be opened.
     """
@@ -66,10 +77,8 @@ class ArrowSession:
         self._address = address
         self._reading: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
         self._is_open = False
-        with self._named_errors(), ExitStack() as opened:
-            self._database = opened.enter_context(adbc_driver_postgresql.connect(address.conninfo()))
-            self._connection = opened.enter_context(AdbcConnection(self._database))
-            opened.pop_all()
+        with self._named_errors():
+            self._connection = AdbcConnection(_types_of(address.conninfo()))
         self._is_open = True
 
     def execute(self, statement: str) -> None:
@@ -135,7 +144,7 @@ class ArrowSession:
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        tidy(error, *(reading.close for reading in list(self._reading)), self._connection.close, self._database.close)
+        tidy(error, *(reading.close for reading in list(self._reading)), self._connection.close)
 
     def __enter__(self) -> Self:
         return self

@@ -72,3 +72,14 @@ def test_a_driver_that_cannot_close_hides_nothing(address: Address, monkeypatch:
     with pytest.raises(psycopg.DataError) as raised, ArrowSession(address):
         raise psycopg.DataError("bad row")
     assert raised.value.__notes__[0] == "then, while tidying up: RuntimeError: Cannot close AdbcConnection"
+
+
+def test_a_type_that_was_made_after_the_first_session_is_read_by_the_next(address: Address) -> None:
+    with ArrowSession(address) as session:
+        assert session.value("select 1") == 1
+    with connect(address) as other:
+        other.execute("create type public.mood as enum ('sad', 'happy')")
+        other.execute("create table public.people as select 'sad'::public.mood as mood")
+    with ArrowSession(address) as session:
+        assert session.value("select mood from public.people") in ("sad", b"sad")
+        assert session.value("select mood::text from public.people") == "sad"
