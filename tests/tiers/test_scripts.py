@@ -134,8 +134,8 @@ def test_a_folder_that_was_chosen_is_kept(project: Path) -> None:
     assert "on the disk" not in said
 
 
-@pytest.mark.parametrize(("cores", "mb", "workers"), [(1, 64_000, 1), (2, 64_000, 2), (16, 64_000, 4), (16, 3_500, 1)])
-def test_there_are_as_many_processes_as_processors_and_memory_allow(
+@pytest.mark.parametrize(("cores", "mb", "workers"), [(1, 64_000, 2), (2, 64_000, 3), (16, 64_000, 4), (16, 3_500, 1)])
+def test_there_is_a_process_more_than_processors_at_most_four_and_as_memory_allows(
     project: Path, cores: int, mb: int, workers: int
 ) -> None:
     program(project, "nproc", f"echo {cores}")
