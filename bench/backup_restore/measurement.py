@@ -42,7 +42,9 @@ COMPARISONS = (
     Comparison("restore, load alone, against Spark's JDBC writer", restores.LOAD, restores.JDBC, 4),
     Comparison("restore against Spark's JDBC writer, then key and statistics", restores.JOB, restores.JDBC_KEYED),
     Comparison("the whole command against the writer's, which makes no key", restores.WHOLE, restores.JDBC_WHOLE),
-    Comparison("restore, without its comparison, against pg_restore -j2", restores.UNCOMPARED, restores.PG_RESTORE, 1.0),
+    Comparison(
+        "restore, without its comparison, against pg_restore -j2", restores.UNCOMPARED, restores.PG_RESTORE, 1.0
+    ),
     Comparison("restore, compared with the archive, against pg_restore -j2", restores.JOB, restores.PG_RESTORE),
     Comparison("backup of small tables against pg_dump -Fd -j2", many_tables.JOB, many_tables.DIRECTORY, 0.5),
     Comparison("the same, whole commands", many_tables.WHOLE, many_tables.DIRECTORY),
