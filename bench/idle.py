@@ -57,7 +57,7 @@ RPO = "24h"
 """Objective of the archives that are counted up. Those that are there promise less, and so keep it."""
 
 _REST_S = 120.0
-"""How long Airflow is watched at rest: four times as long as until it reads its DAG files again."""
+"""Seconds of the watch of Airflow at rest: four readings of its DAG files."""
 
 _IDLE_S = 20.0
 _QUIET = 0.05
@@ -99,7 +99,7 @@ NOTES = (
 
 @dataclass(frozen=True)
 class Idle(Timed):
-    """What Airflow takes at rest, and CPU seconds of one run of each operation.
+    """Load of Airflow at rest, and CPU seconds of one run of each operation.
 
     :param archives: that were there, of `sources` each.
     :param dags: that Airflow had.

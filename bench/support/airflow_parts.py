@@ -1,4 +1,4 @@
-"""What each part of an Airflow takes: its processes, and those that they have started."""
+"""CPU and memory of each part of an Airflow: its processes, and those that they have started."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ PARTS = ("scheduler", "dag-processor", "api-server", "triggerer")
 """Commands of `airflow`; tasks belong to the scheduler, since its executor forks them."""
 
 ABOVE = "standalone"
-"""What starts the parts."""
+"""The process above the parts."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """What one part has taken.
+    """CPU and memory of one part.
 
     :param cpu_s: CPU seconds, user and system, also of processes that have ended and were waited for.
     :param memory: bytes; of memory that processes share, each has its part (PSS).

@@ -144,22 +144,14 @@ class RestorePlan:
         :param most: as of `to_analyze`.
         """
         foreign = "a foreign table is below it, whose server is not asked"
-        many = "it has more partitions than the server can lock at once (max_locks_per_transaction); each has its own"
+        many = "it has more partitions than a restore locks at once (max_locks_per_transaction); each has its own"
         reasons = {qualified(table.table_schema, table.name): many for table in self._above_many(most)}
         reasons |= {qualified(table.table_schema, table.name): foreign for table in self._above_foreign}
         return tuple(NotRestored(f"statistics of {name}", why, f"analyze {name};") for name, why in reasons.items())
 
     def _above_many(self, most: int) -> tuple[Table, ...]:
         """Return the partitioned tables with more tables below them than these."""
-        parents = {each.source.oid: each.source.parents for each in self.tables}
-        below: Counter[int] = Counter()
-        for each in self.tables:
-            found, waiting = set[int](), [*each.source.parents]
-            while waiting:
-                if (oid := waiting.pop()) not in found:
-                    found.add(oid)
-                    waiting += parents.get(oid, ())
-            below.update(found)
+        below = Counter(oid for each in self.tables for oid in self._above(each))
         return tuple(each.target for each in self.tables if each.source.kind == "p" and below[each.source.oid] > most)
 
     @cached_property
@@ -168,13 +160,22 @@ class RestorePlan:
 
         Foreign tables are partitions of them, or inherit from them.
         """
-        parents = {each.source.oid: each.source.parents for each in self.tables}
-        found: set[int] = set()
-        waiting = [parent for each in self.tables if each.source.kind == "f" for parent in each.source.parents]
-        while waiting:
-            found.add(oid := waiting.pop())
-            waiting += [parent for parent in parents.get(oid, ()) if parent not in found]
+        found = {oid for each in self.tables if each.source.kind == "f" for oid in self._above(each)}
         return tuple(each.target for each in self.tables if each.source.oid in found and each.source.kind != "f")
+
+    def _above(self, table: PlannedTable) -> set[int]:
+        """Return the tables that a table is a partition of, or inherits from, at any distance."""
+        found: set[int] = set()
+        waiting = [*table.source.parents]
+        while waiting:
+            if (oid := waiting.pop()) not in found:
+                found.add(oid)
+                waiting += self._parents.get(oid, ())
+        return found
+
+    @cached_property
+    def _parents(self) -> dict[int, tuple[int, ...]]:
+        return {each.source.oid: each.source.parents for each in self.tables}
 
     def describe(self) -> dict[str, Any]:
         """Return the plan for people and scripts; the keys are part of the public surface."""

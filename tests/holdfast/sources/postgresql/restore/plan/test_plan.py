@@ -65,7 +65,7 @@ def test_of_a_root_with_more_partitions_than_can_be_locked_each_has_statistics_o
     assert made.not_analyzed(4) == ()
     (left,) = made.not_analyzed(3)
     assert (left.what, left.statement) == ('statistics of "public"."new_top"', 'analyze "public"."new_top";')
-    assert "more partitions than the server can lock at once (max_locks_per_transaction)" in left.reason
+    assert "more partitions than a restore locks at once (max_locks_per_transaction)" in left.reason
 
 
 def test_a_circle_of_parents_ends() -> None:
