@@ -29,9 +29,8 @@ from holdfast.drill.servers import DrillServer, sweep
 from holdfast.operations.job_process import new_run_id
 from holdfast.point_in_time.recovery_target import catalog_of
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.sources.postgresql.restore.rights.restricted_login import asking_login, make_loader
+from holdfast.sources.postgresql.restore.rights.restricted_login import asking_login
 
 if TYPE_CHECKING:
     from holdfast.archive.format.state import State
@@ -169,10 +168,7 @@ class Drill:
 
         Views and functions that the assertions use are the source's.
         """
-        if self.to is None and self.asserted:
-            with connect(address) as session:
-                yield make_loader(session, address)
-        elif self.asserted and not self.trust_source:
+        if self.asserted and not (self.to and self.trust_source):
             with asking_login(address) as login:
                 yield login
         else:

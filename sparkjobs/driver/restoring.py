@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.large_objects import check_comparable
-from holdfast.sources.postgresql.catalog.own_objects import LEDGER
+from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS, check_comparable
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import qualified
+from holdfast.sources.postgresql.logical.ddl_triggers import told
 from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
@@ -22,22 +22,43 @@ from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
-from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
+from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, hiding, keys_of
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.sources.postgresql.restore.plan.target_state import read_target
-from holdfast.sources.postgresql.restore.rights.loading_role import check_namesakes, hand_over, lend, prepare
-from holdfast.sources.postgresql.restore.rights.restricted_login import drop_login, make_loader, temporary_login
+from holdfast.sources.postgresql.restore.rights.guard import lower_guard, raise_guard
+from holdfast.sources.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
+from holdfast.sources.postgresql.restore.rights.lending import (
+    by_period,
+    close_database,
+    lend,
+    lend_references,
+    open_database,
+)
+from holdfast.sources.postgresql.restore.rights.restricted_login import (
+    check_namesakes,
+    check_password,
+    drop_login,
+    keep_password,
+    lock_out,
+    owners_login,
+    powers,
+    temporary_login,
+)
 from holdfast.sources.postgresql.restore.rights.role_plan import create_roles, plan_roles
 from holdfast.sources.postgresql.restore.rights.search_paths import give_back
-from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
-from holdfast.sources.postgresql.restore.rights.unchanged import check_unchanged
+from holdfast.sources.postgresql.restore.rights.superuser_entries import (
+    superuser_entries,
+    superuser_settings,
+    without_native_code,
+)
+from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements, owners_of, within_rights
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from holdfast.storage.encryption.signing_key import believed
 from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.driver.restored_moment import RestoredMoment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-    from contextlib import AbstractContextManager
+    from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment, TableParts
@@ -46,7 +67,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
     from holdfast.sources.postgresql.restore.plan.target_state import Target
-    from holdfast.sources.postgresql.restore.rights.loading_role import LoadingRole
     from holdfast.sources.postgresql.restore.rights.role_plan import RolePlan
     from sparkjobs.driver.application import Job
 
@@ -55,8 +75,8 @@ _SESSIONS = max(2, os.cpu_count() or 2)
 _FOR_GOOD = (2, 4, 5)
 """Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
 
+_FOR_ITS_OWNER = "policies may hide rows from its owner, who may do more than own things: let that one fill it"
 _COMPARED = "compared with the archive"
-_TAKEN_BACK = "what is handed over is what it was"
 
 _TOLD = 20
 """Things that are not restored, logged before the work begins, at most; all are in the summary."""
@@ -141,17 +161,28 @@ class Restoring:
         if self._wish.has_harmless_roles:
             plan = without_superusers(plan)
         plan = plan if self._wish.tablespaces == "keep" else without_tablespaces(plan)
-        if self._is_superuser() and not (self._wish.has_harmless_roles or self._wish.trust_source):
-            check_namesakes(self._session, plan, self._catalog.role_details)
-            plan = replace(plan, is_loaded_apart=True)
+        if self._is_superuser() and not self._wish.trust_source:
+            if not self._wish.has_harmless_roles:
+                check_namesakes(self._session, owners_of(plan), self._catalog.role_details)
+            if not self._is_written_by_key():
+                plan = without_native_code(plan, self._superusers(plan))
+            plan = replace(plan, is_built_apart=True, superusers=self._superusers(plan))
         return within_rights(self._session, plan, strict=self._wish.strict)
+
+    def _is_written_by_key(self) -> bool:
+        """Return whether only holders of a key can have written what is restored."""
+        store = self._job.store
+        return store.key is not None or believed(store.signing) is not None
+
+    def _superusers(self, plan: RestorePlan) -> Mapping[int, bool]:
+        return superuser_entries(plan.entries, superuser_settings(self._session))
 
     def _is_superuser(self) -> bool:
         return bool(self._session.info.parameter_status("is_superuser") == "on")
 
     def loaded_by(self) -> str:
         """Return, in words, the role that runs code of the source while rows come in."""
-        if self.plan.is_loaded_apart or self._wish.has_harmless_roles:
+        if self.plan.is_built_apart:
             return "a log-in of the restore's own, which is no superuser"
         return f"{self._session.info.user}, a superuser" if self._is_superuser() else self._session.info.user
 
@@ -187,6 +218,7 @@ class Restoring:
             raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
         dropped = progress.undo(self._session)
         if self._is_superuser():
+            lower_guard(self._session)
             drop_login(self._session)
         self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
 
@@ -259,34 +291,103 @@ class Restoring:
         tables = tuple(self._restored(self.plan))
         if [file for table, file in files_of(tables) if not staging_tables.is_loaded(table, file.path, steps)]:
             job.start("sparkjobs.tasks.restore_files")
-        rows = sum(parts.base.rows for _, parts in tables)
-        size = sum(table.size for table in self.plan.tables)
-        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as sessions, self._login() as login:
+        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as own:
             job.log.progress("creating tables")
             late = self._create_roles()
-            plan, role, loader = self._with_role(login)
-            late = (*late, *objects.create_tables(sessions, plan), *self._restore_configuration(plan))
-            if role is not None:
-                lend(self._session, plan, role)
-            different = self._load(tables, sessions, loader)
-            loading = self._loading(self._address, self._session, tables)
-            job.log.progress("building indexes and constraints", rows=rows, size=size)
-            late = (*late, *loading.left_out(), *different, *objects.create_rest(sessions, plan))
-            find_places(self._session, plan.sequences)  # by now there are indexes, and all rows may be read
-            late = (*late, *objects.hide_rows(sessions, plan))
-            job.check()
-            job.log.progress("refreshing views and statistics", rows=rows, size=size)
-            late = (*late, *load.refresh_views(sessions, plan.materialized_views, role.kept_empty if role else ()))
-            most = load.most_locked(self._session)
-            late = (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
-            # Only now: filling a view may have moved one.
-            late = (*late, *set_sequences(self._session), *self._take_back_paths(login))
-            if role is not None:
-                late = (*late, *hand_over(sessions, role))
-            rows = sum(each.rows for each in loading.expected().values())
+            if self.plan.is_built_apart:
+                late = (*late, *self._build_apart(own, tables))
+            else:
+                late = (*late, *self._build(self.plan, self._address, self._session, own, None, tables))
+                late = (*late, *set_sequences(self._session), *give_back(self._session))
+            rows = sum(each.rows for each in self._loading(self._address, self._session, tables).expected().values())
         self._check_complete(late)
-        late = (*late, *self._login_left(), *objects.finish(self._session, plan))
+        late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))
         return late, rows
+
+    def _build_apart(self, superuser: Sessions, tables: Sequence[tuple[Table, TableParts]]) -> tuple[NotRestored, ...]:
+        """Build everything by a login of the restore's own, and give it to its owners."""
+        check_password(self._session)
+        is_quiet = not told(self._session)  # what lets the log tell of definitions must not be silent
+        with temporary_login(self._session, self._address, is_quiet=is_quiet) as login:
+            keep_password(self._session)
+            plan = replace(self.plan, login=login.user)
+            holders = holders_of(self._session, plan)
+            progress.let_write(self._session, plan.login)
+            raise_guard(self._session, login)
+            if not plan.beside:
+                close_database(self._session, plan.login)
+            lend(self._session, plan)
+            with connect(login) as session, Sessions(login, _SESSIONS, settings=objects.SETTINGS) as sessions:
+                late = self._build(plan, login, session, sessions, superuser, tables)
+                late = (*late, *give_back(session))
+                self._forbid_writing(plan, is_over=True)
+                late = (*late, *mark_owners(self._session, sessions, plan, holders))
+            lock_out(self._session)
+            late = (*late, *set_sequences(self._session), *give(self._session, plan, holders))
+            late = (*late, *self._fill_for_owners())
+            if not plan.beside:
+                open_database(self._session)
+            lower_guard(self._session)
+        return late
+
+    def _build(
+        self,
+        plan: RestorePlan,
+        address: Address,
+        session: Any,
+        sessions: Sessions,
+        superuser: Sessions | None,
+        tables: Sequence[tuple[Table, TableParts]],
+    ) -> tuple[NotRestored, ...]:
+        """Create, load and compare everything.
+
+        :param address: of the role that builds, with a session and more of its own.
+        :param superuser: creates what that role may not.
+        """
+        rows = sum(parts.base.rows for _, parts in tables)
+        size = sum(table.size for table in plan.tables)
+        late = (*objects.create_tables(sessions, plan, superuser), *self._restore_configuration(plan))
+        if plan.login:
+            lend_references(self._session, plan)
+        loading = self._loading(address, session, tables)
+        if not progress.read_result(self._session, _COMPARED):
+            loading.run(sessions)
+            self._forbid_writing(plan)
+        self._job.log.progress("building indexes and constraints", rows=rows, size=size)
+        built = objects.create_rest(sessions, plan, superuser)
+        find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
+        self._job.log.progress("comparing with the archive", rows=rows, size=size)
+        different = self._compare(plan, loading, sessions, superuser or sessions)
+        late = (*late, *loading.left_out(), *different, *built)
+        self._job.check()
+        self._job.log.progress("refreshing views and statistics", rows=rows, size=size)
+        if superuser is None:  # it sees what policies let it see: it owns the views
+            late = (*late, *objects.hide_rows(sessions, plan), *load.refresh_views(sessions, plan.materialized_views))
+        else:
+            late = (*late, *self._fill_views(sessions, plan), *objects.hide_rows(sessions, plan))
+        most = load.most_locked(self._session)
+        return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
+
+    def _fill_views(self, sessions: Sessions, plan: RestorePlan) -> Iterator[NotRestored]:
+        """Fill the materialised views that the login may fill for their owners.
+
+        Others are filled in the end, with the rights of their owner: policies hide rows from it, or it reads what was
+        there before.
+        """
+        owners = {(each.schema, each.name): owner for each in plan.entries for _, owner in owner_statements(each.sql)}
+        self._owned = {view: owners.get((view.relation_schema, view.name), "") for view in plan.materialized_views}
+        powerful = powers(self._session, [*self._owned.values()])
+        is_apart = plan.beside or bool(hiding(plan.entries))
+        hidden = [view for view, owner in self._owned.items() if is_apart and not powerful.get(owner, not owner)]
+        yield from load.refresh_views(sessions, [view for view in self._owned if view not in hidden])
+        yield from (load.empty_view(view, _FOR_ITS_OWNER) for view in hidden if self._owned[view] in powerful)
+        self._owned = {view: self._owned[view] for view in hidden if self._owned[view] not in powerful}
+
+    def _fill_for_owners(self) -> Iterator[NotRestored]:
+        for owner in dict.fromkeys(self._owned.values()):
+            views = [view for view in self._owned if self._owned[view] == owner]
+            with owners_login(self._session, self._address, owner) as login, Sessions(login, 1) as sessions:
+                yield from load.refresh_views(sessions, views)
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:
         """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
@@ -297,32 +398,9 @@ class Restoring:
             left = named([f"{each.what} ({each.reason})" for each in late])
             raise RefusedError(f"the rows are there, but with --strict nothing may be left out: {left}")
 
-    def _login(self) -> AbstractContextManager[Address | None]:
-        """Return the context of a temporary login role, where the plan needs one."""
-        return temporary_login(self._session, self._address) if self.plan.is_loaded_apart else nullcontext()
-
-    def _with_role(self, login: Address | None) -> tuple[RestorePlan, LoadingRole | None, Address | None]:
-        """Return the plan to create objects by, the loading role, and the loader's address."""
-        if self._wish.has_harmless_roles:
-            loader = make_loader(self._session, self._address, [LEDGER])
-            return replace(self.plan, login=loader.user), None, loader
-        if login is None:
-            return self.plan, None, None
-        return *prepare(self._session, self.plan, login.user), login
-
-    def _take_back_paths(self, login: Address | None) -> tuple[NotRestored, ...]:
-        if login is None:
-            return give_back(self._session)
-        with connect(login) as session:
-            told = give_back(session)
-        with progress.once(self._session, _TAKEN_BACK) as is_new:
-            if is_new:
-                check_unchanged(self._session, login.user, is_built=True)
-        return told
-
     def _login_left(self) -> tuple[NotRestored, ...]:
-        name = drop_login(self._session) if self.plan.is_loaded_apart else ""
-        reason = "things that code of the source has made belong to it; it can log in no more"
+        name = drop_login(self._session) if self.plan.is_built_apart else ""
+        reason = "what could not be given to its owner belongs to it; it can log in no more"
         statement = f"drop owned by {name}; drop role {name};"
         return (NotRestored(f"(left behind) role {name}", reason, statement),) if name else ()
 
@@ -332,37 +410,30 @@ class Restoring:
         why |= restore_configuration(self._session, plan.configuration)
         return tuple(NotRestored(what, reason) for what, reason in why.items())
 
-    def _load(
-        self, tables: Sequence[tuple[Table, TableParts]], sessions: Sessions, loader: Address | None
+    def _compare(
+        self, plan: RestorePlan, loading: Loading, sessions: Sessions, pages: Sessions
     ) -> tuple[NotRestored, ...]:
-        """Load the rows and compare them with the archive, once.
+        """Compare the rows with the archive, once.
 
-        Later steps change no rows, and may hide them. Where there is a log-in for that, it does both, and code of the
-        source runs by it no more afterwards.
+        Later steps change no rows, and may hide them.
 
+        :param pages: of the role that reads large objects.
         :return: the generated columns that the target computes otherwise.
         """
         if not progress.read_result(self._session, _COMPARED):
-            if loader is None:
-                loading = self._loading(self._address, self._session, tables)
-                found = self._load_by(loading, sessions, sessions)
-            else:
-                with connect(loader) as session, Sessions(loader, _SESSIONS, settings=objects.SETTINGS) as of_loader:
-                    found = self._load_by(self._loading(loader, session, tables), of_loader, sessions)
-            if self.plan.is_loaded_apart and loader is not None:
-                check_unchanged(self._session, loader.user)
+            found = loading.compare(sessions, pages)
             with progress.once(self._session, _COMPARED):
                 progress.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
         noted = json.loads(progress.read_result(self._session, _COMPARED))
         return tuple(NotRestored.from_dict(each) for each in noted)
 
-    def _load_by(self, loading: Loading, sessions: Sessions, pages: Sessions) -> tuple[NotRestored, ...]:
-        loading.run(sessions)
-        rows = sum(parts.base.rows for _, parts in self._restored(self.plan))
-        self._job.log.progress(
-            "comparing with the archive", rows=rows, size=sum(each.size for each in self.plan.tables)
-        )
-        return loading.compare(sessions, pages)
+    def _forbid_writing(self, plan: RestorePlan, *, is_over: bool = False) -> None:
+        """Keep code of one owner from the rows of others, once they are loaded."""
+        if plan.login and len(holders_of(self._session, plan)) > 1:
+            tables = (each.target for each in plan.tables if each.source.kind != "f")
+            names = {qualified(each.table_schema, each.name) for each in tables if each.oid != LARGE_OBJECTS}
+            names.difference_update(by_period(plan))  # a check of such a key needs the right to lock rows, so to change
+            forbid_writing(self._session, plan, sorted(names), is_over=is_over)
 
     def _loading(self, address: Address, session: Any, tables: Sequence[tuple[Table, TableParts]]) -> Loading:
         older, strict = self._with_older_rows(self.plan), self.plan.is_strict
@@ -403,7 +474,8 @@ class Restoring:
                     return ""
                 if for_good and left.claim.is_undoable:
                     dropped = len(progress.undo(session))
-                    if self.plan.is_loaded_apart:
+                    if self.plan.is_built_apart:
+                        lower_guard(session)
                         drop_login(session)
                     return f"what it had created in the target was dropped again ({dropped} objects)"
         except Exception as trouble:  # noqa: BLE001 - the first error matters more

@@ -28,6 +28,7 @@ from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.storage import ObjectStore, open_store
+from holdfast.storage.encryption.key_source import new_key
 from locking import Owner
 from sparkjobs import backup, restore
 from sparkjobs.driver import application
@@ -158,6 +159,15 @@ def two_sudden(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Sudde
         for each in (first, second):
             stack.callback(each.close)
         yield first, second
+
+
+@pytest.fixture
+def archive_key(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have the archive encrypted: native code does not come back from one that anybody could have written to."""
+    key = tmp_path / "key"
+    key.touch(0o600)
+    key.write_text(new_key())
+    monkeypatch.setenv("HOLDFAST_KEY", f"file:{key}")
 
 
 @pytest.fixture

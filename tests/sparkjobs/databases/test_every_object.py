@@ -13,7 +13,7 @@ from tests.support.databases import every_object
 from tests.support.databases.roundtrips import schema_of
 from tests.support.jobs.inline_jobs import RunJob
 
-pytestmark = pytest.mark.service
+pytestmark = [pytest.mark.service, pytest.mark.usefixtures("archive_key")]
 
 CreateDatabase = Callable[..., Address]
 

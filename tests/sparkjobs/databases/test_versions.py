@@ -20,6 +20,7 @@ grant select on large object 4242 to torture_reader;
 """
 
 
+@pytest.mark.usefixtures("archive_key")
 @pytest.mark.representatives("14 to 14 and 18", "16 to 17", "17 to 18")
 @pytest.mark.parametrize(
     ("source", "targets", "extensions"),

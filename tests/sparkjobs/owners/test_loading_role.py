@@ -193,7 +193,8 @@ def test_chosen_tables_come_so_too_beside_others(
             hostile, f"select * from public.{table} order by 1"
         )
     kept = (
-        "select relname, relowner::regrole::text, array(select unnest(relacl)::text order by 1) from pg_class c "
+        "select relname, relowner::regrole::text, array(select unnest(coalesce(relacl, acldefault("
+        "case relkind when 'S' then 's' else 'r' end::\"char\", relowner)))::text order by 1) from pg_class c "
         "join pg_namespace n on n.oid = c.relnamespace"
     )
     assert rows(
@@ -251,7 +252,7 @@ def test_what_is_left_of_a_restore_is_taken_over_by_the_next_and_then_gone(
     def fail(*_: object) -> None:
         raise OSError("no more")
 
-    for step in ("lend", "hand_over", "drop_login"):
+    for step in ("lend", "mark_owners", "give", "lower_guard", "drop_login"):
         with monkeypatch.context() as patch:
             patch.setattr(f"sparkjobs.driver.restoring.{step}", fail)
             assert run_restore(target)[0] == 1
@@ -272,7 +273,7 @@ def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
         raise RefusedError("no room")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparkjobs.driver.restoring.hand_over", broken)
+        patch.setattr("sparkjobs.driver.restoring.give", broken)
         code, message = failed(run_restore(target, *options))
     assert (code, "was dropped again" in message) == (5, True)
     assert loaders(target) == {}

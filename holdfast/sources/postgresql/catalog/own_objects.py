@@ -10,10 +10,13 @@ from typing import Final
 LEDGER: Final = "holdfast_restore"
 """Schema that exists only while a restore runs."""
 
-LOADER: Final = "holdfast_loader"
-"""The beginning of the names of log-ins that load for a superuser: code of the source runs in their sessions.
+GUARD: Final = "holdfast_guard"
+"""The event trigger that exists only while a login of ours builds."""
 
-They must not be able to say that anything is done but the loading: what they note is in a table of its own, `loaded`.
+LOADER: Final = "holdfast_loader"
+"""The beginning of the names of logins that build for a superuser: code of the source runs in their sessions.
+
+What they note is in a table of its own, `loaded`.
 """
 
 LOG_SCHEMA: Final = "holdfast_log"

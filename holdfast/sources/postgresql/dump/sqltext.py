@@ -122,6 +122,12 @@ def chain_at(found: Sequence[Token], place: int) -> tuple[str, ...]:
     return tuple(names)
 
 
+def chains(text: str) -> Iterator[tuple[str, ...]]:
+    """Yield the names of several parts in a text, such as `("public", "orders")`."""
+    found = list(tokens(text))
+    return (chain for place in range(len(found)) if len(chain := chain_at(found, place)) > 1)
+
+
 def parse_name(text: str) -> tuple[str, ...]:
     """Return the parts of a name such as `public."Odd name"`; () where it is none."""
     found = list(tokens(text))

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Literal
 
 from holdfast.common.errors import DamagedError
 from holdfast.sources.postgresql.catalog.own_objects import (
+    GUARD,
     LEDGER,
     LOG_SCHEMA,
     LOG_TRIGGERS,
@@ -34,7 +35,7 @@ ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "AGGREGATE"})
 RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}
 
 _SCHEMAS = frozenset({LOG_SCHEMA, PUBLISH_SCHEMA})
-_TRIGGERS = frozenset({*LOG_TRIGGERS, PUBLISH_TRIGGER})
+_TRIGGERS = frozenset({*LOG_TRIGGERS, PUBLISH_TRIGGER, GUARD})
 """Of ours."""
 
 _WORDS = {

@@ -10,6 +10,7 @@ import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -18,6 +19,8 @@ from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import is_refusal, server_error
+from holdfast.sources.postgresql.connection.sql import qualified
+from holdfast.sources.postgresql.dump.sqltext import chains
 from holdfast.sources.postgresql.dump.toc import TABLES
 from holdfast.sources.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
@@ -32,12 +35,14 @@ from holdfast.sources.postgresql.restore.plan.progress import (
 from holdfast.sources.postgresql.restore.plan.relaxed_constraints import NOT_VALID, refusal_of
 from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.sources.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
+from holdfast.sources.postgresql.restore.rights.guard import RESET
 from holdfast.sources.postgresql.restore.rights.inlined import lend_to_read
-from holdfast.sources.postgresql.restore.rights.restricted_operation import is_compared_by_code, run_as_owner, runs_code
+from holdfast.sources.postgresql.restore.rights.lending import is_elsewhere, lend_servers, referred
+from holdfast.sources.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST, run_as_superuser
 from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.sources.postgresql.connection.parallel import Sessions
     from holdfast.sources.postgresql.dump.toc import DumpEntry
@@ -69,30 +74,56 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 """
 
 
-def create_tables(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+def create_tables(sessions: Sessions, plan: RestorePlan, superuser: Sessions | None = None) -> tuple[NotRestored, ...]:
     """Create everything that rows need.
 
-    :param sessions: with `SETTINGS`.
+    :param sessions: with `SETTINGS`; where the plan has a login, of it.
+    :param superuser: creates what that login may not.
     :return: what a role that is no superuser could not, and what needs that, unless rows need it.
     :raises HoldfastError: something could not be created. Beside other things, nothing is, then.
     """
+    left: list[NotRestored] = []
+    for start, some in _runs(plan):
+        by = superuser if superuser is not None and some[0].id in plan.superusers else sessions
+        size = len(some) if plan.beside else _BATCH
+        create = partial(_create_some, plan, some, start, size)
+        created = by.run(range(0, len(some), size), create, at_once=1)
+        left += [each for one in created for each in one]
+        if superuser is not None and by is superuser:
+            superuser.run([plan.login], lend_servers)
+    left = [each for each in sessions.run(left, _give_once_more) if each is not None]
+    defined = (superuser or sessions).run(plan.large_objects, create_large_objects)
+    return (*left, *(each for some in defined for each in some))
+
+
+def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
+    """Yield the entries before the rows, those that one side creates after another together.
+
+    A login comes behind the extensions: when their scripts run, there is no code of the source.
+    """
     entries = [entry for entry in plan.entries if entry.section == "pre-data"]
-    size = len(entries) if plan.beside else _BATCH
+    if plan.login:
+        entries = [entry for entry in entries if entry.kind not in LAST]
+        entries.sort(key=lambda entry: entry.kind not in FOUNDATION)
+    start = 0
+    for _, some in groupby(entries, key=lambda entry: entry.id in plan.superusers):
+        run = list(some)
+        yield start, run
+        start += len(run)
 
-    def create(session: Connection, start: int) -> list[NotRestored]:
-        step = f"create {start}"
-        with once(session, step) as is_new:
-            if not is_new:
-                return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
-            left = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
-            if left:
-                note_result(session, step, json.dumps([each.describe() for each in left]))
-            return left
 
-    created = sessions.run(range(0, len(entries), size or 1), create, at_once=1)
-    left = sessions.run([each for some in created for each in some], _give_once_more)
-    defined = sessions.run(plan.large_objects, create_large_objects)
-    return (*filter(None, left), *(each for some in defined for each in some))
+def _create_some(
+    plan: RestorePlan, entries: Sequence[DumpEntry], first: int, size: int, session: Connection, start: int
+) -> list[NotRestored]:
+    """Create entries, once."""
+    step = f"create {first + start}"
+    with once(session, step) as is_new:
+        if not is_new:
+            return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
+        left = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
+        if left:
+            note_result(session, step, json.dumps([each.describe() for each in left]))
+        return left
 
 
 def _give_once_more(session: Connection, left: NotRestored) -> NotRestored | None:
@@ -113,9 +144,9 @@ def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]
     left: list[NotRestored] = []
     known = {entry.id: entry for entry in plan.entries}
     for entry in entries:
-        if not plan.is_strict:
+        if not plan.is_strict and entry.id not in plan.superusers:
             lend_to_read(session, entry, known)
-        if plan.is_limited and not plan.is_strict:
+        if (plan.is_limited or plan.login) and not plan.is_strict:
             _create_as_allowed(session, plan, entry, left)
         else:
             _run(session, plan, entry)
@@ -132,10 +163,10 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry,
             _run(session, plan, entry)
         return
     except HoldfastError as error:
-        if not is_refusal(session, error.__cause__):
+        if not (_is_denied(error) if plan.login else _is_refused(session, error)):
             raise
         refused = error
-    owners = [statement for statement, _ in owner_statements(plan.sql_of(entry))]
+    owners = [] if plan.login else [statement for statement, _ in owner_statements(plan.sql_of(entry))]
     bare = plan.sql_of(entry)
     for statement in owners:
         bare = bare.replace(statement, "", 1)
@@ -157,7 +188,7 @@ def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[Dum
     return [*left, *_create(session, plan, [entry for entry in entries if entry.kind == "ACL"])]
 
 
-def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+def create_rest(sessions: Sessions, plan: RestorePlan, superuser: Sessions | None = None) -> tuple[NotRestored, ...]:
     """Create the entries that follow the rows, such as indexes and constraints.
 
     Those that hide rows or act on the restore itself are not among them.
@@ -169,15 +200,20 @@ def create_rest(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...
     One that leads to a table which the target had before, and keys and indexes of a table whose rows are of another
     moment, give way in any case, and are left out.
 
-    :param sessions: with `SETTINGS`; indexes and keys use all of them.
+    :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
+    :param superuser: creates what that login may not.
     :raises HoldfastError: something else could not be created.
     """
     left: list[NotRestored | None] = []
-    for stage in stages(plan.entries):
+    late = LAST if plan.login else ()
+    for stage in stages([entry for entry in plan.entries if entry.kind not in late]):
+        own = [entry for entry in stage.entries if superuser is None or entry.id not in plan.superusers]
+        some = replace(stage, entries=tuple(own))
         at_once = None if stage.is_parallel else 1
-        left += sessions.run(
-            stage.entries, partial(_create_once, plan), at_once=at_once, after=after(stage, plan.entries)
-        )
+        left += sessions.run(own, partial(_create_once, plan), at_once=at_once, after=after(some, plan.entries))
+        if superuser is not None:
+            others = [entry for entry in stage.entries if entry.id in plan.superusers]
+            left += superuser.run(others, partial(_create_once, plan), at_once=1)
     return tuple(filter(None, left))
 
 
@@ -220,7 +256,7 @@ def _create_acting(session: Connection, plan: RestorePlan, entry: DumpEntry) -> 
         with session.transaction():
             _run(session, plan, entry)
     except HoldfastError as error:
-        if plan.is_strict or not is_refusal(session, error.__cause__):
+        if plan.is_strict or not _is_refused(session, error):
             raise
         return _left_out(entry, error)
     return None
@@ -230,8 +266,8 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> No
     borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     step = f"create {entry.id} {entry.kind}"
-    if is_key and plan.login and is_compared_by_code(session, entry):
-        return _not_checked(session, plan, entry, step)
+    if is_key and plan.login and is_elsewhere(plan, referred(entry)) and is_compared_by_code(session, entry):
+        return _left_out(entry, RefusedError("a cast of the source would run with rights of the other table's owner"))
     try:
         with once(session, step) as is_new:
             if not is_new:
@@ -242,22 +278,29 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> No
                 _run(session, plan, entry)
     except HoldfastError as error:
         gives_way = borrowed or not plan.is_strict
-        if session.broken or not ((borrowed and is_key) or (gives_way and is_refusal(session, error.__cause__))):
+        if session.broken or not ((borrowed and is_key) or (gives_way and _is_refused(session, error))):
             raise
         return _not_valid(session, entry, step, error) if is_key and not borrowed else _left_out(entry, error)
     return None
 
 
-def _not_checked(session: Connection, plan: RestorePlan, entry: DumpEntry, step: str) -> NotRestored:
-    """Create a foreign key as NOT VALID if a cast of the source would check it.
+def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
+    """Return whether functions of the source may compare a foreign key's columns.
 
-    Such a cast must not run with the rights of the restoring role.
+    They run as the owner of the table that it leads to.
     """
-    refused = RefusedError("a cast of the source compares its columns: let nobody validate it who is a superuser")
-    if plan.is_strict:
-        raise RefusedError(f"{entry.label} could not be created: {refused}") from refused
-    return _left_out(entry, refused) if entry.id in plan.borrowed else _not_valid(session, entry, step, refused)
+    table = next(chains(key.sql))
+    return session.execute(_CASTING, (qualified(*table[:2]),)).fetchone() is not None
 
+
+_CASTING = """
+with recursive types (type) as (
+  select atttypid from pg_catalog.pg_attribute where attrelid = pg_catalog.to_regclass(%s) and attnum > 0
+  union select t.typbasetype from types join pg_catalog.pg_type t on t.oid = type and t.typtype = 'd'
+)
+select from types join pg_catalog.pg_cast c on c.castsource = type and c.castcontext = 'i'
+join pg_catalog.pg_proc p on p.oid = c.castfunc where p.pronamespace <> 'pg_catalog'::pg_catalog.regnamespace limit 1
+"""
 
 _ADDED = """
 select conrelid::regclass::text, pg_catalog.quote_ident(conname) from pg_catalog.pg_constraint
@@ -289,6 +332,16 @@ def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: Holdfa
         return _left_out(entry, refused)
 
 
+def _is_denied(error: HoldfastError) -> bool:
+    """Return whether a statement was refused for lack of rights."""
+    return error.__cause__ is None or isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege)
+
+
+def _is_refused(session: Connection, error: HoldfastError) -> bool:
+    """Return whether a statement was refused, by the server or before it came there."""
+    return isinstance(error, RefusedError) if error.__cause__ is None else is_refusal(session, error.__cause__)
+
+
 def _noted(session: Connection, step: str) -> NotRestored | None:
     """Return an earlier attempt's record of a step."""
     result = read_result(session, step)
@@ -300,12 +353,16 @@ def _left_out(entry: DumpEntry, error: HoldfastError) -> NotRestored:
 
 
 def _run(session: Connection, plan: RestorePlan, entry: DumpEntry) -> None:
+    if plan.login and entry.id in plan.superusers:
+        run_as_superuser(session, entry, plan.login)
+        return
+    sql, reset = plan.sql_of(entry), ""
+    if plan.login:
+        reset = f"{RESET} {SETTINGS};"
+        for statement, _ in owner_statements(sql):
+            sql = sql.replace(statement, "", 1)
     try:
-        if plan.login and runs_code(session, entry):
-            session.execute(entry.settings.encode())
-            run_as_owner(session, plan, entry)
-            return
         # Names that all databases of a server share may be in no encoding at all.
-        session.execute(f"{entry.settings} {plan.sql_of(entry)}".encode("utf-8", "surrogateescape"))
+        session.execute(f"{reset} {entry.settings} {sql}".encode("utf-8", "surrogateescape"))
     except psycopg.Error as error:
         raise server_error(f"{entry.label} could not be created", error) from error

@@ -74,8 +74,10 @@ from unnest(%s::text[], %s::int8[], %s::bool[]) s (name, value, is_called)
 """
 
 
-def find_places(session: Connection, values: Sequence[SequenceValue]) -> None:
+def find_places(session: Connection, values: Sequence[SequenceValue], rows: Connection | None = None) -> None:
     """Find the value of each sequence, once, while all rows may be read.
+
+    :param rows: reads them, where the session must not: a query of a table plans code of the source.
 
     `set_sequences` sets it.
 
@@ -88,7 +90,7 @@ def find_places(session: Connection, values: Sequence[SequenceValue]) -> None:
     """
     with once(session, _STEP) as is_new:
         if is_new:
-            put, unknown = _places(session, values)
+            put, unknown = _places(session, values, rows or session)
             note_result(session, _STEP, json.dumps([put, [each.describe() for each in unknown]]))
 
 
@@ -100,7 +102,7 @@ def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
 
 
 def _places(
-    session: Connection, values: Sequence[SequenceValue]
+    session: Connection, values: Sequence[SequenceValue], rows_by: Connection
 ) -> tuple[list[tuple[str, int, bool]], list[NotRestored]]:
     """Return the values of sequences, and the sequences of uncertain value."""
     names = [qualified(value.sequence_schema, value.name) for value in values]
@@ -115,7 +117,7 @@ def _places(
             continue
         definition = _Definition(increment, least, most, cycles, (table, column) if table is not None else None)
         why = _why_unknown(definition, value)
-        reading = _farthest(session, name, definition, value) if why else value
+        reading = _farthest(session, name, definition, value, rows_by) if why else value
         put.append((name, reading.last_value, reading.is_called))
         if why:
             unknown.append(
@@ -143,14 +145,16 @@ def _why_unknown(definition: _Definition, value: SequenceValue) -> str:
     return ""
 
 
-def _farthest(session: Connection, name: str, definition: _Definition, value: SequenceValue) -> Reading:
+def _farthest(
+    session: Connection, name: str, definition: _Definition, value: SequenceValue, rows_by: Connection
+) -> Reading:
     """Return the farthest known value of a sequence, within its bounds.
 
     Where none is known, it is the value at its creation.
     """
     known: list[Reading | None] = [value, value.earlier if isinstance(value, SequenceBetween) else None]
     if not definition.cycles:
-        known += _of_rows(session, definition)
+        known += _of_rows(rows_by, definition)
     fit = [each for each in known if each is not None and definition.holds(each)]
     if not fit:
         created = session.execute(f"select last_value, is_called from {name}".encode()).fetchone()

@@ -80,8 +80,9 @@ class RestorePlan:
         when all else is done.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
     :param is_limited: the role is no superuser, and may meet more that it may not.
-    :param is_loaded_apart: rows come in by a log-in of the restore's own, to which things belong meanwhile.
-    :param login: its name, once it is there: code of the source must not have the rights of whoever creates things.
+    :param is_built_apart: a login of the restore's own builds everything, and owns it until the end.
+    :param login: its name, once it is there.
+    :param superusers: numbers of the entries that a superuser creates then (`rights.superuser_entries`).
     """
 
     tables: tuple[PlannedTable, ...]
@@ -101,8 +102,9 @@ class RestorePlan:
     is_strict: bool = False
     runs: Mapping[int, str] = field(default_factory=dict)
     is_limited: bool = False
-    is_loaded_apart: bool = False
+    is_built_apart: bool = False
     login: str = ""
+    superusers: Mapping[int, bool] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> Mapping[int, DumpEntry]:
@@ -113,10 +115,10 @@ class RestorePlan:
     def digest(self) -> str:
         """Return a digest of the entries in their order.
 
-        Another plan has another one, also if only the owner of the rows' tables differs while they are loaded.
+        Another plan has another one, also if only the role that builds it differs.
         """
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
-        owned = ["owned by a log-in meanwhile"] if self.is_loaded_apart else []
+        owned = ["built by a login of its own"] if self.is_built_apart else []
         return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
 
     def sql_of(self, entry: DumpEntry) -> str:

@@ -77,15 +77,17 @@ case when {_YOUNGER} >= 0 then pg_catalog.pg_xact_status(
   (pg_catalog.pg_current_xact_id()::text::int8 + {_YOUNGER})::text::xid8) = 'in progress' end
 """
 
-# Who loads notes what it has detached, and may name what is not its own.
+# The login that builds notes what it has made, and may name only what is its own.
 _LEFT = f"""
 select c.class, c.object, i.type, i.identity from (
-  select 1 as later, 'pg_catalog.pg_class'::regclass::oid as class, d.relation as object, d.place
-  from {LEDGER}.detached d join pg_catalog.pg_class r on r.oid = d.relation
-  where pg_catalog.pg_has_role(d.detached_by::name, r.relowner, 'USAGE')
-  union all select 0, c.class, c.object, c.place from {LEDGER}.created c
+  select 1 as later, 'pg_catalog.pg_class'::regclass::oid as class, d.relation as object, d.place, d.detached_by as by
+  from {LEDGER}.detached d
+  union all select 0, c.class, c.object, c.place, c.made_by from {LEDGER}.created c
 ) c, pg_catalog.pg_identify_object(c.class, c.object, 0) i
-where i.identity is not null order by c.later desc, c.place desc
+where i.identity is not null and (not pg_catalog.starts_with(c.by, '{LOADER}') or not exists (
+  select from pg_catalog.pg_shdepend o where o.classid = c.class and o.objid = c.object and o.deptype = 'o'
+    and not pg_catalog.pg_has_role(c.by::name, o.refobjid, 'USAGE')))
+order by c.later desc, c.place desc
 """
 
 _ASIDE = f"""
@@ -172,7 +174,8 @@ def create_ledger(session: Connection, claim: TargetClaim, *, plan: str = "", fo
         session.execute(f"create schema {LEDGER}")
         session.execute(f"create table {LEDGER}.done (step text primary key, result text)")
         session.execute(
-            f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid)"
+            f"create table {LEDGER}.created (place int8 generated always as identity, class oid, object oid, "
+            "made_by text not null default session_user)"
         )
         _create_loaders_part(session)
         session.execute(f"create unlogged table {LEDGER}.no_crash as select true")
@@ -189,32 +192,34 @@ def _create_loaders_part(session: Connection) -> None:
         f"create table if not exists {LEDGER}.detached (place int8 generated always as identity, relation oid, "
         "detached_by text not null default current_user)"
     )
-    session.execute(f"create table if not exists {LEDGER}.powerful (name text primary key, sees_all bool not null)")
-    session.execute(f"create table if not exists {LEDGER}.held (kind text, name text, line text)")
+    session.execute(f"alter table {LEDGER}.created add column if not exists made_by text not null default session_user")
+    session.execute(f"create table if not exists {LEDGER}.kept (name text primary key, value text)")
 
 
-def let_write(session: Connection, login: str) -> None:
-    """Let a log-in record its loads, and keep tables in the ledger's schema."""
+def keep(session: Connection, name: str, value: str) -> None:
+    """Keep a value that the login must not read, for the end of the restore or its next try."""
     session.execute(
-        f"grant usage, create on schema {LEDGER} to {login};"
-        f"grant select on all tables in schema {LEDGER} to {login};"
-        f"grant select, insert, update, delete on {LEDGER}.loaded to {login};"
-        f"grant insert (relation) on {LEDGER}.detached to {login}".encode()
+        f"insert into {LEDGER}.kept values (%s, %s) on conflict (name) do update set value = excluded.value",
+        (name, value),
     )
 
 
-def note_powerful(session: Connection, found: Mapping[str, bool]) -> Mapping[str, bool]:
-    """Record the powerful owners, and return those of the restore's first attempt.
+def read_kept(session: Connection, name: str) -> str:
+    """Return a kept value; "" where there is none."""
+    row = session.execute(f"select value from {LEDGER}.kept where name = %s", (name,)).fetchone()
+    return str(row[0]) if row else ""
 
-    Their objects belong to another role while rows come in.
 
-    :param found: the roles that may do more than own things, with whether they see what policies hide.
-    """
-    with session.transaction():
-        if session.execute(f"select from {LEDGER}.powerful limit 1").fetchone() is None:
-            with session.cursor() as cursor:
-                cursor.executemany(f"insert into {LEDGER}.powerful values (%s, %s)", [*found.items()])
-        return dict(session.execute(f"select name, sees_all from {LEDGER}.powerful").fetchall())
+def let_write(session: Connection, login: str) -> None:
+    """Let a login record what it does, and keep tables in the ledger's schema."""
+    session.execute(
+        f"grant usage, create on schema {LEDGER} to {login};"
+        f"grant select on {LEDGER}.restore, {LEDGER}.done, {LEDGER}.created, {LEDGER}.loaded, {LEDGER}.detached,"
+        f" {LEDGER}.no_crash to {login};"
+        f"grant select, insert, update, delete on {LEDGER}.loaded to {login};"
+        f"grant insert (class, object) on {LEDGER}.created to {login};"
+        f"grant insert (relation) on {LEDGER}.detached to {login}".encode()
+    )
 
 
 def read_ledger(session: Connection) -> UnfinishedRestore | None:

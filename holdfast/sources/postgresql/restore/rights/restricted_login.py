@@ -1,9 +1,8 @@
-"""Log-ins without superuser rights, for sessions that run code of a source.
+"""Logins without superuser rights, for sessions that run code of a source.
 
-A table's conditions and generated columns call functions of its owner, which run as whoever loads; so does what a view
-calls, as whoever asks. Neither SET ROLE nor SET SESSION AUTHORIZATION keeps one from a superuser's rights: the function
-resets them. A session that has logged in without them cannot get them. (What builds indexes, refreshes views and
-gathers statistics runs as the owner. Source: PostgreSQL's SECURITY_RESTRICTED_OPERATION.)
+Neither SET ROLE nor SET SESSION AUTHORIZATION keeps code from a superuser's rights: it resets them. Nor does a list of
+statements that run code: the planner runs functions of the tables in a statement. A session that has logged in without
+these rights cannot get them, so the login of a restore builds everything, and owns it until the end.
 """
 
 from __future__ import annotations
@@ -18,24 +17,25 @@ import psycopg
 
 from holdfast.common.cleanup import tidied
 from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, LOADER
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.sources.postgresql.restore.plan.progress import keep, let_write, read_kept
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Collection, Iterator, Mapping
 
+    from holdfast.sources.postgresql.catalog.roles import Roles
     from holdfast.sources.postgresql.connection.address import Address
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-_OWNERS = "select rolname from pg_catalog.pg_roles where not rolsuper and rolname !~ '^pg_' and rolname <> %s"
 
 _GONE = """
 select rolname::text from pg_catalog.pg_roles r where rolname ~ %s and not rolsuper and not exists (
   select from pg_catalog.pg_database d where d.oid::text = pg_catalog.split_part(rolname, '_', 3))
 """
-"""Log-ins for databases that have been dropped since."""
+"""Logins for databases that have been dropped since."""
 
 _DATABASE = "select oid::text from pg_catalog.pg_database where datname = pg_catalog.current_database()"
 
@@ -44,48 +44,53 @@ select from pg_catalog.pg_shdepend d join pg_catalog.pg_roles r on r.oid = d.ref
 where d.refclassid = 'pg_catalog.pg_authid'::regclass and d.deptype = 'o' and r.rolname = %s
 """
 
+_SUPERUSERS = "select rolname::text from pg_catalog.pg_roles where rolsuper and rolname = any(%s)"
+
+_POWERFUL = """
+select r.rolname::text, r.rolsuper or r.rolbypassrls
+from pg_catalog.pg_roles r where r.rolname = any(%s) and exists (
+  select from pg_catalog.pg_roles d where pg_catalog.pg_has_role(r.oid, d.oid, 'MEMBER') and (
+    d.rolsuper or d.rolcreaterole or d.rolcreatedb or d.rolreplication or d.rolbypassrls
+    or (d.rolname ~ '^pg_' and d.rolname <> 'pg_database_owner')))
+"""
+"""Which of these roles may do more than own things in databases, also by what they are members of."""
+
+_STANDING = "select rolname::text from pg_catalog.pg_roles where rolname ~ %s"
+"""Roles that stand in for owners (`hand_over`)."""
+
 _EXISTS = "select from pg_catalog.pg_roles where rolname = %s"
+
+_VERIFIER = "select rolpassword from pg_catalog.pg_authid where rolname = %s"
+
+_SESSIONS = """
+select pg_catalog.pg_terminate_backend(s.pid, 10000) from pg_catalog.pg_stat_activity s
+join pg_catalog.pg_roles r on r.oid = s.usesysid where r.rolname = %s
+"""
+
+_KEPT = "password of the login"
+
+_EVENT_TRIGGERS_SETTING = 170000
+"""The first version in which sessions can be without event triggers."""
 
 _TRIES = 20
 _PAUSE_S = 0.1
 
-_EVENT_TRIGGERS_SETTING = 170000
-"""The first version in which a session can be without event triggers."""
-
-
-def make_loader(session: Connection, address: Address, schemas: Sequence[str] = ()) -> Address:
-    """Make a log-in for a temporary server, and return the database's address for it.
-
-    It is a member of all roles that are there, so that it may do what any owner may.
-
-    :param session: a superuser's, in the database.
-    :param schemas: in which it may create something, too.
-    """
-    loader = _make(session, address, LOADER, "bypassrls")
-    owners = [row[0] for row in session.execute(_OWNERS, (LOADER,))]
-    for role in (*owners, "pg_read_all_data", "pg_write_all_data"):
-        session.execute(f"grant {ident(role)} to {LOADER}".encode())
-    for schema in schemas:
-        session.execute(f"grant create, usage on schema {ident(schema)} to {LOADER}".encode())
-    return replace(loader, event_triggers=True)
-
 
 @contextmanager
-def temporary_login(session: Connection, address: Address) -> Iterator[Address]:
-    """Provide a temporary log-in for a database, and yield the address for it.
+def temporary_login(session: Connection, address: Address, *, is_quiet: bool = True) -> Iterator[Address]:
+    """Provide a temporary login for a database, and yield the address for it.
 
-    Nobody but this process and its tasks knows its password. Where things belong to it, or notes name it, it stays, and
-    can log in no more; the next one for this database takes them over.
+    Only this process and its tasks know its password. Where objects belong to it, or notes name it, it stays, and can
+    log in no more; the next one for this database takes them over.
 
-    :param session: a superuser's, in the database, whom no other of these is made beside.
+    :param session: a superuser's, in the database, which makes no other of these meanwhile.
+    :param is_quiet: the database's own event triggers do not act on what the login does.
     :raises RefusedError: it may not log in; says what to do.
     """
-    name = _name(session)
     _sweep(session)
+    session.execute(_SESSIONS, (login_name(session),))  # of a try that was killed
     with tidied(lambda: _lock_out(address)):
-        login = _make(session, address, name, "nobypassrls")
-        if not address.event_triggers and session.info.server_version >= _EVENT_TRIGGERS_SETTING:
-            _of_all_databases(session, f"grant set on parameter event_triggers to {name}")
+        login = _make(session, address, login_name(session), is_quiet=is_quiet)
         _try(session, address, login)
         yield login
 
@@ -106,6 +111,47 @@ def asking_login(address: Address) -> Iterator[Address]:
             yield login
 
 
+@contextmanager
+def owners_login(session: Connection, address: Address, owner: str) -> Iterator[Address]:
+    """Yield the address of a temporary login with the rights of one owner.
+
+    :param session: a superuser's, in the database.
+    """
+    name = f"{login_name(session)}_owner"
+    try:
+        login = _make(session, address, name)
+        session.execute(f"grant {ident(owner)} to {name}".encode())
+        let_write(session, name)
+        yield login
+    finally:
+        session.execute(_SESSIONS, (name,))
+        _is_dropped(session, name)
+
+
+def powers(session: Connection, owners: Collection[str]) -> Mapping[str, bool]:
+    """Return the roles that may do more than own things, each with whether policies hide nothing from it."""
+    return dict(session.execute(_POWERFUL, (list(owners),)).fetchall())
+
+
+def check_namesakes(session: Connection, owners: Collection[str], recorded: Roles | None) -> None:
+    """Refuse superusers of the target with the names of ordinary roles of the source.
+
+    Objects of these roles would come to them.
+
+    :param owners: of what is to be restored.
+    :param recorded: with the backup; None where that was made by a release that did not record them.
+    :raises RefusedError: names such roles.
+    """
+    ordinary = {role.name for role in recorded.roles if not role.superuser} if recorded else set()
+    found = session.execute(_SUPERUSERS, (sorted(ordinary.intersection(owners)),)).fetchall()
+    if found:
+        raise RefusedError(
+            f"superusers here, and ordinary roles in the source: {named([name for (name,) in found])}. Functions of "
+            "theirs would run with a superuser's rights from now on: restore them under other owners, or say "
+            "--trust-source where these may do what a superuser may here"
+        )
+
+
 def drop_login(session: Connection) -> str:
     """Drop the log-in that loads into a database, if there is one.
 
@@ -113,7 +159,9 @@ def drop_login(session: Connection) -> str:
 
     :param session: a superuser's, in the database.
     """
-    name = _name(session)
+    name = login_name(session)
+    for (standing,) in session.execute(_STANDING, (f"^{name}_([0-9]+|owner)$",)).fetchall():
+        _is_dropped(session, standing)
     if session.execute(_EXISTS, (name,)).fetchone() is None:
         return ""
     session.execute(f"alter role {name} nologin password null".encode())
@@ -144,7 +192,8 @@ def _of_all_databases(session: Connection, statement: str) -> None:
             time.sleep(_PAUSE_S)
 
 
-def _name(session: Connection) -> str:
+def login_name(session: Connection) -> str:
+    """Return the name of the login for the session's database."""
     row = session.execute(_DATABASE).fetchone()
     return f"{LOADER}_{row[0] if row else 0}"
 
@@ -157,12 +206,12 @@ def _lock_out(address: Address) -> None:
     with connect(address) as session:
         is_begun = session.execute(f"select pg_catalog.to_regclass('{LEDGER}.detached')").fetchone() != (None,)
         if is_begun and session.execute(f"select from {LEDGER}.detached limit 1").fetchone() is not None:
-            session.execute(f"alter role {_name(session)} nologin password null".encode())
+            session.execute(f"alter role {login_name(session)} nologin password null".encode())
         else:
             drop_login(session)
 
 
-def _make(session: Connection, address: Address, name: str, more: str) -> Address:
+def _make(session: Connection, address: Address, name: str, *, is_quiet: bool = True) -> Address:
     """Make a log-in, or give it another password.
 
     The server is sent only a verifier of the password.
@@ -171,10 +220,46 @@ def _make(session: Connection, address: Address, name: str, more: str) -> Addres
     check = session.pgconn.encrypt_password(password.encode(), name.encode(), b"scram-sha-256").decode()
     if session.execute(_EXISTS, (name,)).fetchone() is None:
         session.execute(f"create role {name}".encode())
-    harmless = "login inherit nosuperuser nocreatedb nocreaterole noreplication"
-    session.execute(f"alter role {name} {harmless} {more} password {literal(check)}".encode())
+    harmless = "login inherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls"
+    session.execute(f"alter role {name} {harmless} password {literal(check)}".encode())
+    # In a replica, only those event triggers fire that always do, such as the guard.
+    session.execute(f"alter role {name} set session_replication_role = {'replica' if is_quiet else 'origin'}".encode())
+    if session.info.server_version >= _EVENT_TRIGGERS_SETTING:
+        session.execute(f"alter role {name} set event_triggers = on".encode())
     session.execute(f"grant connect on database {ident(address.database)} to {name}".encode())
-    return address.as_user(name, password)
+    return replace(address.as_user(name, password), event_triggers=True)
+
+
+def keep_password(session: Connection) -> None:
+    """Note the login's password, which code that runs as the login may change."""
+    row = session.execute(_VERIFIER, (login_name(session),)).fetchone()
+    keep(session, _KEPT, str(row[0]) if row and row[0] else "")
+
+
+def check_password(session: Connection) -> None:
+    """Refuse to go on where code of the source has changed the login's password.
+
+    Another client may have logged in with it, whose statements no guard refuses.
+
+    :raises RefusedError: it has.
+    """
+    kept, row = read_kept(session, _KEPT), session.execute(_VERIFIER, (login_name(session),)).fetchone()
+    if kept and row and row[0] is not None and row[0] != kept:
+        raise RefusedError(
+            f"code of the source has changed the password of {login_name(session)}, by which it was restored, so that "
+            "others may have changed what is there: drop the database, and find out who wrote that code"
+        )
+
+
+def lock_out(session: Connection) -> None:
+    """Let the login log in no more, and end its sessions: no code of the source runs from then on.
+
+    :raises RefusedError: code of the source has changed its password.
+    """
+    name = login_name(session)
+    session.execute(f"alter role {name} nologin".encode())
+    session.execute(_SESSIONS, (name,))
+    check_password(session)
 
 
 def _try(session: Connection, address: Address, login: Address) -> None:
@@ -192,6 +277,6 @@ def _try(session: Connection, address: Address, login: Address) -> None:
 
 
 def _sweep(session: Connection) -> None:
-    for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+$",)).fetchall():
+    for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+(_[0-9]+|_owner)?$",)).fetchall():
         with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
             _is_dropped(session, name)

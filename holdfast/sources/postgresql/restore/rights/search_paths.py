@@ -36,7 +36,6 @@ if TYPE_CHECKING:
 LENT = "search_path of "
 """What the notes of functions begin with that have one of ours."""
 
-_OWN = "functions that have a search_path"
 _GIVEN_BACK = "search_paths given back"
 
 _ASKED = f"""
@@ -82,8 +81,7 @@ Rows of some partitions come through a table above theirs, and meet what any of 
 _LENT = """
 select p.oid::regprocedure::text, pg_catalog.substr(s, pg_catalog.length('search_path=') + 1)
 from pg_catalog.pg_proc p, pg_catalog.unnest(p.proconfig) s where p.oid::regprocedure::text = any(%(noted)s)
-  and s like 'search_path=%%' and pg_catalog.pg_has_role(p.proowner, 'USAGE')
-  and p.oid::regprocedure::text <> all(%(own)s) order by 1
+  and s like 'search_path=%%' order by 1
 """
 
 _WITH_PATH = """
@@ -136,18 +134,6 @@ def lend_by(session: Connection, altered: str, path: str) -> None:
             note_result(session, step, json.dumps(path))
 
 
-def note_own(session: Connection) -> None:
-    """Record the functions that have a search_path of their own: they keep it.
-
-    This comes before any code of the source can run.
-    """
-    with once(session, _OWN) as is_new:
-        if is_new:
-            steps = read_steps(session)
-            named = [name for (name,) in session.execute(_WITH_PATH)]
-            note_result(session, _OWN, json.dumps([name for name in named if f"{LENT}{name}" not in steps]))
-
-
 def take_back(session: Connection, routines: Collection[str]) -> None:
     """Reset the search_path that was lent to functions."""
     for routine in routines:
@@ -159,17 +145,13 @@ def take_back(session: Connection, routines: Collection[str]) -> None:
 def give_back(session: Connection) -> tuple[NotRestored, ...]:
     """Reset all search_paths that were lent, once, and report that functions need them.
 
-    :param session: of whoever has lent it. Code of the source may have been able to note other functions: whoever runs
-        this may alter no more of them than that code, and those that had one before are left alone.
+    :param session: of the role that has lent it.
     """
     with once(session, _GIVEN_BACK) as is_new:
         if is_new:
             steps = read_steps(session)
-            own = json.loads(steps.get(_OWN, "[]"))
             noted = [step.removeprefix(LENT) for step in steps if step.startswith(LENT)]
-            told = [
-                _given_back(session, *each) for each in session.execute(_LENT, {"noted": noted, "own": own}).fetchall()
-            ]
+            told = [_given_back(session, *each) for each in session.execute(_LENT, {"noted": noted}).fetchall()]
             note_result(session, _GIVEN_BACK, json.dumps([each.describe() for each in told]))
     return tuple(NotRestored.from_dict(each) for each in json.loads(read_result(session, _GIVEN_BACK)))
 

@@ -25,7 +25,7 @@ from holdfast.sources.postgresql.values.hashing import ContentHash, digest, hash
 from holdfast.sources.postgresql.values.schema_evolution import conform, is_same_form
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     import pyarrow as pa
 
@@ -199,9 +199,7 @@ group by 1
 """The materialised views that read foreign tables: themselves, by views, or by functions that say what they read."""
 
 
-def refresh_views(
-    sessions: Sessions, views: Sequence[NamedRelation], kept_empty: Collection[tuple[str, str]] = ()
-) -> tuple[NotRestored, ...]:
+def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[NotRestored, ...]:
     """Fill the materialised views that were filled, one after the other.
 
     Those that others read come first.
@@ -209,13 +207,9 @@ def refresh_views(
     What they hold is not in the archive. Where their query fails, or a unique index of theirs does not take what comes,
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
     with the server's words. So is what reads a foreign table: its server is not asked.
-
-    :param kept_empty: those that nobody of the restore may fill.
     """
-    labels = {qualified(each.relation_schema, each.name): f"{each.relation_schema}.{each.name}" for each in views}
-    names = list(labels)
-    (reaching,) = sessions.run([names], _reaching) if names else ({},)
-    reaching |= dict.fromkeys((qualified(*each) for each in kept_empty), "")
+    names = {qualified(each.relation_schema, each.name): each for each in views}
+    (reaching,) = sessions.run([list(names)], _reaching) if names else ({},)
     waiting, found = [name for name in names if name not in reaching], list[str]()
     while waiting:
         found = sessions.run(waiting, _refresh, at_once=1)
@@ -224,18 +218,15 @@ def refresh_views(
             break
         waiting = failed
     why = dict(zip(waiting, found, strict=True)) if waiting else {}
-    why |= {name: _why_empty(table) for name, table in reaching.items()}
-    return tuple(
-        NotRestored(f"rows of materialized view {labels[name]}", why[name], f"refresh materialized view {name};")
-        for name in names
-        if name in why
-    )
+    why |= {name: f"it reads foreign table {table}, whose server is not asked" for name, table in reaching.items()}
+    return tuple(empty_view(view, why[name]) for name, view in names.items() if name in why)
 
 
-def _why_empty(foreign: str) -> str:
-    if foreign:
-        return f"it reads foreign table {foreign}, whose server is not asked"
-    return "its owner may do more than own things, and may see fewer rows than the restore: let that one fill it"
+def empty_view(view: NamedRelation, reason: str) -> NotRestored:
+    """Return a materialised view that stays empty, with the statement that fills it."""
+    name = qualified(view.relation_schema, view.name)
+    what = f"rows of materialized view {view.relation_schema}.{view.name}"
+    return NotRestored(what, reason, f"refresh materialized view {name};")
 
 
 def _reaching(session: Connection, names: Sequence[str]) -> dict[str, str]:

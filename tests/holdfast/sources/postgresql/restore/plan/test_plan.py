@@ -84,7 +84,7 @@ def test_the_digest_is_of_what_is_created_and_of_who_owns_it_meanwhile() -> None
         plan(entries=(VIEW, TABLE)),
         plan(entries=(TABLE,)),
         plan(entries=(replace(TABLE, settings="SET default_tablespace = fast;"), VIEW)),
-        replace(made, is_loaded_apart=True),
+        replace(made, is_built_apart=True),
     )
     assert len({made.digest, *(each.digest for each in others)}) == 5
 

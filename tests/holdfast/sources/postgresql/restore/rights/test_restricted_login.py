@@ -10,12 +10,18 @@ import pytest
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, LOADER
+from holdfast.sources.postgresql.catalog.roles import RoleRecord, Roles
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.rights.restricted_login import (
     asking_login,
+    check_namesakes,
+    check_password,
     drop_login,
-    make_loader,
+    keep_password,
+    lock_out,
+    owners_login,
+    powers,
     temporary_login,
 )
 
@@ -130,16 +136,65 @@ def test_who_is_no_superuser_asks_himself(session: Session, address: Address) ->
         session.execute("drop role login_plain")
 
 
-def test_the_loader_of_a_temporary_server_may_do_what_any_owner_may(session: Session, address: Address) -> None:
-    session.execute("create role login_owner; create schema owned authorization login_owner; create schema more")
-    session.execute("create table owned.kept (id int); alter table owned.kept owner to login_owner")
+def test_an_owners_login_may_do_what_its_owner_may_and_goes(begun: Session, address: Address) -> None:
+    begun.execute("create role login_owner; create schema owned authorization login_owner")
+    begun.execute("create schema others; create table owned.kept (id int); alter table owned.kept owner to login_owner")
     try:
-        loader = make_loader(session, address, ["more"])
-        assert logins(session) == {LOADER: (True, True, False)}
-        with connect(loader) as opened:
-            opened.execute("alter table owned.kept add constraint positive check (id > 0)")
-            opened.execute("insert into owned.kept values (1); create table more.made (id int)")
-            with pytest.raises(psycopg.errors.InsufficientPrivilege):
-                opened.execute("set role postgres")
+        with owners_login(begun, address, "login_owner") as login:
+            assert logins(begun) == {login.user: (True, False, False)}
+            with connect(login) as opened:
+                opened.execute("alter table owned.kept add constraint positive check (id > 0)")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    opened.execute("create table others.made (id int)")
+                with pytest.raises(psycopg.errors.InsufficientPrivilege):
+                    opened.execute("set role postgres")
+        assert logins(begun) == {}
     finally:
-        session.execute(f"drop owned by login_owner, {LOADER} cascade; drop role login_owner, {LOADER}".encode())
+        begun.execute("drop owned by login_owner cascade; drop role login_owner")
+
+
+def test_a_password_that_code_has_changed_is_noticed(begun: Session, address: Address) -> None:
+    with temporary_login(begun, address) as login:
+        keep_password(begun)
+        check_password(begun)
+        with connect(login) as opened:
+            opened.execute(f"alter role {login.user} password 'known'".encode())
+        with pytest.raises(RefusedError, match="code of the source has changed the password"):
+            lock_out(begun)
+
+
+def test_a_login_that_is_locked_out_has_no_sessions(begun: Session, address: Address) -> None:
+    with temporary_login(begun, address) as login:
+        keep_password(begun)
+        with connect(login) as opened:
+            lock_out(begun)
+            with pytest.raises(psycopg.OperationalError):
+                opened.execute("select")
+        with pytest.raises(HoldfastError), connect(login):
+            pass
+
+
+def test_roles_that_may_do_more_than_own_things_are_known(session: Session) -> None:
+    session.execute(
+        "create role powers_plain; create role powers_maker createrole; create role powers_sees bypassrls; "
+        "create role powers_member; grant powers_maker to powers_member"
+    )
+    try:
+        names = ("powers_plain", "powers_maker", "powers_sees", "powers_member", "postgres")
+        assert powers(session, names) == {
+            "powers_maker": False,
+            "powers_sees": True,
+            "powers_member": False,
+            "postgres": True,
+        }
+    finally:
+        session.execute("drop role powers_plain, powers_maker, powers_sees, powers_member")
+
+
+def test_superusers_with_the_names_of_ordinary_roles_are_refused(session: Session) -> None:
+    roles = tuple(RoleRecord.model_construct(name=name, superuser=False) for name in ("postgres", "other"))
+    recorded = Roles(roles=roles)
+    check_namesakes(session, ["other"], recorded)
+    check_namesakes(session, ["postgres"], None)
+    with pytest.raises(RefusedError, match="ordinary roles in the source: postgres"):
+        check_namesakes(session, ["postgres", "other"], recorded)

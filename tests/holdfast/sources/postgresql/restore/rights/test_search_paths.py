@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
 import psycopg
@@ -11,12 +10,10 @@ import pytest
 from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.rights.search_paths import (
-    LENT,
     asked_by,
     give_back,
     lend,
     lend_by,
-    note_own,
     path_of,
     take_back,
 )
@@ -91,7 +88,6 @@ def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(s
 
 @pytest.mark.service
 def test_what_was_lent_is_given_back_once_and_told(session: Session) -> None:
-    note_own(session)
     lend(session, [("lib.positive(integer)", PATH), ("lib.even(integer)", '"lib"')])
     lend(session, [("lib.positive(integer)", '"other"')])  # it has one
     with session.transaction():
@@ -123,14 +119,3 @@ def test_what_is_taken_back_was_never_lent(session: Session) -> None:
     take_back(session, ["lib.positive(integer)", "lib.hardened(integer)"])
     assert paths(session) == {"hardened": ["search_path=pg_catalog"]}
     assert give_back(session) == ()
-
-
-@pytest.mark.service
-def test_code_that_notes_functions_of_others_changes_none_of_them(session: Session) -> None:
-    note_own(session)
-    for name in ("hardened", "gone"):
-        with session.transaction():
-            progress.note_step(session, f"{LENT}lib.{name}(integer)")
-            progress.note_result(session, f"{LENT}lib.{name}(integer)", json.dumps(PATH))
-    assert give_back(session) == ()
-    assert paths(session) == {"hardened": ["search_path=pg_catalog"]}
