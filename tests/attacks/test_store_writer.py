@@ -9,6 +9,7 @@ import re
 import socket
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from contextlib import closing
 from datetime import UTC, datetime
@@ -24,12 +25,14 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Mark, Stream, WaitingTable
-from holdfast.archive.format.commits import commit_key
+from holdfast.archive.format.commits import commit_key, parse_commit
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
 from holdfast.archive.format.runs import RunError, RunRecord
 from holdfast.archive.format.seal import seal
 from holdfast.archive.locks import acquire
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from tests.support.jobs.command import Finished, run
@@ -341,3 +344,52 @@ def test_a_bomb_in_an_archive_is_damage_that_verification_names(tmp_path: Path) 
     assert_harmless(done)
     assert done.code == 4
     assert "is no file of ours: a row group has " in done.out
+
+
+FORGED = {
+    "of a table": ("create table public.t (id int); comment on table public.t is ", "COMMENT ON TABLE public.t IS"),
+    "of the schema": ("comment on schema public is ", "COMMENT ON SCHEMA public IS"),
+}
+
+
+def _forge_dump(place: Path, old: bytes, new: bytes) -> None:
+    """Put other text into the dump of an archive's only backup, with all checksums right."""
+    store = open_store(str(place))
+    [key] = [each.key for each in store.list("commits/").objects if parse_commit(each.key, store.get(each.key)).add]
+    commit = parse_commit(key, store.get(key))
+    block = commit.add[0]
+    dump = block.schema_dump
+    assert dump is not None
+    body = store.get(dump.key)
+    assert body.count(old) == 1
+    body = body.replace(old, new.ljust(len(old)))
+    store.delete(dump.key)
+    store.create(dump.key, body)
+    forged = dump.model_copy(update={"sha256": hashlib.sha256(body).hexdigest()})
+    commit = commit.model_copy(update={"add": (block.model_copy(update={"schema_dump": forged}),)})
+    store.delete(key)
+    store.create(key, commit.to_bytes())
+
+
+@pytest.mark.service
+@pytest.mark.parametrize("what", FORGED)
+def test_a_forged_comment_runs_nothing_with_a_superusers_rights_in_a_drill(
+    what: str, tmp_path: Path, new_database: Callable[..., Address]
+) -> None:
+    made, begin = FORGED[what]
+    source, archive = new_database(), tmp_path / "archive"
+    with connect(source) as session:
+        session.execute((made + f"'{'y' * 300}'").encode())
+    with tempfile.TemporaryDirectory(prefix="forged-", dir="/tmp") as folder:  # the server's own user may write there
+        Path(folder).chmod(0o777)
+        taken = Path(folder) / "taken"
+        assert run_here("init", str(archive)).code == 0
+        assert run_here("backup", str(archive), "--source", source.url, "--kind", "full", address=source).code == 0
+        old, new = f"{begin} '{'y' * 300}';", f"{begin} 'x'; COPY (SELECT 1) TO PROGRAM 'cat > {taken}'; --"
+        _forge_dump(archive, old.encode(), new.encode())
+
+        done = run_here("drill", str(archive), "--json")
+
+        assert done.code == 0, done.err
+        assert (done.value["equal"], done.value["not_restored"]) == (True, 1)
+        assert not taken.exists()

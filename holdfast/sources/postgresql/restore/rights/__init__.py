@@ -1,4 +1,4 @@
-"""Rights during a restore: roles, log-ins with fewer rights, code of the source.
+"""Rights during a restore: roles, the login that builds, and the hand-over.
 
 Imports `plan`.
 """
