@@ -2,58 +2,37 @@
 
 from __future__ import annotations
 
-import json
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS, check_comparable
+from holdfast.sources.postgresql.catalog.large_objects import check_comparable
 from holdfast.sources.postgresql.connection.outages import explained
-from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import qualified
-from holdfast.sources.postgresql.logical.ddl_triggers import told
 from holdfast.sources.postgresql.restore.objects import objects
-from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
-from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
-from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, hiding, keys_of
+from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.sources.postgresql.restore.plan.target_state import read_target
-from holdfast.sources.postgresql.restore.rights.guard import lower_guard, raise_guard
-from holdfast.sources.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
-from holdfast.sources.postgresql.restore.rights.lending import (
-    by_period,
-    close_database,
-    lend,
-    lend_references,
-    open_database,
-)
+from holdfast.sources.postgresql.restore.rights.guard import lower_guard
 from holdfast.sources.postgresql.restore.rights.restricted_login import (
     check_namesakes,
-    check_password,
     drop_login,
-    keep_password,
-    lock_out,
-    owners_login,
-    powers,
-    temporary_login,
 )
 from holdfast.sources.postgresql.restore.rights.role_plan import create_roles, plan_roles
-from holdfast.sources.postgresql.restore.rights.search_paths import give_back
 from holdfast.sources.postgresql.restore.rights.superuser_entries import (
     superuser_entries,
     superuser_settings,
     without_native_code,
 )
-from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements, owners_of, within_rights
+from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
 from holdfast.sources.postgresql.restore.rows import load, staging_tables
 from holdfast.storage.encryption.signing_key import believed
+from sparkjobs.driver.building import Building
 from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.driver.restored_moment import RestoredMoment
 
@@ -70,13 +49,9 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.restore.rights.role_plan import RolePlan
     from sparkjobs.driver.application import Job
 
-_SESSIONS = max(2, os.cpu_count() or 2)
-
 _FOR_GOOD = (2, 4, 5)
 """Exit codes of errors that come again as often as it is tried: wrong use, damage, refusals of the server's too."""
 
-_FOR_ITS_OWNER = "policies may hide rows from its owner, who may do more than own things: let that one fill it"
-_COMPARED = "compared with the archive"
 
 _TOLD = 20
 """Things that are not restored, logged before the work begins, at most; all are in the summary."""
@@ -291,103 +266,14 @@ class Restoring:
         tables = tuple(self._restored(self.plan))
         if [file for table, file in files_of(tables) if not staging_tables.is_loaded(table, file.path, steps)]:
             job.start("sparkjobs.tasks.restore_files")
-        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as own:
-            job.log.progress("creating tables")
-            late = self._create_roles()
-            if self.plan.is_built_apart:
-                late = (*late, *self._build_apart(own, tables))
-            else:
-                late = (*late, *self._build(self.plan, self._address, self._session, own, None, tables))
-                late = (*late, *set_sequences(self._session), *give_back(self._session))
-            rows = sum(each.rows for each in self._loading(self._address, self._session, tables).expected().values())
+        job.log.progress("creating tables")
+        late = self._create_roles()
+        building = Building(job, self._address, self._session, self.plan, tables, self._loading)
+        late = (*late, *building.run())
+        rows = sum(each.rows for each in self._loading(self._address, self._session).expected().values())
         self._check_complete(late)
         late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))
         return late, rows
-
-    def _build_apart(self, superuser: Sessions, tables: Sequence[tuple[Table, TableParts]]) -> tuple[NotRestored, ...]:
-        """Build everything by a login of the restore's own, and give it to its owners."""
-        check_password(self._session)
-        is_quiet = not told(self._session)  # what lets the log tell of definitions must not be silent
-        with temporary_login(self._session, self._address, is_quiet=is_quiet) as login:
-            keep_password(self._session)
-            plan = replace(self.plan, login=login.user)
-            holders = holders_of(self._session, plan)
-            progress.let_write(self._session, plan.login)
-            raise_guard(self._session, login)
-            if not plan.beside:
-                close_database(self._session, plan.login)
-            lend(self._session, plan)
-            with connect(login) as session, Sessions(login, _SESSIONS, settings=objects.SETTINGS) as sessions:
-                late = self._build(plan, login, session, sessions, superuser, tables)
-                late = (*late, *give_back(session))
-                self._forbid_writing(plan, is_over=True)
-                late = (*late, *mark_owners(self._session, sessions, plan, holders))
-            lock_out(self._session)
-            late = (*late, *set_sequences(self._session), *give(self._session, plan, holders))
-            late = (*late, *self._fill_for_owners())
-            if not plan.beside:
-                open_database(self._session)
-            lower_guard(self._session)
-        return late
-
-    def _build(
-        self,
-        plan: RestorePlan,
-        address: Address,
-        session: Any,
-        sessions: Sessions,
-        superuser: Sessions | None,
-        tables: Sequence[tuple[Table, TableParts]],
-    ) -> tuple[NotRestored, ...]:
-        """Create, load and compare everything.
-
-        :param address: of the role that builds, with a session and more of its own.
-        :param superuser: creates what that role may not.
-        """
-        rows = sum(parts.base.rows for _, parts in tables)
-        size = sum(table.size for table in plan.tables)
-        late = (*objects.create_tables(sessions, plan, superuser), *self._restore_configuration(plan))
-        if plan.login:
-            lend_references(self._session, plan)
-        loading = self._loading(address, session, tables)
-        if not progress.read_result(self._session, _COMPARED):
-            loading.run(sessions)
-            self._forbid_writing(plan)
-        self._job.log.progress("building indexes and constraints", rows=rows, size=size)
-        built = objects.create_rest(sessions, plan, superuser)
-        find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
-        self._job.log.progress("comparing with the archive", rows=rows, size=size)
-        different = self._compare(plan, loading, sessions, superuser or sessions)
-        late = (*late, *loading.left_out(), *different, *built)
-        self._job.check()
-        self._job.log.progress("refreshing views and statistics", rows=rows, size=size)
-        if superuser is None:  # it sees what policies let it see: it owns the views
-            late = (*late, *objects.hide_rows(sessions, plan), *load.refresh_views(sessions, plan.materialized_views))
-        else:
-            late = (*late, *self._fill_views(sessions, plan), *objects.hide_rows(sessions, plan))
-        most = load.most_locked(self._session)
-        return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
-
-    def _fill_views(self, sessions: Sessions, plan: RestorePlan) -> Iterator[NotRestored]:
-        """Fill the materialised views that the login may fill for their owners.
-
-        Others are filled in the end, with the rights of their owner: policies hide rows from it, or it reads what was
-        there before.
-        """
-        owners = {(each.schema, each.name): owner for each in plan.entries for _, owner in owner_statements(each.sql)}
-        self._owned = {view: owners.get((view.relation_schema, view.name), "") for view in plan.materialized_views}
-        powerful = powers(self._session, [*self._owned.values()])
-        is_apart = plan.beside or bool(hiding(plan.entries))
-        hidden = [view for view, owner in self._owned.items() if is_apart and not powerful.get(owner, not owner)]
-        yield from load.refresh_views(sessions, [view for view in self._owned if view not in hidden])
-        yield from (load.empty_view(view, _FOR_ITS_OWNER) for view in hidden if self._owned[view] in powerful)
-        self._owned = {view: self._owned[view] for view in hidden if self._owned[view] not in powerful}
-
-    def _fill_for_owners(self) -> Iterator[NotRestored]:
-        for owner in dict.fromkeys(self._owned.values()):
-            views = [view for view in self._owned if self._owned[view] == owner]
-            with owners_login(self._session, self._address, owner) as login, Sessions(login, 1) as sessions:
-                yield from load.refresh_views(sessions, views)
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:
         """End a strict restore that leaves something out; the ledger stays, so that one that is not strict goes on.
@@ -404,38 +290,9 @@ class Restoring:
         statement = f"drop owned by {name}; drop role {name};"
         return (NotRestored(f"(left behind) role {name}", reason, statement),) if name else ()
 
-    def _restore_configuration(self, plan: RestorePlan) -> tuple[NotRestored, ...]:
-        """Put rows of extensions back; name those that are not as they were, or may not be."""
-        why = {each.label: each.note for each in plan.configuration if each.note}
-        why |= restore_configuration(self._session, plan.configuration)
-        return tuple(NotRestored(what, reason) for what, reason in why.items())
-
-    def _compare(
-        self, plan: RestorePlan, loading: Loading, sessions: Sessions, pages: Sessions
-    ) -> tuple[NotRestored, ...]:
-        """Compare the rows with the archive, once.
-
-        Later steps change no rows, and may hide them.
-
-        :param pages: of the role that reads large objects.
-        :return: the generated columns that the target computes otherwise.
-        """
-        if not progress.read_result(self._session, _COMPARED):
-            found = loading.compare(sessions, pages)
-            with progress.once(self._session, _COMPARED):
-                progress.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
-        noted = json.loads(progress.read_result(self._session, _COMPARED))
-        return tuple(NotRestored.from_dict(each) for each in noted)
-
-    def _forbid_writing(self, plan: RestorePlan, *, is_over: bool = False) -> None:
-        """Keep code of one owner from the rows of others, once they are loaded."""
-        if plan.login and len(holders_of(self._session, plan)) > 1:
-            tables = (each.target for each in plan.tables if each.source.kind != "f")
-            names = {qualified(each.table_schema, each.name) for each in tables if each.oid != LARGE_OBJECTS}
-            names.difference_update(by_period(plan))  # a check of such a key needs the right to lock rows, so to change
-            forbid_writing(self._session, plan, sorted(names), is_over=is_over)
-
-    def _loading(self, address: Address, session: Any, tables: Sequence[tuple[Table, TableParts]]) -> Loading:
+    def _loading(self, address: Address, session: Any) -> Loading:
+        """Return the rows on their way into the target, by a role's address and session."""
+        tables = tuple(self._restored(self.plan))
         older, strict = self._with_older_rows(self.plan), self.plan.is_strict
         encoding, pages_by = self._catalog.encoding, self._address
         return Loading(self._job, address, session, tables, older, encoding, is_strict=strict, pages_by=pages_by)

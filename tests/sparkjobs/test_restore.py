@@ -9,11 +9,9 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.parallel import Sessions
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.dump.client_floors import Release
-from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
 from holdfast.storage import ObjectStore
 from tests.support.jobs.inline_jobs import RunJob, failed
 
@@ -169,13 +167,13 @@ def test_an_unfinished_restore_that_has_done_nothing_is_in_nobodys_way(
 ) -> None:
     target = create_database()
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.restoring.objects.create_tables", refuse)
+        patch.setattr("sparkjobs.driver.building.objects.create_tables", refuse)
         assert run_restore(target)[0] == 5
     code, record = run_restore(target, "--tables", "public.orders")
     assert (code, "nothing yet" in record.said[0]) == (0, True)
 
 
-def refuse(sessions: Sessions, plan: RestorePlan) -> None:
+def refuse(*_: object) -> None:
     raise RefusedError("no room")
 
 
@@ -227,7 +225,7 @@ def test_an_archive_without_backups_restores_nothing(run_restore: RunJob, create
 def test_a_lost_connection_is_one_sentence(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def hang_up(sessions: Sessions, plan: RestorePlan) -> tuple[()]:
+    def hang_up(*_: object) -> tuple[()]:
         with connect(target) as other:
             other.execute(
                 "select pg_terminate_backend(pid) from pg_stat_activity "
@@ -236,7 +234,7 @@ def test_a_lost_connection_is_one_sentence(
         return ()
 
     target = create_database()
-    monkeypatch.setattr("sparkjobs.driver.restoring.objects.create_rest", hang_up)
+    monkeypatch.setattr("sparkjobs.driver.building.objects.create_rest", hang_up)
     code, message = failed(run_restore(target))
     assert code == 1
     assert "\n" not in message

@@ -461,7 +461,7 @@ def test_others_cannot_enter_a_database_while_it_is_filled_and_can_afterwards(
             seen.append(session.execute(may).fetchone())
         return mark_owners(*arguments)
 
-    monkeypatch.setattr("sparkjobs.driver.restoring.mark_owners", mark)
+    monkeypatch.setattr("sparkjobs.driver.building.mark_owners", mark)
     assert run_restore(target)[0] == 0
     with connect(target) as session:
         seen.append(session.execute(may).fetchone())

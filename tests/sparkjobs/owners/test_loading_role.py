@@ -254,7 +254,8 @@ def test_what_is_left_of_a_restore_is_taken_over_by_the_next_and_then_gone(
 
     for step in ("lend", "mark_owners", "give", "lower_guard", "drop_login"):
         with monkeypatch.context() as patch:
-            patch.setattr(f"sparkjobs.driver.restoring.{step}", fail)
+            module = "restoring" if step == "drop_login" else "building"
+            patch.setattr(f"sparkjobs.driver.{module}.{step}", fail)
             assert run_restore(target)[0] == 1
         assert not any(loaders(target).values())
 
@@ -273,7 +274,7 @@ def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
         raise RefusedError("no room")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparkjobs.driver.restoring.give", broken)
+        patch.setattr("sparkjobs.driver.building.give", broken)
         code, message = failed(run_restore(target, *options))
     assert (code, "was dropped again" in message) == (5, True)
     assert loaders(target) == {}

@@ -1,0 +1,75 @@
+"""What the login of a restore builds for others: views that policies hide rows from, extensions, foreign keys."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
+from tests.support.databases.owners import loaders, passing_roles
+from tests.support.databases.roundtrips import schema_of
+from tests.support.jobs.inline_jobs import RunJob
+
+pytestmark = pytest.mark.service
+
+SOURCE = """
+create schema s;
+grant usage, create on schema s to building_one, building_two, building_maker;
+set role building_one;
+create table s.t (id int primary key, who text);
+insert into s.t values (1, 'building_one'), (2, 'building_two'), (3, 'building_maker');
+alter table s.t enable row level security;
+create policy own on s.t using (who = current_user);
+grant select, references on s.t to building_two, building_maker;
+set role building_two;
+set row_security = on;
+create function s.ids() returns setof int language plpgsql as $$ begin return query select id from s.t; end $$;
+create materialized view s.direct as select id from s.t;
+create materialized view s.indirect as select * from s.ids() id;
+create table s.refers (id int references s.t);
+insert into s.refers values (2);
+set role building_maker;
+create materialized view s.makers as select id from s.t;
+reset role;
+create materialized view s.everything as select id from s.t;
+"""
+LEFT = """
+select rolname from pg_roles, pg_database
+where datname = current_database() and rolname ~ ('^holdfast_loader_' || pg_database.oid)
+"""
+VIEWS = "select array(select id from s.{} order by 1)"
+
+
+@pytest.fixture
+def server(create_database: Callable[..., Address]) -> Iterator[Address]:
+    address = create_database()
+    with passing_roles(address, {"building_one": "", "building_two": "", "building_maker": "createrole"}):
+        yield address
+
+
+@pytest.mark.usefixtures("server")
+def test_views_hold_what_their_owners_may_see(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    source, target = create_database(), create_database()
+    with connect(source) as session:
+        session.execute(SOURCE.encode())
+    assert run_backup(source)[0] == 0
+
+    code, record = run_restore(target)
+
+    assert code == 0, record.error
+    assert record.result is not None
+    assert [each["object"] for each in record.result["not_restored"]] == ["rows of materialized view s.makers"]
+    assert "let that one fill it" in record.result["not_restored"][0]["reason"]
+    with connect(target) as session:
+        shown = {name: session.execute(VIEWS.format(name).encode()).fetchone() for name in ("direct", "indirect")}
+        assert shown == {"direct": ([2],), "indirect": ([2],)}
+        assert session.execute(VIEWS.format("everything").encode()).fetchone() == ([1, 2, 3],)
+    assert schema_of(target) == schema_of(source)
+    assert loaders(target) == {}
+    with connect(target) as session:
+        assert session.execute(LEFT).fetchall() == []
+        assert session.execute("select evtname from pg_event_trigger").fetchall() == []
