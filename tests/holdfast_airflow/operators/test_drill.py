@@ -59,8 +59,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return tuple(Asserted(sql, sql == "select true", "" if sql == "select true" else "no") for sql in asserted)
 
     monkeypatch.setattr("holdfast.drill.assertions.check", check)
-    monkeypatch.setattr("holdfast.drill.drill.connect", lambda address: nullcontext())
-    monkeypatch.setattr("holdfast.drill.drill.make_loader", lambda session, address: address)
+    monkeypatch.setattr("holdfast.drill.drill.asking_login", nullcontext)
     return statements
 
 
