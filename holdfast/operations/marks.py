@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 from contextlib import suppress
 from dataclasses import dataclass, replace
@@ -32,7 +33,8 @@ from holdfast.sources.postgresql.logical.flush_position import MARK_PREFIX, emit
 from holdfast.sources.postgresql.logical.objects_read import ObjectsRead, read_objects
 from holdfast.sources.postgresql.logical.stream import Seen, look, stream_name
 from holdfast.sources.postgresql.logical.stream_state import database_oid
-from locking.store import ObjectNotFound, StoreError
+from holdfast.storage.contract.strangers import without_strangers
+from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -45,6 +47,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER: Final = "marks"
+_RECORD: Final = re.compile(rf"{FOLDER}/[^/]+/[0-9a-f]{{16}}-[0-9a-f]{{12}}\.json")
 
 _LONGEST_NAME = 100
 
@@ -263,7 +266,8 @@ def pending(store: ObjectStore, source: str) -> dict[str, MarkRecord | None]:
     None stands for a damaged one: less is known of that mark.
     """
     found: dict[str, MarkRecord | None] = {}
-    for info in store.list(_folder(source)).objects:
+    listed = store.list(_folder(source), most=MOST_OBJECTS).objects
+    for info in without_strangers(store.url, _folder(source), listed, _RECORD.fullmatch):
         with suppress(ObjectNotFound):
             body = store.get(info.key)
             try:

@@ -79,6 +79,7 @@ class Header(SealedDocument):
     numbers: dict[str, int] = Field(default_factory=dict)
     vouched_by: int = 0
     superseded: dict[str, Count] = Field(default_factory=dict)
+    void: tuple[int, ...] = ()
     digest: str
 
 
@@ -109,6 +110,7 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime, key: SigningKey
         numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
         vouched_by=state.vouched_by,
         superseded=dict(state.superseded),
+        void=tuple(sorted(state.void)),
         digest=_digest(table),
     )
     name = checkpoint_key(state.sequence)
@@ -196,6 +198,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
         tip_checksum=header.tip_checksum,
         vouched_by=header.vouched_by,
         superseded=header.superseded,
+        void=frozenset(header.void),
         format=header.format,
         min_reader=header.min_reader,
         min_writer=header.min_writer,

@@ -21,6 +21,7 @@ from holdfast.archive.format.resume import BegunBlock, FinishedPiece, Unfinished
 from holdfast.archive.format.signature import add_signature, signed_by
 from holdfast.common.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from holdfast.common.words import human_span
+from holdfast.storage.contract.strangers import without_strangers
 from holdfast.storage.encryption.signing_key import believed, signing_key
 from locking.store import StoreError
 
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectInfo, ObjectStore
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
+_RECORD = re.compile(r"runs/[^/]+/[0-9]{6,}\.json")
 INTERVAL_S = 2.0
 """Seconds between two records of a step that goes on."""
 _LAST_ATTEMPTS = 5
@@ -140,7 +142,7 @@ def last_records(store: ObjectStore, begin: str = "") -> list[ObjectInfo]:
 
     :param begin: of the runs' names.
     """
-    last = {found.key.rpartition("/")[0]: found for found in store.list(f"runs/{begin}").objects}
+    last = {found.key.rpartition("/")[0]: found for found in _records(store, f"runs/{begin}")}
     return sorted(last.values(), key=lambda found: found.modified)
 
 
@@ -162,7 +164,16 @@ def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
 
 
 def _keys(store: ObjectStore, run: str) -> list[str]:
-    return [found.key for found in store.list(_prefix(run)).objects]
+    return [found.key for found in _records(store, _prefix(run))]
+
+
+def _records(store: ObjectStore, begin: str) -> list[ObjectInfo]:
+    return without_strangers(store.url, "runs/", store.list(begin).objects, is_record)
+
+
+def is_record(key: str) -> bool:
+    """Return whether a key is that of a run's record."""
+    return _RECORD.fullmatch(key) is not None
 
 
 class RunLog:

@@ -16,11 +16,11 @@ FORMATS = (1, 2)
 
 SEALED_SINCE = 2
 
-WRITES = 5
+WRITES = 7
 """The newest writers' version of this release.
 
 2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
-which replicas there are. 5: commits that are signed.
+which replicas there are. 5: commits that are signed. 7: numbers that never count.
 """
 
 REPLICAS_SINCE = 3
@@ -35,8 +35,14 @@ Older ones would take them for empty.
 SIGNED_SINCE = 5
 """The version of writers that know archives whose commits are signed."""
 
-READS = 4
-"""The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""
+READS = 7
+"""The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot.
+
+7: numbers that never count.
+"""
+
+VOID_SINCE = 7
+"""The version of readers and of writers that know numbers which never count."""
 
 PACKS_SINCE = 3
 """The version of readers that know packs."""

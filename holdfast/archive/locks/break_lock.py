@@ -54,14 +54,18 @@ def break_lock(store: ObjectStore, txn: str, *, reason: str, user: str = "") -> 
     return found, done
 
 
+_NEWEST = 100
+"""Breaks that are read, at most."""
+
+
 def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
-    """Return the last record of each break, the oldest first.
+    """Return the last record of each of the newest breaks, the oldest first.
 
     Each `result` says what was broken, by whom and why.
 
     :param txn: only breaks of this transaction.
     """
-    newest = last_records(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")
+    newest = last_records(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")[-_NEWEST:]
     records = [RunRecord.from_bytes(store.get(found.key), found.key) for found in newest]
     return sorted(records, key=lambda record: str((record.result or {}).get("at")))
 

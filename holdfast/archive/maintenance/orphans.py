@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.format.paths import DataPath, place_of
-from holdfast.archive.format.runs import RunRecord
+from holdfast.archive.format.runs import RunRecord, is_record
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectNotFound
 
@@ -133,7 +133,7 @@ def at_work(store: ObjectStore, grace: timedelta) -> frozenset[str]:
     The newest record of a recent run is younger than the grace.
     """
     listing = store.list("runs/")
-    newest = {info.key.rpartition("/")[0]: info for info in listing.objects}
+    newest = {info.key.rpartition("/")[0]: info for info in listing.objects if is_record(info.key)}
     blocks: set[str] = set()
     for info in newest.values():
         if listing.now - info.modified >= grace:

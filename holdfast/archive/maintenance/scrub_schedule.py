@@ -17,7 +17,7 @@ from pydantic import Field, ValidationError
 from holdfast.archive.files.file_index import files_of
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.document import Document, Moment, iso
-from holdfast.archive.format.runs import RunRecord, read_last
+from holdfast.archive.format.runs import RunRecord, is_record, read_last
 from holdfast.common.errors import DamagedError
 from locking.store import ObjectExists, StoreError
 
@@ -94,7 +94,7 @@ def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
     """
     result: dict[str, Any] = progress.model_dump(mode="json")
     with suppress(StoreError):
-        before = [found.key for found in store.list(_PREFIX).objects]
+        before = [found.key for found in store.list(_PREFIX).objects if is_record(found.key)]
         number = int(before[-1].removeprefix(_PREFIX).removesuffix(".json")) + 1 if before else 0
         record = RunRecord(
             run=RUN, number=number, operation=RUN, state="succeeded", step="verified so far", result=result

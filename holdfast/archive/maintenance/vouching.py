@@ -27,7 +27,8 @@ def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, r
     archive = Archive.open(store, before_signing=True)
 
     def plan(_: State) -> Change:
-        checksums = tuple(commit.own_checksum for commit in archive.commits())
-        return Change(kind="signing", vouches=checksums, reason=reason)
+        checksums = {commit.sequence: commit.own_checksum for commit in archive.commits()}
+        vouched = tuple(checksums.get(number, "") for number in range(1, archive.state.sequence + 1))
+        return Change(kind="signing", vouches=vouched, reason=reason)
 
     return archive.add(plan, check=check, fence=fence)
