@@ -92,6 +92,12 @@ def test_a_mark_of_another_server_follows_nothing(other: dict[str, Any]) -> None
     assert not record(**other).follows(block())
 
 
+def mark_key(of: str) -> str:
+    """Return the key of a mark's record: `shop/1` stands for source and position."""
+    source, number = of.split("/")
+    return f"{FOLDER}/{source}/{int(number):016x}-{int(number):012x}.json"
+
+
 @pytest.fixture
 def store() -> MemoryStore:
     """A store with records of two sources, one of them damaged."""
@@ -102,15 +108,15 @@ def store() -> MemoryStore:
         "shop/3": record("0/300").to_bytes()[:-9],
         "shop_db/1": record("0/100").to_bytes(),
     }.items():
-        made.put(f"{FOLDER}/{key}", body)
+        made.put(mark_key(key), body)
     return made
 
 
 def test_records_of_a_source_are_found_and_a_damaged_one_is_told_from_them(store: MemoryStore) -> None:
     assert pending(store, "shop") == {
-        "marks/shop/1": record("0/100"),
-        "marks/shop/2": record("0/200"),
-        "marks/shop/3": None,
+        mark_key("shop/1"): record("0/100"),
+        mark_key("shop/2"): record("0/200"),
+        mark_key("shop/3"): None,
     }
     assert pending(store, "sho") == {}
 
@@ -122,14 +128,14 @@ def test_one_that_goes_while_they_are_read_is_not_there(store: MemoryStore) -> N
             return super().get(key)
 
     going = Going()
-    going.put("marks/shop/1", b"")
+    going.put(mark_key("shop/1"), b"")
     assert pending(going, "shop") == {}
 
 
 def test_what_the_archive_has_reached_or_cannot_use_is_removed(store: MemoryStore) -> None:
-    store.put("marks/shop/4", record("0/900", timeline=2).to_bytes())
+    store.put(mark_key("shop/4"), record("0/900", timeline=2).to_bytes())
     forget(store, pending(store, "shop"), block(position="0/100"))
-    assert store.keys(FOLDER) == {"marks/shop/2", "marks/shop_db/1"}
+    assert store.keys(FOLDER) == {mark_key("shop/2"), mark_key("shop_db/1")}
 
 
 def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
@@ -138,6 +144,6 @@ def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
             raise StoreDenied(key)
 
     store = Strict()
-    store.put("marks/shop/1", record().to_bytes())
+    store.put(mark_key("shop/1"), record().to_bytes())
     forget(store, pending(store, "shop"), block())
-    assert store.keys() == {"marks/shop/1"}
+    assert store.keys() == {mark_key("shop/1")}
