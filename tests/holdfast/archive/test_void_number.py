@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from bench.support.blocks import make_block
+from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive, Change
 from holdfast.archive import archive as archive_module
 from holdfast.archive.format.checkpoint import CHECKPOINTS
@@ -23,7 +25,7 @@ from holdfast.archive.maintenance.vouching import vouch
 from holdfast.archive.void_number import void
 from holdfast.common.errors import BusyError, DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.common.signing import Signing
-from holdfast.storage import ObjectExists, SealedStore
+from holdfast.storage import ObjectExists, ObjectStore, SealedStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from locking.terms import Terms
 from tests.support.stores.memory_store import MemoryStore
@@ -41,7 +43,7 @@ def add(archive: Archive, position: str = "0/100") -> int:
     return archive.add(lambda state: change, check=nothing, fence=None).sequence
 
 
-def give_up(store: MemoryStore | SealedStore, number: int) -> int:
+def give_up(store: ObjectStore, number: int) -> int:
     return void(store, number, reason="the quota was full", check=nothing, fence=None).sequence
 
 
@@ -322,3 +324,22 @@ def test_a_late_writer_with_a_refused_write_behind_it_does_not_know(
     answer.meanwhile = lambda: store.put(commit_key(4), b"")
     with pytest.raises(OutcomeUnknownError, match="whether commit 3 counts is not known"):
         add(Archive.open(store), "0/300")
+
+
+@pytest.mark.service
+def test_an_archive_in_object_storage_goes_on_in_the_same_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    with running_versitygw() as server:
+        server.make_bucket("archives")
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        store = open_store("s3://archives/shop")
+        add(Archive.create(store, name="shop"))
+        (server.folder / "archives" / "shop" / commit_key(2)).touch()
+        with pytest.raises(DamagedError, match="is empty"):
+            Archive.open(store)
+        with pytest.raises(BusyError, match="may still be written"):
+            give_up(store, 2)
+        os.utime(server.folder / "archives" / "shop" / commit_key(2), (0, 0))
+        assert give_up(store, 2) == 3
+        assert add(Archive.open(store), "0/200") == 4
+        assert Archive.open(store).state.void == {2}
