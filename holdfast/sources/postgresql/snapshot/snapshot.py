@@ -26,6 +26,7 @@ from holdfast.sources.postgresql.catalog.catalog_queries import (
     read_tables,
 )
 from holdfast.sources.postgresql.catalog.extension_rows import CONFIGURED, READABLE
+from holdfast.sources.postgresql.connection.kept_settings import KeptSettings
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
@@ -163,8 +164,10 @@ def open_snapshot(address: Address, snapshot: Snapshot) -> Iterator[HeldSnapshot
         enter_snapshot(session, snapshot)
         # Already looking up a table's size waits for its lock.
         session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+        settings = KeptSettings(session)
         try:
             yield HeldSnapshot(snapshot, session)
+            settings.check()
         except psycopg.errors.LockNotAvailable as error:
             raise queued_behind(address) from error
         session.execute("ROLLBACK")
