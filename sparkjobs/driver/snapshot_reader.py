@@ -23,6 +23,7 @@ from holdfast.common.value_limit import max_value_bytes
 from holdfast.common.words import named
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.connection.reading_role import reading_address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.dump import begin_dump
 from holdfast.sources.postgresql.dump.schema_digest import schema_digest
@@ -119,7 +120,7 @@ class SnapshotReader:
         self._source = source
         self._limits = limits
         self._packs = state.format >= PACKED_SINCE
-        self._address, self.snapshot = database_address("source"), given_snapshot()
+        self._address, self.snapshot = reading_address(database_address("source")), given_snapshot()
         self._limit = max_value_bytes()
         job.start("sparkjobs.tasks.pieces")
         self.block = _go_on(job, state, self.snapshot) or _begin(

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # CHECKs and the bounds of partitions are for constraint_exclusion alone, which is off in a session that reads. Domains,
 # casts and operators: a column is asked for as its own type below all domains, by functions of pg_catalog and the
-# type's output function, which only a superuser can define.
+# type's output function, which only a superuser can define. A virtual column has no function of a user's.
 _QUERY: Final = """
 select c.oid::pg_catalog.int8, f.what || ' of ' || c.oid::pg_catalog.regclass::pg_catalog.text
   || ', which belongs to ' || pg_catalog.pg_get_userbyid(c.relowner)
@@ -34,13 +34,12 @@ from pg_catalog.pg_class c join (
   select i.indrelid, 'the expressions of index ' || i.indexrelid::pg_catalog.regclass::pg_catalog.text
   from pg_catalog.pg_index i where i.indexprs is not null or i.indpred is not null
   union all
-  select s.stxrelid, 'statistics ' || s.stxname from pg_catalog.pg_statistic_ext s
+  select s.stxrelid, 'the expressions of statistics ' || s.stxname
+  from pg_catalog.pg_statistic_ext s where s.stxexprs is not null
   union all
   select p.polrelid, 'policy ' || p.polname from pg_catalog.pg_policy p
   union all
   select r.ev_class, 'rule ' || r.rulename from pg_catalog.pg_rewrite r
-  union all
-  select a.attrelid, 'virtual column ' || a.attname from pg_catalog.pg_attribute a where a.attgenerated = 'v'
 ) f (relation, what) on f.relation = c.oid
 where c.relkind = 'r' and c.oid >= 16384
 order by 1, 2

@@ -170,7 +170,8 @@ def _escapes(octets: UInt8s) -> Int64s:
         return places
     number = np.arange(len(places))
     first = np.maximum.accumulate(np.where(np.diff(places, prepend=-2) != 1, number, 0))
-    return places[(number - first) % 2 == 0]
+    found: Int64s = places[(number - first) % 2 == 0]
+    return found
 
 
 def _ends(sizes: Sequence[int]) -> Int64s:

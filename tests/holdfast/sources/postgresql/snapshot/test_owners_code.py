@@ -32,12 +32,13 @@ def test_what_a_table_has_is_named_with_its_owner_and_what_plans_nothing_is_not(
         session.execute(
             b"create table public.a (id int primary key, word text check (word > '')); create index on public.a (word);"
             b"create table public.b (id int, word text); create index lower on public.b (lower(word));"
-            b"create statistics public.s on id, word from public.b"
+            b"create statistics public.s on id, (lower(word)) from public.b;"
+            b"create statistics public.u on id, word from public.a"
         )
         assert owners_code(session) == {
             oid_of(session, "public.b"): (
-                "statistics s of public.b, which belongs to postgres",
                 "the expressions of index public.lower of public.b, which belongs to postgres",
+                "the expressions of statistics s of public.b, which belongs to postgres",
             )
         }
 
