@@ -9,11 +9,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.connection.session import connect
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from holdfast.sources.postgresql.connection.address import Address
 
 _SUFFIX: Final = "_reader"
@@ -31,28 +30,43 @@ def reader_of(role: str) -> str:
 
 
 def reading_address(address: Address) -> Address:
-    """Return the address by which rows are read.
+    """Return the address by which rows are read: the given one where no other role can log in.
 
     The other role has the same password, or one of its own in `~/.pgpass`.
     """
-    return next(_reader(address), address)
+    role, needs_reader, has_reader = _roles(address)
+    reader = address.as_user(reader_of(role), address.password)
+    return reader if needs_reader and has_reader and _can_connect(reader) else address
 
 
 def reads_with_replication(address: Address) -> str:
     """Return a warning where rows are read with the REPLICATION right; else ""."""
-    with connect(address) as session:
-        row = session.execute(_QUERY, (_SUFFIX,)).fetchone()
-    if row is None or row[0] or not row[1] or row[3]:
+    role, needs_reader, has_reader = _roles(address)
+    if not needs_reader or reading_address(address) != address:
         return ""
+    reader = reader_of(role)
+    what = f"{role} reads rows with the REPLICATION right, by which a session may drop slots of others"
+    if has_reader:
+        return f"{what}: give {reader}, which is there to read them, the same password, or one in ~/.pgpass"
     return (
-        f"{row[2]} reads rows with the REPLICATION right, by which a session may drop slots of others: 'holdfast "
-        f"source setup … --role {row[2]} --replication' makes {reader_of(row[2])}, which reads without it; give that "
-        "the same password"
+        f"{what}: 'holdfast source setup … --role {role} --replication' makes {reader}, which reads without it; give "
+        "that the same password"
     )
 
 
-def _reader(address: Address) -> Iterator[Address]:
+def _roles(address: Address) -> tuple[str, bool, bool]:
+    """Return who logs in, whether another role should read, and whether there is one."""
     with connect(address) as session:
         row = session.execute(_QUERY, (_SUFFIX,)).fetchone()
-    if row is not None and not row[0] and row[1] and row[3]:
-        yield address.as_user(reader_of(row[2]), address.password)
+    if row is None:
+        return "", False, False
+    superuser, replication, role, has_reader = row
+    return role, replication and not superuser, has_reader
+
+
+def _can_connect(address: Address) -> bool:
+    try:
+        connect(address).close()
+    except HoldfastError:
+        return False
+    return True

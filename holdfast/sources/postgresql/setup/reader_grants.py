@@ -31,7 +31,7 @@ def plan_reader(
         return
     plan = plan_setup(address, databases, reader.name, per_schema=per_schema)
     note = (
-        f"{reader.name} reads rows for {role.name}, without its REPLICATION right, from now on: give it the same "
-        f"password in psql with \\password {reader.quoted}, or one of its own in ~/.pgpass"
+        f"{reader.name} reads rows for {role.name}, without its REPLICATION right, once it has the same "
+        f"password: set it in psql with \\password {reader.quoted}, or one of its own in ~/.pgpass"
     )
     yield plan if reader.exists else replace(plan, notes=(note,))

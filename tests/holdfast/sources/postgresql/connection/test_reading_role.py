@@ -66,3 +66,12 @@ def test_a_role_without_the_right_and_a_superuser_read_for_themselves(
     backup = apart(administrator, address, attribute, "login")
     assert reading_address(backup) == backup
     assert reads_with_replication(backup) == ""
+
+
+def test_a_reader_that_cannot_log_in_stops_no_backup_and_is_named(
+    administrator: psycopg.Connection[Any], address: Address
+) -> None:
+    backup = apart(administrator, address, "login replication", "login")
+    administrator.execute("alter role apart_reader password 'another'")
+    assert reading_address(backup) == backup
+    assert "others: give apart_reader, which is there to read them, the same password" in reads_with_replication(backup)

@@ -30,7 +30,7 @@ def test_the_reader_can_read_and_has_no_replication_and_a_second_plan_is_empty(
     run(address, plan_setup(address, database, "keeper", replication=True))
     (plan,) = plan_reader(address, database, "keeper")
     assert plan.notes == (
-        "keeper_reader reads rows for keeper, without its REPLICATION right, from now on: give it the same password in "
+        "keeper_reader reads rows for keeper, without its REPLICATION right, once it has the same password: set it in "
         'psql with \\password "keeper_reader", or one of its own in ~/.pgpass',
     )
     run(address, plan)
