@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import partial
 from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -16,7 +16,6 @@ from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit
 from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
-from holdfast.archive.format.signature import add_signature
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.archive.format.trust import CommitReader, in_belief
 from holdfast.archive.format.versions import (
@@ -32,7 +31,7 @@ from holdfast.archive.format.versions import (
 )
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage.contract.base import check_new_document
-from holdfast.storage.encryption.signing_key import missing_key, signing_key
+from holdfast.storage.encryption.signing_key import missing_key
 from locking.one_line import line_logger
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
@@ -78,6 +77,8 @@ class Archive:
     """Before a commit that is damaged or missing."""
     _before_signing: bool = False
     """It is opened by who is about to vouch for what is there."""
+    _identity_digest: str = ""
+    """SHA-256 of `archive.json`."""
 
     @classmethod
     def create(
@@ -107,7 +108,7 @@ class Archive:
             name=name,
             created=now,
             format=number,
-            min_reader=number,
+            min_reader=max(number, _signed_since(store)),
             writer=WRITER,
         )
         try:
@@ -142,7 +143,7 @@ class Archive:
         """
         before = read_seen(place_of(store))  # first: whoever adds a commit meanwhile remembers that after it is there
         try:
-            body = store.get(IDENTITY_KEY)
+            body = store.read(IDENTITY_KEY).body  # the commits say whether it is to be believed
         except ObjectNotFound as error:
             if store.list(COMMITS).objects:
                 raise DamagedError(
@@ -158,7 +159,9 @@ class Archive:
         newest = None if before_signing else read_newest(store, identity.id)
         archive = cls(store, identity, newest or State.begun(identity.format))
         archive._stops, archive._before_signing = before_damage, before_signing
+        archive._identity_digest = hashlib.sha256(body).hexdigest()
         archive.refresh()
+        archive._check_identity()
         place = archive.state.log
         if place is not None and place.recovering and not recovering:
             raise DamagedError(
@@ -169,6 +172,19 @@ class Archive:
             archive._check_seen(before)
             archive._note_seen()
         return archive
+
+    def documents(self) -> dict[str, str]:
+        """Return the digest of the identity by its key, as a commit vouches for it."""
+        return {IDENTITY_KEY: self._identity_digest}
+
+    def _check_identity(self) -> None:
+        """Refuse an identity that is not the one which the commits vouch for."""
+        said = (self.state.documents or {}).get(IDENTITY_KEY, self._identity_digest)
+        if said != self._identity_digest and not self._before_signing:
+            raise DamagedError(
+                f"{IDENTITY_KEY} of {self.store.url} is not the one that its commits vouch for: it was exchanged. "
+                "Restore this object from a copy of the archive."
+            )
 
     def _check_seen(self, before: LastSeen | None) -> None:
         """Refuse an older state than this machine has seen at this place, or another archive's."""
@@ -238,8 +254,8 @@ class Archive:
 
     def _read(self, keys: Sequence[str]) -> Iterator[ArchiveCommit]:
         with ThreadPoolExecutor(_READERS) as pool:
-            bodies = zip(keys, pool.map(self.store.get, keys), strict=True)
-            for commit in in_belief(self.store, bodies, before_signing=self._before_signing):
+            documents = zip(keys, pool.map(self.store.read, keys), strict=True)
+            for commit in in_belief(self.store, documents, before_signing=self._before_signing):
                 if commit.archive not in ("", self.identity.id):
                     raise _of_another(commit, self.identity)
                 yield commit
@@ -284,10 +300,9 @@ class Archive:
             validate(self.state, change)
             check()
             commit = self._next(change, identity, fence)
-            sign = self._sign(commit)
             if not change.executes_entry and change.adopted is None:  # else it was decided elsewhere
                 self._check_holds(self.state, commit)
-            key, body = commit_key(commit.sequence), commit.to_bytes(sign)
+            key, body = commit_key(commit.sequence), commit.to_bytes()
             check_new_document(key, len(body))
             stored = parse_commit(key, claim(self.store, key, body))
             if stored.id == identity:
@@ -312,11 +327,6 @@ class Archive:
                 f"{self.store.url} has commits that are not signed, and there is a key to sign with: 'holdfast signing "
                 "start' vouches for them first, or leave the key out"
             )
-
-    def _sign(self, commit: ArchiveCommit) -> Callable[[bytes], bytes] | None:
-        """Return what signs a commit, if there is a key to sign with."""
-        key = signing_key(self.store.signing)
-        return partial(add_signature, name=commit_key(commit.sequence), key=key) if key else None
 
     @staticmethod
     def _check_holds(state: State, commit: ArchiveCommit) -> None:
@@ -345,8 +355,8 @@ class Archive:
             parent_checksum=self.state.tip_checksum,
             kind=change.kind,
             format=change.format or self.state.format,
-            min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change)),
-            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change), self._signed_writer()),
+            min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change), _signed_since(self.store)),
+            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change), _signed_since(self.store)),
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
@@ -361,6 +371,7 @@ class Archive:
             adopted=change.adopted,
             aside=change.aside,
             vouches=self._vouches(change),
+            documents=self._vouched_documents(change),
             supersedes=self._supersedes(change),
         )
 
@@ -370,12 +381,20 @@ class Archive:
         replaced = before.replaces if before and before.archive == self.identity.id else {}
         return {**replaced, **change.supersedes}
 
-    def _signed_writer(self) -> int:
-        return SIGNED_SINCE if self.store.signing.key is not None else 1
+    def _vouched_documents(self, change: Change) -> dict[str, str] | None:
+        """Return the digests of objects that a commit vouches for: the first one by which every object is signed."""
+        if change.documents is not None:
+            return dict(change.documents)
+        return self.documents() if self.state.documents is None and self.store.signing.key is not None else None
 
     def _vouches(self, change: Change) -> tuple[str, ...] | None:
         """Return the checksums that a commit vouches for; the first commit of a signed archive vouches for none."""
         return () if not self.state.sequence and self.store.signing.key is not None else change.vouches
+
+
+def _signed_since(store: ObjectStore) -> int:
+    """Return the version of readers and writers that the signatures of a store require."""
+    return SIGNED_SINCE if store.signing.key is not None else 1
 
 
 def _of_another(commit: ArchiveCommit, identity: Identity) -> DamagedError:
@@ -410,11 +429,14 @@ def _refuse_used_place(store: ObjectStore, but_for: tuple[str, ...]) -> None:
         )
 
 
-def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
+def claim(store: ObjectStore, key: str, body: bytes, *, signed: bool = False) -> bytes:
     """Create `key` unless it exists, and return the stored content.
 
     After a lost reply, the same bytes are offered again.
+
+    :param signed: the content is as another store has it signed, and so is what is returned.
     """
+    create = store.create_signed if signed else store.create
     try:
         for attempt in Retrying(
             retry=retry_if_exception_type((StoreOutcomeUnknown, StoreUnavailable)),
@@ -425,9 +447,10 @@ def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
         ):
             with attempt:
                 try:
-                    store.create(key, body)
+                    create(key, body)
                 except ObjectExists:
-                    return store.get(key)
+                    found = store.read(key)
+                    return found.signed if signed else found.body
     except (StoreOutcomeUnknown, StoreUnavailable) as error:
         raise OutcomeUnknownError(
             f"the store did not tell whether {key} was written ({error}). Look with 'holdfast status' before "

@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.common.errors import ReportedError
+from holdfast.common.errors import DamagedError, ReportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,21 +50,32 @@ def last_words(output: str, operation: str) -> str:
 def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord | None, end: JobEnd) -> dict[str, Any]:
     """Return the result of a job that has ended.
 
-    The archive counts most: a job may be killed, or find no room for its last record, after its commit.
+    The archive counts most: a job may be killed, or find no room for its last record, after its commit. A record alone
+    counts for nothing: the process has to have ended well, or what it says it has committed has to be there.
 
     :param record: the newest record of the run; None where there is none.
     :raises ReportedError: it failed; with its own sentence and exit code where it left some.
     """
-    if record is not None and record.result is not None:
-        return record.result
+    result = record.result if record is not None else None
+    block = result.get("block") if result is not None and operation == "backup" else None
+    if result is not None and block is None and end.code == 0:
+        return result
     from holdfast.archive import Archive  # takes a while to import, and Airflow's tasks import this early
     from holdfast.archive.format.block import summary
 
     state = Archive.open(store, before_damage=True).state
+    if result is not None and (block in state.blocks or block in state.removed):
+        return result
     if operation == "backup" and (placed := state.finished_by(run)) is not None:
         return {"commit": placed.number, **summary(placed.block)}
     if record is not None and record.error is not None:
         raise ReportedError(record.error.message, record.error.exit_code)
+    if block is not None and end.code == 0:
+        raise ReportedError(
+            f"the record of run {run} says that block {block} was committed, and {store.url} does not have it: the "
+            "record or the archive was changed meanwhile. Look with 'holdfast verify'",
+            DamagedError.exit_code,
+        )
     if end.words:
         raise ReportedError(end.words, max(end.code or 0, 1))
     step = f" while {record.step}" if record is not None and record.step else ""

@@ -52,6 +52,8 @@ class State:
     min_writer: int = 1
     vouched_by: int = 0
     """The newest commit that vouches for all before it: from it on, commits are signed. 0: none does."""
+    documents: Mapping[str, str] | None = None
+    """SHA-256 of objects that are not signed by themselves and count all the same; None: only commits are signed."""
     superseded: Mapping[str, int] = field(default_factory=dict)
     """Newest commits of states that this one takes the place of, by archive id."""
     at: datetime | None = None
@@ -176,6 +178,7 @@ class _Fold:
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,
             vouched_by=before.vouched_by if commit.vouches is None else commit.sequence,
+            documents=before.documents if commit.documents is None else commit.documents,
             superseded={**before.superseded, **commit.supersedes},
             at=commit.committed_at,
             log=commit.log or before.log,
@@ -244,7 +247,7 @@ class Change:
     :param reason: why, in words, where a person has to say so.
     :param format: the one that the archive has from then on; None: the one it has.
     :param log: of a replica: where it then stands in the update log; None: where it stood.
-    :param adopted, aside, vouches, supersedes: as in `ArchiveCommit`.
+    :param adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`.
     """
 
     kind: str
@@ -261,6 +264,7 @@ class Change:
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
+    documents: Mapping[str, str] | None = None
     supersedes: Mapping[str, int] = field(default_factory=dict)
 
     @property

@@ -16,11 +16,11 @@ FORMATS = (1, 2)
 
 SEALED_SINCE = 2
 
-WRITES = 5
+WRITES = 6
 """The newest writers' version of this release.
 
 2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
-which replicas there are. 5: commits that are signed.
+which replicas there are. 5: commits that are signed. 6: archives of which every object is.
 """
 
 REPLICAS_SINCE = 3
@@ -32,11 +32,14 @@ DECISIONS_SINCE = 4
 Older ones would take them for empty.
 """
 
-SIGNED_SINCE = 5
-"""The version of writers that know archives whose commits are signed."""
+SIGNED_SINCE = 6
+"""The version of writers, and of readers, that know archives of which every object is signed."""
 
-READS = 4
-"""The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot."""
+READS = 6
+"""The newest readers' version of this release.
+
+2: format 2. 3: packs. 4: tables without a snapshot. 6: objects that are signed as a whole.
+"""
 
 PACKS_SINCE = 3
 """The version of readers that know packs."""
