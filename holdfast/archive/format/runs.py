@@ -190,19 +190,19 @@ class ListedRun:
             except ObjectNotFound:
                 continue
             except DamagedError as error:
-                _name(str(error))
+                _name(self.store.url, str(error))
                 continue
             at = min(record.at or info.modified, info.modified)
             if max(at, record.at or at) - self.now <= AHEAD:
                 return Recorded(record, at)
-            _name(f"{info.key} is of {record.at or at}, which is still to come")
+            _name(self.store.url, f"{info.key} is of {record.at or at}, which is still to come")
         return None
 
 
 @lru_cache(maxsize=1024)
-def _name(problem: str) -> None:
+def _name(place: str, problem: str) -> None:
     """Name a record that does not count, once in a process."""
-    log.warning("%s. It counts for nothing", problem)
+    log.warning("%s: %s. It counts for nothing", place, problem)
 
 
 def listed_runs(store: ObjectStore, begin: str = "") -> list[ListedRun]:
@@ -242,7 +242,7 @@ def _last(store: ObjectStore, infos: Sequence[ObjectInfo]) -> RunRecord | None:
         try:
             return RunRecord.from_bytes(store.get(info.key), info.key)
         except NotSignedError as error:
-            _name(str(error))
+            _name(store.url, str(error))
     return None
 
 

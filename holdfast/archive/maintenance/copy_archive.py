@@ -236,6 +236,11 @@ def _run(archive: Archive) -> str:
     return f"copy.{archive.identity.id}"
 
 
+def is_copy(archive: Archive) -> bool:
+    """Return whether an archive was made as a copy of another place."""
+    return bool(archive.store.first(f"runs/{_run(archive)}/", 1))
+
+
 def _begin(archive: Archive, target: ObjectStore) -> RunLog:
     """Record in the target that a copy of the archive is under way."""
     if not _is_there(target, IDENTITY_KEY) and not target.probe_create_if_absent():

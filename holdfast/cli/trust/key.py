@@ -10,12 +10,13 @@ from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.document import iso
+from holdfast.archive.maintenance.key_rotation import rotate_keys
 from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.key_files import make_key_file
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.errors import UsageError
+from holdfast.common.errors import DamagedError, UsageError
 from holdfast.storage.encryption.key_source import find_key
 from holdfast.storage.encryption.keyring import document_names
 from locking import Owner
@@ -89,9 +90,14 @@ def rotate(
     find_key(to or store.key)
     confirm(name, _consequence(name, store.key, to), yes=yes, output=output)
     with locks.acquire(store, "key-rotation", owner=Owner(), purpose="key rotation", wait=wait) as held:
-        held.check()
-        ring = store.renew(to or store.key)
-    output.result(_value(ring.document, store.key), lambda console: _show(console, ring.document, store.key))
+        made = rotate_keys(store, to or store.key, check=held.check, fence=held.fence)
+    if made is None:
+        output.say(f"{store.url} is a copy, so no commit says that its keys were exchanged: the next one it takes does")
+    ring = store.ring()
+    if ring is None:
+        raise DamagedError(f"{store.url} has lost its keys just now: put back what was under keys/")
+    value = {**_value(ring.document, store.key), "commit": made.sequence if made else None}
+    output.result(value, lambda console: _show(console, ring.document, store.key))
 
 
 def _consequence(name: str, key: str, to: str | None) -> str:

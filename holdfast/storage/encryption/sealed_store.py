@@ -281,7 +281,10 @@ class SealedStore(ObjectStore):
             ring = self.ring(anew=anew)
             if ring is not None and wanted in ring.keys:
                 return ring.keys[wanted]
-        raise DamagedError(f"{name} is sealed with the key {wanted.hex()}, which this archive does not have")
+        raise DamagedError(
+            f"{name} is sealed with the key {wanted.hex()}, which this archive does not have: its {KEYS} are older "
+            f"than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has printed"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         remote = needed()  # processes of this machine find the key themselves
