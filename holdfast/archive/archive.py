@@ -7,7 +7,7 @@ import time
 import uuid
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
@@ -17,7 +17,7 @@ from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit,
 from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
-from holdfast.archive.format.trust import CommitReader, in_belief
+from holdfast.archive.format.trust import CommitReader, check_vouched, in_belief
 from holdfast.archive.format.versions import (
     BORN_SINCE,
     DECISIONS_SINCE,
@@ -77,8 +77,8 @@ class Archive:
     """Before a commit that is damaged or missing."""
     _before_signing: bool = False
     """It is opened by who is about to vouch for what is there."""
-    _identity_digest: str = ""
-    """SHA-256 of `archive.json`."""
+    documents: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of its identity by its key, as commits vouch for it."""
 
     @classmethod
     def create(
@@ -159,9 +159,10 @@ class Archive:
         newest = None if before_signing else read_newest(store, identity.id)
         archive = cls(store, identity, newest or State.begun(identity.format))
         archive._stops, archive._before_signing = before_damage, before_signing
-        archive._identity_digest = hashlib.sha256(body).hexdigest()
+        archive.documents = {IDENTITY_KEY: hashlib.sha256(body).hexdigest()}
         archive.refresh()
-        archive._check_identity()
+        if not before_signing:
+            check_vouched(archive.state, archive.documents)
         place = archive.state.log
         if place is not None and place.recovering and not recovering:
             raise DamagedError(
@@ -172,19 +173,6 @@ class Archive:
             archive._check_seen(before)
             archive._note_seen()
         return archive
-
-    def documents(self) -> dict[str, str]:
-        """Return the digest of the identity by its key, as a commit vouches for it."""
-        return {IDENTITY_KEY: self._identity_digest}
-
-    def _check_identity(self) -> None:
-        """Refuse an identity that is not the one which the commits vouch for."""
-        said = (self.state.documents or {}).get(IDENTITY_KEY, self._identity_digest)
-        if said != self._identity_digest and not self._before_signing:
-            raise DamagedError(
-                f"{IDENTITY_KEY} of {self.store.url} is not the one that its commits vouch for: it was exchanged. "
-                "Restore this object from a copy of the archive."
-            )
 
     def _check_seen(self, before: LastSeen | None) -> None:
         """Refuse an older state than this machine has seen at this place, or another archive's."""
@@ -385,7 +373,7 @@ class Archive:
         """Return the digests of objects that a commit vouches for: the first one by which every object is signed."""
         if change.documents is not None:
             return dict(change.documents)
-        return self.documents() if self.state.documents is None and self.store.signing.key is not None else None
+        return self.documents if self.state.documents is None and self.store.signing.key is not None else None
 
     def _vouches(self, change: Change) -> tuple[str, ...] | None:
         """Return the checksums that a commit vouches for; the first commit of a signed archive vouches for none."""

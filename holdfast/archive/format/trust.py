@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive.format.commits import commit_key, parse_commit, read_stored
 from holdfast.archive.format.signature import signer_of, was_signed_by
+from holdfast.common.errors import DamagedError
 from holdfast.storage.encryption.signed_store import not_signed
 from holdfast.storage.encryption.signing_key import believed
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.format.model import ArchiveCommit
-    from holdfast.common.errors import DamagedError
+    from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
     from holdfast.storage.contract.base import StoredDocument
 
@@ -83,6 +84,19 @@ def _are_vouched_for(commits: Sequence[ArchiveCommit], checksums: Sequence[str])
     return all(
         each.sequence <= len(checksums) and checksums[each.sequence - 1] == each.own_checksum for each in commits
     )
+
+
+def check_vouched(state: State, documents: Mapping[str, str]) -> None:
+    """Refuse a document that is not the one which the commits vouch for.
+
+    :param documents: SHA-256 by key.
+    """
+    for key, digest in documents.items():
+        if (state.documents or {}).get(key, digest) != digest:
+            raise DamagedError(
+                f"{key} is not the one that the archive's commits vouch for: it was exchanged. Restore this "
+                "object from a copy of the archive."
+            )
 
 
 def _is_signed(store: ObjectStore, key: str, stored: StoredDocument) -> bool:

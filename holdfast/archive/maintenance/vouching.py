@@ -32,7 +32,9 @@ def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, r
 
     def plan(_: State) -> Change:
         checksums = tuple(commit.own_checksum for commit in archive.commits())
-        return Change(kind="signing", vouches=checksums, documents=archive.documents() | _marks(store), reason=reason)
+        return Change(
+            kind="signing", vouches=checksums, documents={**archive.documents, **_marks(store)}, reason=reason
+        )
 
     return archive.add(plan, check=check, fence=fence)
 

@@ -13,7 +13,6 @@ Sources: PostgreSQL manual, 'Event Triggers', 'Event Trigger Functions' and 'Sys
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +20,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.catalog.own_objects import LOG_SCHEMA, LOG_TRIGGERS
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import literal
+from holdfast.sources.postgresql.logical.own_messages import said_in
 
 if TYPE_CHECKING:
     import psycopg
@@ -186,11 +186,7 @@ def touched_by(content: bytes) -> Touched | None:
     None where it names none: an older trigger wrote it, or there were too many. Anybody may write a message, so that
     one may name more objects than were touched.
     """
-    try:
-        told = json.loads(content)
-    except ValueError:
-        return None
-    objects = told.get("objects") if isinstance(told, dict) else None
+    objects = said_in(content).get("objects")
     if not isinstance(objects, list) or len(objects) > _MOST_OBJECTS or not all(map(_is_object, objects)):
         return None
     return frozenset((catalog, oid) for catalog, oid in objects)
