@@ -41,7 +41,7 @@ from holdfast.sources.postgresql.logical.stream_state import database_oid
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.archive.format.state import State
@@ -57,7 +57,7 @@ _ID_BYTES = 16
 _ANNOUNCED = re.compile(rf".*/([0-9a-f]{{{_ID_BYTES * 2}}})\.json")
 
 _ANNOUNCED_FOR = timedelta(days=1)
-"""So long an announcement stays: its message follows within moments, and is read by the backups that come after it."""
+"""So long an announcement waits for its message, which follows within moments, or never."""
 
 _CHANGED = "definitions, or temporary tables, were changed just then"
 
@@ -299,14 +299,16 @@ def _before(session: Connection) -> _Before | HoldfastError:
 
 
 class PendingMarks(NamedTuple):
-    """Objects of a source's marks that the archive has not reached.
+    """Objects of a source's marks that the archive has not reached, as they were listed.
 
     :param records: by key; None stands for a damaged one: less is known of that mark.
-    :param old: keys of announcements whose message is in the log for long, if it was ever written.
+    :param announced: when each announcement was stored, by its key.
+    :param now: the store's time then.
     """
 
     records: Mapping[str, MarkRecord | None]
-    old: tuple[str, ...] = ()
+    announced: Mapping[str, datetime]
+    now: datetime
 
 
 def pending(
@@ -318,24 +320,22 @@ def pending(
     :param say: is told of those that are not to be believed; they stay, and count for nothing.
     """
     listing = store.list(_folder(source))
-    announced = [info for info in listing.objects if _ANNOUNCED.fullmatch(info.key)]
+    announced = {info.key: info.modified for info in listing.objects if _ANNOUNCED.fullmatch(info.key)}
     records: dict[str, MarkRecord | None] = {}
-    for info in listing.objects:
-        if info in announced:
-            continue
+    for key in (info.key for info in listing.objects if info.key not in announced):
         with suppress(ObjectNotFound):
-            body = _believed(store, info.key, vouched)
+            body = _believed(store, key, vouched)
             if body is None:
-                say(f"{info.key} is not signed by a key that is known here: it counts for nothing")
+                say(f"{key} is not signed by a key that is known here: it counts for nothing")
                 continue
             try:
-                records[info.key] = MarkRecord.from_bytes(body, info.key)
+                records[key] = MarkRecord.from_bytes(body, key)
             except DamagedError:
-                records[info.key] = None
-    return PendingMarks(records, tuple(info.key for info in announced if listing.now - info.modified > _ANNOUNCED_FOR))
+                records[key] = None
+    return PendingMarks(records, announced, listing.now)
 
 
-def forget(store: ObjectStore, found: PendingMarks, last: Block) -> None:
+def forget(store: ObjectStore, found: PendingMarks, last: Block, settled: State) -> None:
     """Remove the objects of marks that the archive has reached, or cannot use.
 
     Only a backup of the source does this, under its lock, once it has reached the end of the log as it was when the
@@ -343,6 +343,7 @@ def forget(store: ObjectStore, found: PendingMarks, last: Block) -> None:
 
     :param found: as `pending` returned it.
     :param last: the source's newest block of changes.
+    :param settled: the archive's state without what may be taken back.
     """
     reached = parse_position(last.covers.to_position)
     gone = [
@@ -350,9 +351,17 @@ def forget(store: ObjectStore, found: PendingMarks, last: Block) -> None:
         for key, record in found.records.items()
         if record is None or parse_position(record.position) <= reached or not record.follows(last)
     ]
-    for key in (*gone, *found.old):
+    archived = {f"{_folder(last.source.name)}{each}.json" for each in _ids(settled, last.source.name)}
+    gone += [key for key, at in found.announced.items() if key in archived or found.now - at > _ANNOUNCED_FOR]
+    for key in gone:
         with suppress(StoreError):
             store.delete(key)
+
+
+def _ids(state: State, source: str) -> Iterator[str]:
+    """Yield the ids of a source's marks that are archived."""
+    mine = (placed for placed in state.blocks.values() if placed.source == source)
+    yield from (mark.id for placed in mine for mark in placed.head.marks if mark.id)
 
 
 class SeenMarks(NamedTuple):
@@ -376,10 +385,8 @@ def tell_apart(store: ObjectStore, source: str, state: State, seen: Sequence[Mar
         return SeenMarks((), ())
     vouched = state.documents or {}
     names = _announced(store, source, vouched)
-    for placed in state.blocks.values():
-        if placed.source == source:
-            for mark in placed.head.marks:
-                names.pop(mark.id, None)
+    for identity in _ids(state, source):
+        names.pop(identity, None)
     left = [each for each in pending(store, source, vouched).records.values() if each]
     ours, others = list[Mark](), list[Mark]()
     for mark in seen:

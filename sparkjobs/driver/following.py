@@ -127,7 +127,7 @@ class Run:
         self._log = ArchivedLog(job, source, archive, address, decision.database_oid)
         self._catalog: tuple[str, Catalog] | None = None
         self._to_begin: Mapping[str, str] = {}
-        self._marks = marks.PendingMarks({})
+        self._marks: marks.PendingMarks | None = None
 
     @property
     def is_done(self) -> bool:
@@ -164,7 +164,8 @@ class Run:
 
     def forget_marks(self) -> None:
         """Remove the records of marks that the archive has reached."""
-        marks.forget(self._job.store, self._marks, self._log.newest.block)
+        if self._marks is not None:
+            marks.forget(self._job.store, self._marks, self._log.newest.block, self._archive.settled())
 
     def foreseen(self, now: Segment) -> dict[str, str]:
         """Return the tables that need a snapshot, each with the reason.

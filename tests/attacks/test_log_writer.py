@@ -60,11 +60,17 @@ def test_a_forged_mark_moves_none_and_is_named(followed: Followed, capfd: pytest
     assert positions(followed) == before
 
 
-@pytest.mark.parametrize(
-    "content",
-    ["[" * 100_000, '{"mark": "\\ud800"}', '{"mark": {"id": 1}}', '{"mark": null, "id": []}', json.dumps("x" * 10_000)],
-    ids=["deep", "half a character", "an object", "nothing", "long"],
-)
+HOSTILE = {
+    "deep": "[" * 100_000,
+    "a large number": f'{{"objects": [[1259, {10**4000}]], "mark": {10**4000}}}',
+    "half a character": '{"mark": "\\ud800"}',
+    "an object": '{"mark": {"id": 1}}',
+    "nothing": '{"mark": null, "id": []}',
+    "long": json.dumps("x" * 10_000),
+}
+
+
+@pytest.mark.parametrize("content", HOSTILE.values(), ids=HOSTILE)
 @pytest.mark.parametrize("prefix", ["holdfast", "holdfast_definition"])
 def test_no_message_keeps_a_backup_from_going_on(followed: Followed, prefix: str, content: str) -> None:
     write(followed, content, prefix)

@@ -135,7 +135,7 @@ def test_one_that_goes_while_they_are_read_is_not_there(store: MemoryStore) -> N
 
 def test_what_the_archive_has_reached_or_cannot_use_is_removed(store: MemoryStore) -> None:
     store.put("marks/shop/4", record("0/900", timeline=2).to_bytes())
-    forget(store, pending(store, "shop", {}), block(position="0/100"))
+    forget(store, pending(store, "shop", {}), block(position="0/100"), State())
     assert store.keys(FOLDER) == {"marks/shop/2", "marks/shop_db/1"}
 
 
@@ -146,7 +146,7 @@ def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
 
     store = Strict()
     store.put("marks/shop/1", record().to_bytes())
-    forget(store, pending(store, "shop", {}), block())
+    forget(store, pending(store, "shop", {}), block(), State())
     assert store.keys() == {"marks/shop/1"}
 
 
@@ -222,11 +222,14 @@ def test_in_a_signed_archive_only_signed_announcements_and_records_count(tmp_pat
     assert tell_apart(us, "shop", State(documents=vouched), marks).ours == (marks[1],)
 
 
-def test_an_announcement_goes_once_its_message_must_have_been_read() -> None:
+def test_an_announcement_goes_once_its_mark_is_archived_or_was_never_set() -> None:
     store = MemoryStore()
-    announce(store, "m")
-    forget(store, pending(store, "shop", {}), block())
-    assert len(store.keys(FOLDER)) == 1
+    announce(store, "m", "n")
+    last = block().model_copy(update={"source": block().source.model_copy(update={"name": "shop"})})
+    forget(store, pending(store, "shop", {}), last, State())
+    assert len(store.keys(FOLDER)) == 2
+    forget(store, pending(store, "shop", {}), last, holding(seen("m", IDS[0])))
+    assert store.keys(FOLDER) == {f"{FOLDER}/shop/{IDS[1]}.json"}
     store.advance(timedelta(days=2))
-    forget(store, pending(store, "shop", {}), block())
+    forget(store, pending(store, "shop", {}), last, State())
     assert store.keys(FOLDER) == set()

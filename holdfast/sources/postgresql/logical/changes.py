@@ -324,9 +324,10 @@ class WindowReader:
                 self._seen.uncertain.add(form.oid)
 
     def _note_definition(self, position: int, touched: Touched | None) -> None:
-        """Note the objects that a commit has touched: those of all of its messages."""
+        """Note the objects that a commit has touched: those of all of its messages, as far as they are not too many."""
         known = self._seen.defined.get(position, frozenset())
-        self._seen.defined[position] = None if touched is None or known is None else known | touched
+        every = None if touched is None or known is None else known | touched
+        self._seen.defined[position] = every if every is None or len(every) <= ddl_triggers.MOST_OBJECTS else None
 
     def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
         """Record the ended transactions that count, with their marks and definition changes."""
