@@ -56,26 +56,26 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
     :param record: the newest record of the run; None where there is none.
     :raises ReportedError: it failed; with its own sentence and exit code where it left some.
     """
-    result = record.result if record is not None else None
-    block = result.get("block") if result is not None and operation == "backup" else None
-    if result is not None and block is None and end.code == 0:
+    result = (record.result if record is not None else None) or {}
+    block = result.get("block") if operation == "backup" else None
+    if record is not None and record.result is not None and block is None and end.code == 0:
         return result
     from holdfast.archive import Archive  # takes a while to import, and Airflow's tasks import this early
     from holdfast.archive.format.block import summary
 
     state = Archive.open(store, before_damage=True).state
-    if result is not None and (block in state.blocks or block in state.removed):
+    if block is not None and _is_there(state, block, result.get("commit")):
         return result
+    if block is not None and end.code == 0:
+        raise ReportedError(
+            f"commit {result.get('commit')} does not hold the block of run {run}, as its record says: one of them was "
+            "changed meanwhile. See 'holdfast status'",
+            DamagedError.exit_code,
+        )
     if operation == "backup" and (placed := state.finished_by(run)) is not None:
         return {"commit": placed.number, **summary(placed.block)}
     if record is not None and record.error is not None:
         raise ReportedError(record.error.message, record.error.exit_code)
-    if block is not None and end.code == 0:
-        raise ReportedError(
-            f"the record of run {run} says that block {block} was committed, and {store.url} does not have it: the "
-            "record or the archive was changed meanwhile. Look with 'holdfast verify'",
-            DamagedError.exit_code,
-        )
     if end.words:
         raise ReportedError(end.words, max(end.code or 0, 1))
     step = f" while {record.step}" if record is not None and record.step else ""
@@ -83,6 +83,12 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
     raise ReportedError(
         f"the job's process {end.how}{step} before it could say why; {_left(operation, state, run)}: try again{last}", 1
     )
+
+
+def _is_there(state: State, block: str, commit: object) -> bool:
+    """Return whether a block is in the archive by a commit of this number, or was until it was made part of others."""
+    placed = state.blocks.get(block)
+    return placed.number == commit if placed is not None else block in state.removed
 
 
 def _left(operation: str, state: State, run: str) -> str:
