@@ -156,8 +156,8 @@ class ArchivedLog:
         if found.others:
             names = sorted({repr(each.name[:_SHOWN]) for each in found.others})
             self._job.say(
-                f"{len(found.others)} marks in the log of {self._source} count for nothing, since they were not set in "
-                f"this archive: {named(names)}"
+                f"what the log of {self._source} says of marks, and was not set in this archive, counts for nothing "
+                f"({len(found.others)}): {named(names, 5)}"
             )
         return found.ours
 
