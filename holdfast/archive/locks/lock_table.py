@@ -87,7 +87,7 @@ TABLE: tuple[Row, ...] = (
         ("migration", "key-rotation", "signing", "joining"),
         {"format": _W},
         {
-            "signing": "commits are signed from then on, or by another key",
+            "signing": "every object is signed from then on, or by another key",
             "joining": "an archive becomes the first replica of its update log",
         },
     ),
