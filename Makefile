@@ -23,7 +23,7 @@ setup-tests: ## Set up all that tests and benches need: servers, emulators, vers
 demo: setup ## Back up and restore a sample database through Airflow and Spark; KEEP=1 leaves it running.
 	@$(IN_ENV) python -m demo
 
-cluster-up: ## Start Airflow, a Spark cluster, S3 and a shop in containers; AIRFLOW_PORT=8080, BASE=debian:bookworm-slim.
+cluster-up: ## Start Airflow, a Spark cluster, S3 and a shop in containers; AIRFLOW_PORT=8080, BASE=IMAGE@sha256:….
 	@scripts/cluster.sh up
 
 cluster-demo: setup cluster-up ## Back up, break things, recover and restore there: a report in some ten minutes.
@@ -105,7 +105,7 @@ audit: setup ## Compare both with the committed advisories, without a network; f
 licences: setup ## Write docs/licences.md; fail on a licence that security/licences.yaml does not allow.
 	$(BIN)/python -m scripts.supply_chain.licences
 
-images: setup ## Build the container images, with a bill of materials beside each in build/images/; TAG=local, BASE=debian:bookworm-slim.
+images: setup ## Build the container images, with a bill of materials beside each in build/images/; TAG=local, BASE=IMAGE@sha256:….
 	@.ci/build-images
 
 wheel: setup ## Build the wheel into dist/.

@@ -78,9 +78,9 @@ class CountingStore(FolderStore):
             self.requests += requests
             self.moved += moved
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         """Return all objects with a prefix."""
-        found = super().list(prefix, start_after=start_after)
+        found = super().list(prefix, start_after=start_after, most=most)
         self._count(1 + len(found.objects) // PAGE)
         return found
 

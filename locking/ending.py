@@ -77,7 +77,7 @@ def reap(
         over, and saves their grace. False where that is not known.
     """
     ended: list[Ended] = []
-    for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
+    for resource, look in sorted(looks_by_resource(store, root, runtime.clock, most=None).items()):
         if look.claims or look.dead:
             ended += _reap_folder(LockFolder(store, root, resource), look, finished)
     return ended

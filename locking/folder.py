@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from locking.names import WORDS, LockName, Mode, check_resource, check_root, is_resource, parse_name
-from locking.store import Listing, LockStore, ObjectInfo
+from locking.store import MOST_OBJECTS, Listing, LockStore, ObjectInfo
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
@@ -121,30 +121,32 @@ class LockFolder:
         It is enough to see objects that stand still, such as one's own and DEAD markers.
         """
         started = clock.monotonic()
-        return _sort(started, self.store.list(self._prefix), self._prefix)
+        return _sort(started, self.store.list(self._prefix, most=MOST_OBJECTS), self._prefix)
 
 
-def list_union(store: LockStore, prefix: str) -> Listing:
+def list_union(store: LockStore, prefix: str, most: int | None = MOST_OBJECTS) -> Listing:
     """Return all objects of one listing, or of either of two.
 
     Two are made where listings are not read in key order. The time is the first listing's, the objects' times are the
     second's: an age is never overstated.
     """
-    first = store.list(prefix)
+    first = store.list(prefix, most=most)
     if store.listing_is_ordered:
         return first
     found = {info.key: info for info in first.objects}
-    found |= {info.key: info for info in store.list(prefix).objects}
+    found |= {info.key: info for info in store.list(prefix, most=most).objects}
     return Listing(tuple(found[key] for key in sorted(found)), first.now)
 
 
-def looks_by_resource(store: LockStore, root: str, clock: Clock, also: Iterable[str] = ()) -> dict[str, Look]:
+def looks_by_resource(
+    store: LockStore, root: str, clock: Clock, also: Iterable[str] = (), *, most: int | None = MOST_OBJECTS
+) -> dict[str, Look]:
     """Return a look into every folder below ``root``, from one check of all.
 
     The folders of ``also`` are included, even where nothing is in them.
     """
     started = clock.monotonic()
-    listing = list_union(store, f"{check_root(root)}/")
+    listing = list_union(store, f"{check_root(root)}/", most)
     folders: dict[str, list[ObjectInfo]] = {resource: [] for resource in also}
     for info in listing.objects:
         folders.setdefault(info.key[len(root) + 1 :].partition("/")[0], []).append(info)

@@ -13,6 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+MOST_OBJECTS = 10_000
+"""Objects that a folder of locks, keys, marks or checkpoints may have: a thousand readers at once leave some thousands.
+
+Who can write into a store chooses how many there are.
+"""
+
 
 class StoreError(Exception):
     """Request to the store that failed.
@@ -23,6 +29,10 @@ class StoreError(Exception):
 
 class ObjectNotFound(StoreError):
     """Object that is not there."""
+
+
+class TooManyObjects(StoreError):
+    """Listing of more objects than its reader takes."""
 
 
 class ObjectExists(StoreError):
@@ -80,6 +90,18 @@ class Listing:
     now: datetime
 
 
+def check_listed(prefix: str, listed: int, most: int | None) -> None:
+    """Refuse to read on in a listing that is too long.
+
+    :raises TooManyObjects: more than ``most`` objects were listed
+    """
+    if most is not None and listed > most:
+        raise TooManyObjects(
+            f"{prefix} has more than {most:,} objects, and no more are read there. Remove those that nobody needs by "
+            "the store's own means; of locks, 'holdfast locks reap' removes what is over."
+        )
+
+
 class LockStore(Protocol):
     """A store with read-after-write and list-after-write consistency.
 
@@ -96,8 +118,12 @@ class LockStore(Protocol):
         """
         ...
 
-    def list(self, prefix: str) -> Listing:
-        """Return every object with a key that starts with ``prefix``."""
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
+        """Return every object with a key that starts with ``prefix``.
+
+        :param most: so many, at most; None: however many there are
+        :raises TooManyObjects: there are more; no more of them were read
+        """
         ...
 
     def get(self, key: str) -> bytes:

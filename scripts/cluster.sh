@@ -72,7 +72,7 @@ up() {
   make_secrets
   has_profile celery || compose --profile celery rm --stop --force celery-worker broker &>/dev/null || true
   say "building images where they are not there, about ten minutes the first time ..."
-  compose build "${images[@]}" || fail "the images could not be built (see above). BASE names another base image: a Debian 12."
+  compose build "${images[@]}" || fail "the images could not be built (see above). BASE names another base image: a Debian 12, by its digest."
   compose up --detach --remove-orphans || fail "not all of it started: 'make cluster-logs' says why."
   wait_for_ui
   say "Airflow: http://127.0.0.1:${AIRFLOW_PORT:-8080}, user admin, password AIRFLOW_ADMIN_PASSWORD of $SECRETS"

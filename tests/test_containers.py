@@ -18,6 +18,8 @@ from holdfast.config.archives_yaml import read_archives
 ROOT = Path(__file__).parents[1]
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yaml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
+DOCKERFILE = (ROOT / "Dockerfile").read_text()
+DIGEST = "sha256:[0-9a-f]{64}"
 ONCE = {"begin", "buckets"}
 """Services that end when they are done."""
 
@@ -126,11 +128,53 @@ def test_monitoring_is_a_profile_and_reads_what_is_in_its_folder() -> None:
         for source, *_ in (volume.split(":") for volume in SERVICES[name]["volumes"]):
             assert source in COMPOSE["volumes"] or (ROOT / source).exists()
         assert "healthcheck" in SERVICES[name]
-        assert re.fullmatch(r"holdfast:local|\$\{[A-Z]+_IMAGE:-[a-z/]+:v?[\d.]+\}", SERVICES[name]["image"])
     scraped = yaml.safe_load((ROOT / "monitoring" / "prometheus.yaml").read_text())["scrape_configs"][0]
     (target,) = scraped["static_configs"][0]["targets"]
     assert target == "metrics:9464"
     assert "0.0.0.0:9464" in SERVICES["metrics"]["command"]
+
+
+def test_images_that_are_not_built_here_are_named_by_their_digest() -> None:
+    built = {service["image"] for service in SERVICES.values() if "build" in service}
+    others = {service["image"] for service in SERVICES.values()} - built - {"${AIRFLOW_IMAGE:-holdfast:local}"}
+    assert len(others) == 2
+    pinned = re.compile(rf"\$\{{[A-Z]+_IMAGE:-[a-z/]+:v?[\d.]+@{DIGEST}\}}")
+    assert [image for image in others if not pinned.fullmatch(image)] == []
+
+
+def test_the_base_of_images_is_one_digest_and_another_one_needs_its_own() -> None:
+    (base,) = re.findall(r"^ARG BASE=(.+)$", DOCKERFILE, re.MULTILINE)
+    assert re.fullmatch(f"debian:12[^@]*@{DIGEST}", base)
+    bases = [service["build"]["args"] for service in SERVICES.values() if "build" in service]
+    assert bases == [{"BASE": f"${{BASE:-{base}}}", "BASE_IS_LOCAL": "${BASE_IS_LOCAL-}"}] * 4
+    assert re.findall(r"^FROM (?!plain|base|build|holdfast)(\S+)", DOCKERFILE, re.MULTILINE) == ["${BASE}"]
+
+
+@pytest.mark.parametrize(
+    ("base", "local", "code"),
+    [
+        ("debian@sha256:" + 64 * "0", "", 0),
+        ("debian:bookworm-slim", "", 1),
+        ("debian:bookworm-slim", "no", 1),
+        ("registry.example/debian:yes", "", 1),
+        ("mine:here", "yes", 0),
+    ],
+)
+def test_a_build_refuses_a_base_that_a_registry_could_exchange(base: str, local: str, code: int) -> None:
+    (check,) = re.findall(r"^RUN (case .*?esac)$", DOCKERFILE, re.MULTILINE | re.DOTALL)
+    environment = {"BASE": base, "BASE_IS_LOCAL": local}
+    done = subprocess.run(["sh", "-c", check.replace("\\\n", "")], env=environment, capture_output=True, check=False)
+    assert done.returncode == code
+
+
+def test_what_reads_archives_remembers_what_it_has_seen_of_them() -> None:
+    readers = {name for name, service in SERVICES.items() if "HOLDFAST_ARCHIVES" in service.get("environment", {})}
+    assert readers >= {"begin", "metrics", "celery-worker", "airflow-api", "airflow-scheduler", "airflow-triggerer"}
+    for name in readers:
+        folder = SERVICES[name]["environment"]["HOLDFAST_STATE"]
+        assert f"last-seen:{folder}" in SERVICES[name]["volumes"]
+        assert f"chown holdfast /data /opt/airflow /opt/airflow/logs {folder} " in DOCKERFILE
+    assert "last-seen" in COMPOSE["volumes"]
 
 
 def test_celery_is_a_profile_whose_tasks_run_as_those_of_the_scheduler_do() -> None:

@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from multiprocessing.managers import BaseManager
 from typing import TYPE_CHECKING, cast
 
-from locking.store import Listing, LockStore, ObjectInfo, ObjectNotFound
+from locking.store import Listing, LockStore, ObjectInfo, ObjectNotFound, check_listed
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,13 +27,14 @@ class MemoryStore(LockStore):
         self._objects: dict[str, tuple[bytes, datetime]] = {}
         self._guard = threading.Lock()
 
-    def list(self, prefix: str) -> Listing:
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
         with self._guard:
             found = [
                 ObjectInfo(key, len(body), modified, hashlib.sha256(body).hexdigest())
                 for key, (body, modified) in sorted(self._objects.items())
                 if key.startswith(prefix)
             ]
+            check_listed(prefix, len(found), most)
             return Listing(tuple(found), datetime.now(UTC))
 
     def get(self, key: str) -> bytes:

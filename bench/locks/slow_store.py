@@ -34,9 +34,9 @@ class SlowStore(LockStore):
     def listing_is_ordered(self) -> bool:
         return self._ordered
 
-    def list(self, prefix: str) -> Listing:
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
         self._wait()
-        listing = self._store.list(prefix)
+        listing = self._store.list(prefix, most=most)
         pages = max(1, math.ceil(len(listing.objects) / PAGE))
         self.pages += pages
         for _ in range(pages - 1):

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
-
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
-from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit, parse_commit
+from holdfast.archive.format.claim import claim_commit
+from holdfast.archive.format.commit_folder import CommitFolder, TipVoidedError
+from holdfast.archive.format.commits import (
+    COMMITS,
+    commit_key,
+)
 from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
-from holdfast.archive.format.trust import CommitReader, check_vouched, in_belief
+from holdfast.archive.format.trust import CommitReader, check_vouched
 from holdfast.archive.format.versions import (
     BORN_SINCE,
     DECISIONS_SINCE,
@@ -26,6 +27,7 @@ from holdfast.archive.format.versions import (
     PACKS_SINCE,
     REPLICAS_SINCE,
     SIGNED_SINCE,
+    VOID_SINCE,
     WRITER,
     read_versions,
 )
@@ -33,10 +35,12 @@ from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedErr
 from holdfast.storage.contract.base import check_new_document
 from holdfast.storage.encryption.signing_key import missing_key
 from locking.one_line import line_logger
-from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
+from locking.runtime import SYSTEM
+from locking.store import ObjectExists, ObjectNotFound, StoreError
+from locking.terms import Terms
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Callable, Iterator
     from typing import Self
 
     from holdfast.storage import ObjectStore
@@ -59,9 +63,14 @@ _NOT_USED = ("probes/", "keys/")
 _NOT_USED_BY_REPLICA = (*_NOT_USED, "locks/", "runs/")
 """What may be where a replica was, besides: a job that was at work when its place was emptied wrote on."""
 
-ATTEMPTS = 8
-"""Times that an object is offered to a store that does not answer."""
-_READERS = 8
+LATE_S = Terms().lease
+"""Seconds after the begin of a commit's creation from which its acknowledgement is late.
+
+A number can be voided when what is there is empty and older than lease and grace. Before, nobody has seen it so.
+"""
+
+monotonic = SYSTEM.clock.monotonic
+"""A clock that counts the time a machine is suspended."""
 
 
 @dataclass
@@ -145,7 +154,7 @@ class Archive:
         try:
             body = store.read(IDENTITY_KEY).body  # the commits say whether it is to be believed
         except ObjectNotFound as error:
-            if store.list(COMMITS).objects:
+            if store.first(COMMITS, 1):
                 raise DamagedError(
                     f"{IDENTITY_KEY} is missing from {store.url}, where there are commits of an archive. "
                     "Restore this object from a copy of the archive."
@@ -202,6 +211,8 @@ class Archive:
             )
         if before.sequence >= self.state.sequence:
             return (before.sequence, before.commit) == (self.state.sequence, self.state.tip or "")
+        if before.sequence in self.state.void:
+            return False
         return not before.sequence or self.commit(before.sequence).id == before.commit
 
     def _takes_the_place_of(self, before: LastSeen) -> bool:
@@ -211,10 +222,21 @@ class Archive:
         note_seen(place_of(self.store), LastSeen.of(self.identity, self.state))
 
     def refresh(self) -> None:
-        """Read the commits added since the last refresh."""
+        """Read the commits added since the last refresh; all, where the last one that was read was voided since."""
         known = self.state.sequence
-        self.state = self.state.before_damage(self._new()) if self._stops else self.state.after(self._new())
+        try:
+            self.state = self._read_on(self.state)
+        except TipVoidedError:
+            self.state = self._read_on(State.begun(self.identity.format))
         self._since_checkpoint += self.state.sequence - known
+
+    @property
+    def _folder(self) -> CommitFolder:
+        return CommitFolder(self.store, self.identity, before_signing=self._before_signing)
+
+    def _read_on(self, state: State) -> State:
+        new = self._folder.new(state.sequence)
+        return state.before_damage(new) if self._stops else state.after(new)
 
     def settled(self) -> State:
         """Return the state that deletions are decided by.
@@ -223,31 +245,6 @@ class Archive:
         """
         return self.state
 
-    def _new(self) -> Iterator[ArchiveCommit]:
-        """Read the commits that were not read yet.
-
-        The newest one that was read must still be there.
-        """
-        here = self.state.sequence
-        after = commit_key(here - 1) if here > 1 else ""
-        keys = [found.key for found in self.store.list(COMMITS, start_after=after).objects]
-        if here and not keys:
-            raise missing_commit(here)
-        numbered = enumerate(keys, here or 1)
-        hole = next(((number, key) for number, key in numbered if key != commit_key(number)), None)
-        whole = keys if hole is None else keys[: keys.index(hole[1])]
-        yield from self._read(whole[1:] if here else whole)
-        if hole is not None:
-            raise missing_commit(*hole)
-
-    def _read(self, keys: Sequence[str]) -> Iterator[ArchiveCommit]:
-        with ThreadPoolExecutor(_READERS) as pool:
-            documents = zip(keys, pool.map(self.store.read, keys), strict=True)
-            for commit in in_belief(self.store, documents, before_signing=self._before_signing):
-                if commit.archive not in ("", self.identity.id):
-                    raise _of_another(commit, self.identity)
-                yield commit
-
     def commit(self, sequence: int) -> ArchiveCommit:
         """Read a commit by its number.
 
@@ -255,6 +252,8 @@ class Archive:
         """
         if not 1 <= sequence <= self.state.sequence:
             raise UsageError(f"there is no commit {sequence}: the archive has {self.state.sequence}")
+        if sequence in self.state.void:
+            raise UsageError(f"number {sequence} was voided: it never was a commit")
         return CommitReader(self.store, self.state.vouched_by).read(sequence)
 
     def commits(self, since: int = 0) -> Iterator[ArchiveCommit]:
@@ -264,7 +263,13 @@ class Archive:
 
         :raises DamagedError: one is missing or not what was written.
         """
-        return self._read([commit_key(number) for number in range(since + 1, self.state.sequence + 1)])
+        while since in self.state.void:
+            since -= 1
+        return self._folder.read(self.state.numbers(since), since)
+
+    def newest_first(self) -> Iterator[ArchiveCommit]:
+        """Read all commits, the newest one first, each when it is asked for."""
+        return map(self.commit, reversed(self.state.numbers()))
 
     def add(self, plan: Callable[[State], Change], *, check: Callable[[], None], fence: str | None) -> ArchiveCommit:
         """Add one commit.
@@ -281,9 +286,9 @@ class Archive:
         identity = str(uuid.uuid4())
         while True:
             self.refresh()
-            if self.state.cut_off:
-                raise DamagedError(self.state.cut_off)
             change = plan(self.state)
+            if self.state.cut_off and change.void is None:
+                raise DamagedError(self.state.cut_off)
             self.check_may_add(vouches=change.vouches is not None)
             validate(self.state, change)
             check()
@@ -292,13 +297,36 @@ class Archive:
                 self._check_holds(self.state, commit)
             key, body = commit_key(commit.sequence), commit.to_bytes()
             check_new_document(key, len(body))
-            stored = parse_commit(key, claim(self.store, key, body))
-            if stored.id == identity:
-                self.state = self.state.after([stored])
-                self._since_checkpoint += 1
-                self._note_seen()
-                self._write_checkpoint()
-                return stored
+            begun = monotonic()
+            stored = claim_commit(self.store, key, body)
+            if stored.id != identity:
+                continue
+            self.state = replace(self.state, cut_off="").after([stored])
+            if monotonic() - begun > LATE_S and not self._counts(stored, fence):
+                identity = str(uuid.uuid4())
+                continue
+            self._since_checkpoint += 1
+            self._note_seen()
+            self._write_checkpoint()
+            return stored
+
+    def _counts(self, late: ArchiveCommit, fence: str | None) -> bool:
+        """Return whether a commit counts that the store has acknowledged late.
+
+        Its number may have been voided, or may be by a process that has looked before and was suspended since. The next
+        number decides: where it is free, a commit that changes nothing takes it.
+        """
+        while True:
+            try:
+                self.refresh()
+            except DamagedError as error:
+                raise OutcomeUnknownError(
+                    f"whether commit {late.sequence} counts is not known, since it came late, and {error}"
+                ) from error
+            if self.state.sequence > late.sequence:
+                return late.sequence not in self.state.void
+            settled = self._next(Change(kind="settled"), str(uuid.uuid4()), fence)
+            claim_commit(self.store, commit_key(settled.sequence), settled.to_bytes())
 
     def check_may_add(self, *, vouches: bool = False) -> None:
         """Check that this release and this process may add commits: long work would be in vain otherwise.
@@ -336,7 +364,7 @@ class Archive:
 
     def _next(self, change: Change, identity: str, fence: str | None) -> ArchiveCommit:
         return ArchiveCommit(
-            sequence=self.state.sequence + 1,
+            sequence=max(self.state.sequence, change.void or 0) + 1,
             id=identity,
             archive=self.identity.id,
             parent=self.state.tip,
@@ -361,6 +389,7 @@ class Archive:
             vouches=self._vouches(change),
             documents=self._vouched_documents(change),
             supersedes=self._supersedes(change),
+            void=None if change.void is None else self.state.sequence + 1,
         )
 
     def _supersedes(self, change: Change) -> dict[str, int]:
@@ -385,15 +414,10 @@ def _signed_since(store: ObjectStore) -> int:
     return SIGNED_SINCE if store.signing.key is not None else 1
 
 
-def _of_another(commit: ArchiveCommit, identity: Identity) -> DamagedError:
-    return DamagedError(
-        f"{commit_key(commit.sequence)} is of another archive ({commit.archive}) than {IDENTITY_KEY} ({identity.name}, "
-        f"{identity.id}): one of both was exchanged. Restore it from a copy of the archive."
-    )
-
-
 def _writer_of(change: Change) -> int:
     """Return the lowest writer version that a change requires."""
+    if change.void is not None:
+        return VOID_SINCE
     if change.log is None:
         return 1
     return DECISIONS_SINCE if change.log.acknowledged or change.log.members else REPLICAS_SINCE
@@ -401,6 +425,8 @@ def _writer_of(change: Change) -> int:
 
 def _reader_of(change: Change) -> int:
     """Return the lowest reader version that a change requires."""
+    if change.void is not None:
+        return VOID_SINCE
     if any(block.kind == "changes" and block.stream and block.stream.born for block in change.add):
         return BORN_SINCE
     return PACKS_SINCE if any(block.packs for block in change.add) else 1
@@ -415,33 +441,3 @@ def _refuse_used_place(store: ObjectStore, but_for: tuple[str, ...]) -> None:
             f"{store.url} is not empty (it holds {there[0]} and {len(there) - 1} more): "
             "an archive wants a place of its own"
         )
-
-
-def claim(store: ObjectStore, key: str, body: bytes, *, signed: bool = False) -> bytes:
-    """Create `key` unless it exists, and return the stored content.
-
-    After a lost reply, the same bytes are offered again.
-
-    :param signed: the content is as another store has it signed, and so is what is returned.
-    """
-    create = store.create_signed if signed else store.create
-    try:
-        for attempt in Retrying(
-            retry=retry_if_exception_type((StoreOutcomeUnknown, StoreUnavailable)),
-            wait=wait_random_exponential(multiplier=0.2, max=10),
-            stop=stop_after_attempt(ATTEMPTS),
-            sleep=time.sleep,
-            reraise=True,
-        ):
-            with attempt:
-                try:
-                    create(key, body)
-                except ObjectExists:
-                    found = store.read(key)
-                    return found.signed if signed else found.body
-    except (StoreOutcomeUnknown, StoreUnavailable) as error:
-        raise OutcomeUnknownError(
-            f"the store did not tell whether {key} was written ({error}). Look with 'holdfast status' before "
-            "trying again; nothing was cleaned up."
-        ) from error
-    return body

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.archive import Archive
+from holdfast.archive.format import last_seen
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.archive.history.waiting_tables import waiting_tables
@@ -93,6 +94,7 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
         yield finding
         if version and not isinstance(found, str):
             yield from _tls(name, *found, version)
+    yield _last_seen()
     yield _program("pg_dump", newest)
     yield _program("pg_restore", newest)
     yield _libpq()
@@ -107,6 +109,12 @@ def _guarded(what: str, name: str, look: Callable[[], str]) -> DoctorFinding:
         return DoctorFinding(what, look())
     except (HoldfastError, StoreError) as error:
         return DoctorFinding(what, f"{name} cannot be used", str(error))
+
+
+def _last_seen() -> DoctorFinding:
+    if why := last_seen.why_not_kept():
+        return DoctorFinding("last seen", f"nothing is remembered: {why}", last_seen.REMEDY, is_warning=True)
+    return DoctorFinding("last seen", f"kept in {last_seen.state_folder() or 'no folder, as was said'}")
 
 
 def _java() -> DoctorFinding:

@@ -20,7 +20,7 @@ from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads t
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import HoldfastError, UsageError, sentence
 from locking import inspect, liveness, reap
-from locking.store import ObjectNotFound, StoreError
+from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -47,6 +47,9 @@ Airflow = Annotated[
         help=f"Ask this Airflow whether owners have ended; its token comes from {TOKEN_VARIABLE}.",
     ),
 ]
+
+SHOWN = 100
+"""Locks that are printed for people, at most."""
 
 PER_SOURCE = {"backup"}
 """Operations that write one source at a time."""
@@ -84,10 +87,7 @@ def _source_leases(store: ObjectStore, output: Output) -> list[dict[str, Any]]:
 
 
 def _show_locks(console: Console, infos: Sequence[LockInfo], sources: Sequence[Mapping[str, Any]]) -> None:
-    for info in infos:
-        console.print(f"{info.state}: {info.describe()}{_ending(info)}", markup=False)
-    if not infos:
-        console.print("no locks")
+    _show_lines(console, [f"{info.state}: {info.describe()}{_ending(info)}" for info in infos] or ["no locks"])
     for lease in sources:
         console.print(lease["words"], markup=False)
 
@@ -121,13 +121,14 @@ def explain_locks(
 
 
 def _show_explained(console: Console, explained: Sequence[Explanation], broken: Sequence[RunRecord]) -> None:
-    for each in explained:
+    for each in explained[:SHOWN]:
         console.print(f"{each.lock.state}: {each.lock.describe()}{_ending(each.lock)}", markup=False)
         if each.keeps_out:
             console.print(f"  keeps out: {', '.join(each.keeps_out)}", markup=False)
-        for other in each.waiting:
+        for other in each.waiting[:SHOWN]:
             console.print(f"  waiting for it: {other.describe()}", markup=False)
         console.print(f"  {each.advice}", markup=False)
+    _show_rest(console, len(explained))
     if not explained and not broken:
         console.print("no locks")
     for record in broken:
@@ -159,7 +160,9 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     store = _store(url)
     with _word_of(airflow) as state_of:
         ended = reap(store, finished=lambda owner: state_of(owner).has_ended)
-    value = {"ended": [{**describe_lock(each.lock), "reason": each.reason} for each in ended]}
+    listed = [{**describe_lock(each.lock), "reason": each.reason} for each in ended[:MOST_OBJECTS]]
+    more = len(ended) - len(listed)
+    value = {"ended": listed, **({"more": more} if more else {})}
     output.result(
         value,
         lambda console: _show_lines(
@@ -168,9 +171,15 @@ def reap_locks(url: Url, airflow: Airflow = None, as_json: Json = False) -> None
     )
 
 
-def _show_lines(console: Console, lines: Iterable[str]) -> None:
-    for line in lines:
+def _show_lines(console: Console, lines: Sequence[str]) -> None:
+    for line in lines[:SHOWN]:
         console.print(line, markup=False)
+    _show_rest(console, len(lines))
+
+
+def _show_rest(console: Console, count: int) -> None:
+    if count > SHOWN:
+        console.print(f"and {count - SHOWN} more: --json has them")
 
 
 @locks_app.command(name="plan")
@@ -201,7 +210,7 @@ def _plan_values(row: Row, name: str, sources: Sequence[str], infos: Sequence[Lo
             "note": row.notes.get(name, ""),
             "in_this_release": name in AVAILABLE,
             "locks": [asdict(lock) for lock in planned],
-            "in_the_way": [describe_lock(info) for info in infos if _is_in_the_way(info, planned)],
+            "in_the_way": [describe_lock(info) for info in infos if _is_in_the_way(info, planned)][:SHOWN],
         }
 
 
@@ -246,7 +255,7 @@ def _store(url: str) -> ObjectStore:
     try:
         store.head(IDENTITY_KEY)
     except ObjectNotFound:
-        if not store.list("locks/").objects:
+        if not store.first("locks/", 1):
             raise UsageError(f"{store.url} is not an archive (it has no {IDENTITY_KEY}) and has no locks") from None
     return store
 

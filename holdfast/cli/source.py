@@ -235,12 +235,7 @@ def setup(
         bool,
         typer.Option("--definitions", help="Event triggers that tell the log when definitions change; by a superuser."),
     ] = False,
-    new_tables: Annotated[
-        bool,
-        typer.Option(
-            "--new-tables", help="An event trigger that publishes new tables from their first row on; by a superuser."
-        ),
-    ] = False,
+    new_tables: Annotated[bool, typer.Option("--new-tables", hidden=True)] = False,
     run: Run = False,
     archive: InArchive = None,
     as_json: Json = False,
@@ -249,6 +244,11 @@ def setup(
 
     A role that is not there is created, without a password. What is given is kept in the role's comment.
     """
+    if new_tables:
+        raise UsageError(
+            "--new-tables is no more: its function had a superuser's rights, and owners of schemas could have it run "
+            "their code. Leave it out, and back up right after new tables are made: they begin with that backup"
+        )
     configured, address = places.database(source, archive)
     names = [name for name, _ in _each(address, databases)]
     streams: dict[str, WantedStream] = {}
@@ -256,9 +256,9 @@ def setup(
         for database, name in _own_streams(source, archive, address, names).items():
             own = configured if database == address.database else None
             tables, exclude = (own.tables, own.exclude) if own else ((), ())
-            streams[database] = WantedStream(name, tables, exclude, identity_full or (), definitions, new_tables)
+            streams[database] = WantedStream(name, tables, exclude, identity_full or (), definitions)
     else:
-        options = {"--identity-full": identity_full, "--definitions": definitions, "--new-tables": new_tables}
+        options = {"--identity-full": identity_full, "--definitions": definitions}
         if given := next((option for option, value in options.items() if value), None):
             raise UsageError(f"{given} is for backups of changes: add --changes")
     plan = plan_setup(

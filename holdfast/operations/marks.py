@@ -38,7 +38,8 @@ from holdfast.sources.postgresql.logical.objects_read import ObjectsRead, read_o
 from holdfast.sources.postgresql.logical.own_messages import LONGEST_NAME, MARK_PREFIX
 from holdfast.sources.postgresql.logical.stream import Seen, look, stream_name
 from holdfast.sources.postgresql.logical.stream_state import database_oid
-from locking.store import ObjectNotFound, StoreError
+from holdfast.storage.contract.strangers import without_strangers
+from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER: Final = "marks"
+_OURS: Final = re.compile(rf"{FOLDER}/[^/]+/([0-9a-f]{{16}}-[0-9a-f]{{12}}|[0-9a-f]{{32}})\.json")
 
 _ID_BYTES = 16
 _ANNOUNCED = re.compile(rf".*/([0-9a-f]{{{_ID_BYTES * 2}}})\.json")
@@ -319,10 +321,11 @@ def pending(
     :param vouched: SHA-256 of objects that a commit vouches for, by key.
     :param say: is told of those that are not to be believed; they stay, and count for nothing.
     """
-    listing = store.list(_folder(source))
-    announced = {info.key: info.modified for info in listing.objects if _ANNOUNCED.fullmatch(info.key)}
+    listing = store.list(_folder(source), most=MOST_OBJECTS)
+    infos = without_strangers(store.url, _folder(source), listing.objects, _OURS.fullmatch)
+    announced = {info.key: info.modified for info in infos if _ANNOUNCED.fullmatch(info.key)}
     records: dict[str, MarkRecord | None] = {}
-    for key in (info.key for info in listing.objects if info.key not in announced):
+    for key in (info.key for info in infos if info.key not in announced):
         with suppress(ObjectNotFound):
             body = _believed(store, key, vouched)
             if body is None:
@@ -405,7 +408,7 @@ def _has_left(records: Sequence[MarkRecord], mark: Mark) -> bool:
 def _announced(store: ObjectStore, source: str, vouched: Mapping[str, str]) -> dict[str, str]:
     """Return the names of the marks that were announced, by their ids."""
     found: dict[str, str] = {}
-    for info in store.list(_folder(source)).objects:
+    for info in store.list(_folder(source), most=MOST_OBJECTS).objects:
         if _ANNOUNCED.fullmatch(info.key):
             with suppress(ObjectNotFound, DamagedError):
                 body = _believed(store, info.key, vouched)

@@ -31,6 +31,7 @@ from locking.store import (
     StoreError,
     StoreOutcomeUnknown,
     StoreUnavailable,
+    check_listed,
 )
 
 if TYPE_CHECKING:
@@ -73,15 +74,15 @@ class FolderStore(ObjectStore):
     def from_url(cls, url: str) -> FolderStore:
         return cls(url)
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         check_prefix(prefix)
+        found: list[ObjectInfo] = []
         try:
             now = self._clock()
-            found = [
-                info
-                for key, entry in self._walk(prefix.rpartition("/")[0], prefix, start_after)
-                if key > start_after and (info := _info_of(key, entry)) is not None
-            ]
+            for key, entry in self._walk(prefix.rpartition("/")[0], prefix, start_after):
+                if key > start_after and (info := _info_of(key, entry)) is not None:
+                    found.append(info)
+                    check_listed(prefix, len(found), most)
         except OSError as error:
             _raise_read("list", prefix, error)
         return Listing(tuple(sorted(found, key=lambda info: info.key)), now)

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from holdfast.config.archives_model import Config
-from sparkjobs.executors.kubernetes import POD_IP_VARIABLE, POD_NAME_VARIABLE
+from sparkjobs.executors.kubernetes import POD_IP_VARIABLE
 
 ROOT = Path(__file__).parents[2]
 FOLDER = ROOT / "deploy" / "kubernetes"
@@ -24,6 +24,8 @@ MANIFESTS = ("configuration.yaml", "network.yaml", "rbac.yaml")
 VALUES = ("values.yaml", "values-kubernetes-executor.yaml")
 KUBERNETES = ("1.31", "1.37")
 """The oldest and the newest that the manifests are for."""
+
+EXECUTORS = "airflow-executors"
 
 KNOWN = {
     "airflowHome", "airflowVersion", "allowPodLaunching", "createUserJob.defaultUser.enabled",
@@ -66,7 +68,7 @@ def keys(document: dict[str, Any], before: str = "") -> set[str]:
 def test_manifests_follow_the_schemas_of_kubernetes(name: str, version: str) -> None:
     for document in documents(name):
         kubernetes_validate.validate(document, version, strict=True)
-        assert document["metadata"]["namespace"] == "airflow"
+        assert document["kind"] == "Namespace" or document["metadata"]["namespace"] in ("airflow", EXECUTORS)
 
 
 @pytest.mark.parametrize("version", KUBERNETES)
@@ -94,7 +96,7 @@ def test_volumes_and_variables_of_the_values_are_those_of_a_pod() -> None:
     spec = {"containers": [container], "volumes": given["volumes"]}
     kubernetes_validate.validate({**pod, "spec": spec}, KUBERNETES[-1], strict=True)
     assert {each["name"] for each in given["volumeMounts"]} == {each["name"] for each in given["volumes"]}
-    assert {POD_NAME_VARIABLE, POD_IP_VARIABLE} == {each["name"] for each in yaml.safe_load(given["extraEnv"])}
+    assert {POD_IP_VARIABLE} == {each["name"] for each in yaml.safe_load(given["extraEnv"])}
 
 
 def test_no_secret_is_in_a_file_and_each_is_made_on_the_page() -> None:
@@ -109,8 +111,9 @@ def test_no_secret_is_in_a_file_and_each_is_made_on_the_page() -> None:
     named = {each["secretName"] for each in given["secret"]}
     named |= {each["secret"]["secretName"] for each in given["volumes"] if "secret" in each}
     named |= {given["data"]["metadataSecretName"], *(given[key] for key in given if key.endswith("SecretName"))}
-    made = set(re.findall(r"create secret generic ([\w-]+)", PAGE.read_text()))
-    assert named == made
+    made = re.findall(r"kubectl -n ([\w-]+) create secret generic ([\w-]+)", PAGE.read_text())
+    assert {name for namespace, name in made if namespace == "airflow"} == named
+    assert {name for namespace, name in made if namespace == EXECUTORS} == {"holdfast-spark"}
 
 
 def test_accounts_config_maps_and_labels_that_are_named_are_there() -> None:
@@ -121,6 +124,48 @@ def test_accounts_config_maps_and_labels_that_are_named_are_there() -> None:
     template = yaml.safe_load(data("holdfast-spark")["executor-pod.yaml"])["spec"]
     accounts = {given["scheduler"]["serviceAccount"]["name"], template["serviceAccountName"]}
     assert {("ServiceAccount", name) for name in accounts} <= there
+
+
+def test_a_driver_may_make_pods_beside_sparks_secret_alone_and_nothing_else_anywhere() -> None:
+    """A pod mounts any Secret of its namespace: where pods can be made, there must be none that matters."""
+    roles = [each for each in documents("rbac.yaml") if each["kind"] in ("Role", "ClusterRole")]
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in roles] == [("Role", EXECUTORS)]
+    assert [rule["resources"] for rule in roles[0]["rules"]] == [["pods"]]
+    bindings = [each for each in documents("rbac.yaml") if each["kind"].endswith("Binding")]
+    assert [(each["kind"], each["metadata"]["namespace"]) for each in bindings] == [("RoleBinding", EXECUTORS)]
+    (namespace,) = [each for each in documents("rbac.yaml") if each["kind"] == "Namespace"]
+    assert namespace["metadata"]["labels"] == {"pod-security.kubernetes.io/enforce": "restricted"}
+    (quota,) = [each["spec"]["hard"] for each in documents("rbac.yaml") if each["kind"] == "ResourceQuota"]
+    assert (quota["persistentvolumeclaims"], quota["services"]) == ("0", "0")
+    lines = data("holdfast-spark")["spark-defaults.conf"].splitlines()
+    said = dict(line.split() for line in lines if not line.startswith("#"))
+    assert said["spark.kubernetes.namespace"] == namespace["metadata"]["name"] == EXECUTORS
+    assert [name for name in said if ".secrets." in name] == ["spark.kubernetes.executor.secrets.holdfast-spark"]
+
+
+def test_executors_pods_are_such_as_their_namespace_admits() -> None:
+    """What the level `restricted` of the Pod Security Standards asks for."""
+    spec = yaml.safe_load(data("holdfast-spark")["executor-pod.yaml"])["spec"]
+    assert (spec["securityContext"]["runAsNonRoot"], spec["securityContext"]["seccompProfile"]["type"]) == (
+        True,
+        "RuntimeDefault",
+    )
+    (container,) = spec["containers"]
+    assert container["securityContext"]["allowPrivilegeEscalation"] is False
+    assert container["securityContext"]["capabilities"] == {"drop": ["ALL"]}
+    assert {kind for volume in spec["volumes"] for kind in volume if kind != "name"} == {"emptyDir"}
+    assert not {"hostNetwork", "hostPID", "hostIPC"} & spec.keys()
+
+
+def test_pods_of_airflow_remember_what_was_seen_of_archives() -> None:
+    given = values("values.yaml")
+    (folder,) = [each["value"] for each in given["env"] if each["name"] == "HOLDFAST_STATE"]
+    (mount,) = [each for each in given["volumeMounts"] if each["mountPath"] == folder]
+    (volume,) = [each for each in given["volumes"] if each["name"] == mount["name"]]
+    (claim,) = [each for each in documents("configuration.yaml") if each["kind"] == "PersistentVolumeClaim"]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+    assert not mount.get("readOnly")
 
 
 def test_spark_is_told_what_the_pods_have() -> None:

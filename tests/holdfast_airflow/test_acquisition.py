@@ -93,7 +93,7 @@ def test_a_task_does_not_begin_where_its_lock_was_ended(store: ObjectStore, task
 def test_where_the_store_does_not_answer_the_task_may_be_tried_again(
     task_context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(self: FolderStore, prefix: str, *, start_after: str = "") -> None:
+    def fail(self: FolderStore, prefix: str, *, start_after: str = "", most: int | None = None) -> None:
         raise StoreUnavailable("later")
 
     monkeypatch.setattr(FolderStore, "list", fail)

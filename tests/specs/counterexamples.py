@@ -134,7 +134,19 @@ _OLD_STORE = (
     Guard("the source has executed the addition of whom it is copied to", "NewMember", "OneLog", spec="OldStore"),
 )
 
-GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM + _OLD_STORE
+_ONE_VOIDS = {"Voiders": "{1}"}
+
+_VOID_NUMBERS = (
+    Guard("a late writer looks", "TwoVoiders", "Kept", _ONE_VOIDS, spec="VoidNumbers"),
+    Guard("a late writer takes the next number", "TwoVoiders", "Kept", _ONE_VOIDS, spec="VoidNumbers"),
+    Guard("what is voided is empty", "TwoVoiders", "Kept", _ONE_VOIDS, spec="VoidNumbers"),
+    Guard("what is voided is old", "TwoVoiders", "Kept", _ONE_VOIDS, spec="VoidNumbers"),
+    Guard("two listings", "TwoVoiders", "Kept", _ONE_VOIDS, spec="VoidNumbers"),
+    Guard("the next number is created if absent", "TwoVoiders", "Kept", _ONE_VOIDS, spec="VoidNumbers"),
+    Guard("the newest decides first", "TwoVoiders", "Kept", spec="VoidNumbers"),
+)
+
+GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM + _OLD_STORE + _VOID_NUMBERS
 
 _HEAD = """# What goes wrong without each guard
 
@@ -168,6 +180,11 @@ _TITLES = {
 # A store that is put back
 
 `OldStore.tla`. The number is the replica that takes the step, or that is added, removed or lost.
+""",
+    "VoidNumbers": """
+# Numbers without a commit
+
+`VoidNumbers.tla`. The number is the writer or the voider that takes the step; of `Arrive` and `Tick`, the commit's.
 """,
 }
 

@@ -43,6 +43,7 @@ MODELS = {
         "SomeUnread": 971,
         "Suspended": 1277,
     },
+    "VoidNumbers": {"VoidNumbers": 13605, "TwoVoiders": 5407},
 }
 """How many states each model of each module has. Another number means that the model says something else."""
 
@@ -76,6 +77,7 @@ DEAR = {
     "readers give way to intents",
     "readers look for writers",
     "the log starts at or below the pointer",
+    "the newest decides first",
     "the pointer is set in one's own epoch",
     "two listings where one is unordered",
     "who joins too late changes nothing",

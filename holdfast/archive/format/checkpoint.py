@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import DamagedError
 from locking.one_line import line_logger
-from locking.store import ObjectExists, ObjectNotFound
+from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.archive.format.state import State
@@ -23,6 +23,10 @@ log = line_logger(__name__)
 CHECKPOINTS: Final = "checkpoints/"
 
 _LAST: Final = 10**20 - 1
+
+OURS: Final = f"{CHECKPOINTS}9999"
+"""How the keys of ours begin, up to ten to the sixteenth commits: other objects of the folder are not looked at."""
+
 _KEPT: Final = 3
 """So many are left: the older ones serve where the newest is damaged, and whoever is reading one at the moment."""
 
@@ -52,7 +56,7 @@ def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
         store.create(checkpoint_key(state.sequence), to_bytes(archive, state, state.tip, state.at))
     except ObjectExists:
         return
-    for old in store.first(CHECKPOINTS, 2 * _KEPT)[_KEPT:]:
+    for old in store.first(OURS, 2 * _KEPT)[_KEPT:]:
         store.delete(old.key)
 
 
@@ -61,10 +65,10 @@ def read_newest(store: ObjectStore, archive: str) -> State | None:
 
     :raises UsageError: it needs a newer release.
     """
-    for found in store.first(CHECKPOINTS, 1):
+    for found in store.first(OURS, 1):
         if (state := _read(store, archive, found.key)) is not None:
             return state
-        for older in store.list(CHECKPOINTS, start_after=found.key).objects:
+        for older in store.list(OURS, start_after=found.key, most=MOST_OBJECTS).objects:
             if (state := _read(store, archive, older.key)) is not None:
                 return state
     return None

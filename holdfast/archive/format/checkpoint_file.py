@@ -79,6 +79,7 @@ class Header(SealedDocument):
     vouched_by: int = 0
     superseded: dict[str, Count] = Field(default_factory=dict)
     documents: dict[str, str] | None = None
+    void: tuple[int, ...] = ()
     digest: str
 
 
@@ -109,6 +110,7 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
         vouched_by=state.vouched_by,
         superseded=dict(state.superseded),
         documents=None if state.documents is None else dict(state.documents),
+        void=tuple(sorted(state.void)),
         digest=_digest(table),
     )
     body = io.BytesIO()
@@ -195,6 +197,7 @@ def from_bytes(store: ObjectStore, archive: str, document: StoredDocument, key: 
         vouched_by=header.vouched_by,
         superseded=header.superseded,
         documents=header.documents,
+        void=frozenset(header.void),
         format=header.format,
         min_reader=header.min_reader,
         min_writer=header.min_writer,

@@ -41,6 +41,8 @@ def parse_commit(key: str, body: bytes) -> ArchiveCommit:
     :raises UsageError: it needs a newer release.
     :raises DamagedError: it is not what was written under this key.
     """
+    if not body:
+        raise empty_commit(key)
     check_readable(read_versions(body, key), key)
     commit = ArchiveCommit.from_bytes(body, key).model_copy(update={"own_checksum": checksum_of(body)})
     if commit_key(commit.sequence) != key:
@@ -70,17 +72,19 @@ def read_stored(store: ObjectStore, sequence: int) -> StoredDocument:
         raise missing_commit(sequence) from error
 
 
+def empty_commit(key: str) -> DamagedError:
+    """Return the error for an object without content in the place of a commit."""
+    return DamagedError(
+        f"{key} is empty: it was damaged, or a write that the store refused has left it. Restore this object from a "
+        "copy of the archive; where no copy has the commit, 'holdfast accept --void' gives the number up."
+    )
+
+
 def missing_commit(sequence: int, found: str = "") -> DamagedError:
     """Return the error for a missing commit.
 
-    It is also that for an object which was put among the commits.
-
-    :param found: what stands in its place; what is no commit by its name is not taken for a sign that one is missing.
+    :param found: the next one that is there.
     """
-    if found and number_of(found) is None:
-        return DamagedError(
-            f"{found} is not an object of ours, and commits are read from where it is: remove it if nobody needs it."
-        )
     instead = f": found {found} where {commit_key(sequence)} should be" if found else ""
     return DamagedError(
         f"commit {sequence} is missing{instead}. Restore the commits folder from a copy of the archive."

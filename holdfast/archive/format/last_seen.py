@@ -2,7 +2,8 @@
 
 Neither a checksum nor a signature nor a key tells an older, whole state of an archive from the newest: each of its
 objects is genuine. Who has seen the newer one can tell. What was seen is kept in a folder of this machine, a file for
-each place. Where that cannot be written, as on a machine for one job, nothing is kept and nothing is refused.
+each place. Where that cannot be written, as on a machine for one job, nothing is kept and nothing is refused: each
+process warns of it once.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import tempfile
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -33,6 +35,10 @@ VARIABLE: Final = "HOLDFAST_STATE"
 """The environment variable with the folder; `off`: nothing is kept."""
 
 _OFF: Final = "off"
+
+REMEDY: Final = f"set {VARIABLE} to a folder that stays and can be written, or to {_OFF!r} where none is to be kept"
+
+_warned: list[str] = []
 
 
 class PutBackError(DamagedError):
@@ -88,6 +94,22 @@ def state_folder() -> Path | None:
         return None
 
 
+def why_not_kept() -> str:
+    """Return why nothing can be remembered; "" where it can, or is not to be."""
+    if os.environ.get(VARIABLE) == _OFF:
+        return ""
+    folder = state_folder()
+    if folder is None:
+        return "this user has no home folder"
+    try:
+        seen = folder / "seen"
+        seen.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=seen):
+            return ""
+    except OSError as error:
+        return f"{folder} cannot be written ({error.strerror})"
+
+
 def place_of(store: ObjectStore) -> str:
     """Return what tells a place from others: its URL, and the server behind that where the URL does not say it."""
     return f"{store.url} at {store.endpoint}" if store.endpoint else store.url
@@ -139,6 +161,7 @@ def _is_news(before: LastSeen, now: LastSeen) -> bool:
 def _keep(place: str, choose: Callable[[LastSeen | None], LastSeen]) -> None:
     path = _path(place)
     if path is None:
+        _warn()
         return
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -150,6 +173,13 @@ def _keep(place: str, choose: Callable[[LastSeen | None], LastSeen]) -> None:
                 new.replace(path)
     except OSError as error:
         log.debug("What was seen of %s could not be kept: %s", place, error)
+        _warn()
+
+
+def _warn() -> None:
+    if not _warned and (why := why_not_kept()):
+        _warned.append(why)
+        log.warning("An archive that is put back to an older state would not be noticed, since %s: %s.", why, REMEDY)
 
 
 def _path(place: str) -> Path | None:

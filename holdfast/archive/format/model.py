@@ -6,6 +6,8 @@ then on, so that an old release refuses what it cannot understand instead of mis
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from pydantic import Field
 
 from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
@@ -121,6 +123,8 @@ class ArchiveCommit(SealedDocument):
         them, or an older one, need not take this for an older copy.
     :param log: of a replica, where it stands in the update log from then on. A commit that executes no entry repeats
         the last index.
+    :param void: the numbers from this one up to the one before the commit never count, whatever they hold: a write that
+        the store refused had left something there. Then `parent` is the commit before them. None: all before it count.
     :param adopted: the replica was made equal to another one: what it has is in `add` or was here, and all else goes.
     :param aside: ids of blocks that the other one does not have: no part of the archive, and their files stay.
     """
@@ -150,6 +154,17 @@ class ArchiveCommit(SealedDocument):
     vouches: tuple[str, ...] | None = None
     documents: dict[str, str] | None = None
     supersedes: dict[str, Count] = Field(default_factory=dict)
+    void: Annotated[int, Field(ge=1)] | None = None
+
+    @property
+    def parent_sequence(self) -> int:
+        """Return the number of the commit before; 0 for the first."""
+        return (self.void or self.sequence) - 1
+
+    @property
+    def voided(self) -> range:
+        """Return the numbers that this one voids."""
+        return range(self.parent_sequence + 1, self.sequence)
 
     def follows(self, tip: str | None, checksum: str = "") -> bool:
         """Return whether it was made after the commit `tip`, with the bytes that this one has now.

@@ -23,6 +23,7 @@ from holdfast.archive.format.document import Document, Moment
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
 from holdfast.common.errors import DamagedError, SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from holdfast.common.words import human_span
+from holdfast.storage.contract.strangers import without_strangers
 from holdfast.storage.encryption.signed_store import NotSignedError
 from locking.one_line import line_logger
 from locking.store import ObjectNotFound, StoreError
@@ -212,7 +213,7 @@ def listed_runs(store: ObjectStore, begin: str = "") -> list[ListedRun]:
     """
     listing = store.list(f"runs/{begin}")
     runs: dict[str, list[tuple[int, ObjectInfo]]] = {}
-    for info in listing.objects:
+    for info in without_strangers(store.url, "runs/", listing.objects, _KEY.fullmatch):
         if found := _KEY.fullmatch(info.key):
             runs.setdefault(found[1], []).append((int(found[2]), info))
     listed = (ListedRun(store, _in_order(infos), listing.now) for infos in runs.values())

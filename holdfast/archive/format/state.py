@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from holdfast.archive.format.versions import Versions
 
 
+MOST_VOIDED = 100
+"""Numbers that one commit may void."""
+
+
 class Removed(Document):
     """A block that is no longer part of the archive.
 
@@ -54,6 +58,8 @@ class State:
     """The newest commit that vouches for all before it: from it on, commits are signed. 0: none does."""
     documents: Mapping[str, str] | None = None
     """SHA-256 of objects that are not signed by themselves and count all the same; None: only commits are signed."""
+    void: frozenset[int] = frozenset()
+    """Numbers up to `sequence` that never count."""
     superseded: Mapping[str, int] = field(default_factory=dict)
     """Newest commits of states that this one takes the place of, by archive id."""
     at: datetime | None = None
@@ -81,6 +87,10 @@ class State:
         It was created in format `number`.
         """
         return cls(format=number, min_reader=number, min_writer=number)
+
+    def numbers(self, since: int = 0) -> list[int]:
+        """Return the numbers of the commits after one, in order."""
+        return [number for number in range(since + 1, self.sequence + 1) if number not in self.void]
 
     def of_run(self, run: str) -> Placed | None:
         """Return the newest block that a run has committed."""
@@ -154,7 +164,9 @@ class _Fold:
 
     def add(self, commit: ArchiveCommit) -> None:
         before = self._versions
-        if commit.sequence != before.sequence + 1 or not commit.follows(before.tip, before.tip_checksum):
+        if len(commit.voided) > MOST_VOIDED:
+            raise DamagedError(f"commit {commit.sequence} voids more than {MOST_VOIDED} numbers: it is not ours")
+        if commit.parent_sequence != before.sequence or not commit.follows(before.tip, before.tip_checksum):
             raise DamagedError(
                 f"the commit chain is broken at {commit.sequence}: its parent is {commit.parent}, but commit "
                 f"{before.sequence} is {before.tip}: one of commits/{commit.sequence:020d}.json and the one before it "
@@ -179,6 +191,7 @@ class _Fold:
             min_writer=commit.min_writer,
             vouched_by=before.vouched_by if commit.vouches is None else commit.sequence,
             documents=before.documents if commit.documents is None else commit.documents,
+            void=before.void.union(commit.voided),
             superseded={**before.superseded, **commit.supersedes},
             at=commit.committed_at,
             log=commit.log or before.log,
@@ -247,6 +260,7 @@ class Change:
     :param reason: why, in words, where a person has to say so.
     :param format: the one that the archive has from then on; None: the one it has.
     :param log: of a replica: where it then stands in the update log; None: where it stood.
+    :param void: the number that was used last, where some behind the newest commit are to count for nothing.
     :param adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`.
     """
 
@@ -266,6 +280,7 @@ class Change:
     vouches: tuple[str, ...] | None = None
     documents: Mapping[str, str] | None = None
     supersedes: Mapping[str, int] = field(default_factory=dict)
+    void: int | None = None
 
     @property
     def executes_entry(self) -> bool:

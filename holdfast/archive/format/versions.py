@@ -16,11 +16,12 @@ FORMATS = (1, 2)
 
 SEALED_SINCE = 2
 
-WRITES = 6
+WRITES = 7
 """The newest writers' version of this release.
 
 2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
-which replicas there are. 5: commits that are signed. 6: archives of which every object is.
+which replicas there are. 5: commits that are signed. 6: archives of
+which every object is. 7: numbers that never count.
 """
 
 REPLICAS_SINCE = 3
@@ -35,11 +36,14 @@ Older ones would take them for empty.
 SIGNED_SINCE = 6
 """The version of writers, and of readers, that know archives of which every object is signed."""
 
-READS = 6
-"""The newest readers' version of this release.
+READS = 7
+"""The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot.
 
-2: format 2. 3: packs. 4: tables without a snapshot. 6: objects that are signed as a whole.
+6: objects that are signed as a whole. 7: numbers that never count.
 """
+
+VOID_SINCE = 7
+"""The version of readers and of writers that know numbers which never count."""
 
 PACKS_SINCE = 3
 """The version of readers that know packs."""

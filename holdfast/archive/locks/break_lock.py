@@ -54,14 +54,18 @@ def break_lock(store: ObjectStore, txn: str, *, reason: str, user: str = "") -> 
     return found, done
 
 
+_NEWEST = 100
+"""Breaks that are read, at most."""
+
+
 def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
-    """Return the last record of each break, the oldest first.
+    """Return the last record of each of the newest breaks, the oldest first.
 
     Each `result` says what was broken, by whom and why.
 
     :param txn: only breaks of this transaction.
     """
-    runs = listed_runs(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")
+    runs = listed_runs(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")[-_NEWEST:]
     return sorted(
         (found.record for found in newest_records(runs)), key=lambda record: str((record.result or {}).get("at"))
     )

@@ -80,20 +80,21 @@ def explain(infos: Sequence[LockInfo], *, state_of: Callable[[Owner], OwnerState
 
     :param state_of: the state of an owner in a scheduler.
     """
-    return [_explain(info, infos, state_of(info.owner) if info.owner else UNKNOWN) for info in infos]
+    asking = [info for info in infos if info.state == "intent"]
+    return [_explain(info, asking, state_of(info.owner) if info.owner else UNKNOWN) for info in infos]
 
 
-def _explain(info: LockInfo, infos: Sequence[LockInfo], state: OwnerState) -> Explanation:
+def _explain(info: LockInfo, asking: Sequence[LockInfo], state: OwnerState) -> Explanation:
     process = liveness(info.owner) if info.owner else "unknown"
     safe, advice = _advise(info, process, state)
-    waiting = () if info.state == "intent" else tuple(other for other in infos if _waits_for(other, info))
+    waiting = () if info.state == "intent" else tuple(other for other in asking if _waits_for(other, info))
     kept_out = () if safe == "reap" else _kept_out(info)
     return Explanation(info, process, state.has_ended, state.state, waiting, kept_out, safe, advice)
 
 
 def _waits_for(other: LockInfo, info: LockInfo) -> bool:
     conflict = "W" in (other.mode, info.mode) or info.state == "foreign"
-    return other.state == "intent" and other.resource == info.resource and _counts(info) and conflict
+    return other.resource == info.resource and _counts(info) and conflict
 
 
 def _counts(info: LockInfo) -> bool:

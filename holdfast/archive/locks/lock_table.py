@@ -84,11 +84,12 @@ TABLE: tuple[Row, ...] = (
     ),
     Row(("repair",), {"format": _R, "maintenance": _W, "ingest": _W}, {"repair": "verification with repair"}),
     Row(
-        ("migration", "key-rotation", "signing", "joining"),
+        ("migration", "key-rotation", "signing", "joining", "voiding"),
         {"format": _W},
         {
             "signing": "every object is signed from then on, or by another key",
             "joining": "an archive becomes the first replica of its update log",
+            "voiding": "a number that holds no commit is given up",
         },
     ),
     Row(

@@ -38,9 +38,9 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     made: State | None = State.begun(archive.identity.format) if since == 0 else None
     found: list[tuple[int, str]] = []
     before, last_read = (tip, "") if tip is not None else None, since
-    listed = _listed(archive.store, since)
+    listed = [number for number in _listed(archive.store, since) if number not in state.void]
     reader = CommitReader(archive.store, state.vouched_by)
-    for first, last in _holes(listed, since + 1, state.sequence):
+    for first, last in _holes(sorted({*listed, *state.void}), since + 1, state.sequence):
         found.append((first, str(missing_commits(first, last))))
         before, made = None, None
     for numbers in _groups([number for number in listed if number <= state.sequence]):
@@ -50,7 +50,7 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
                 found.append((number, str(commit)))
                 before = None
                 continue
-            if before is not None and not commit.follows(*before) and number - 1 in (since, last_read):
+            if before is not None and not commit.follows(*before) and commit.parent_sequence in (since, last_read):
                 found.append((number, f"{commit_key(number)} does not follow the commit before it: one of both is not "
                               "what was written. Restore the commits folder from a copy of the archive."))  # fmt: skip
             before, last_read = (commit.id, commit.own_checksum), number
@@ -67,14 +67,13 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
 def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str]]:
     """Return the commits after the damage that cuts off a state.
 
-    The damaged ones come by key, each with its problem. What cuts the state off may also be something that is no
-    commit, and was put among them.
+    The damaged ones come by key, each with its problem.
     """
     here = archive.state.sequence
-    keys = [found.key for found in archive.store.list(COMMITS, start_after=commit_key(max(here - 1, 0))).objects]
-    first = here if here and commit_key(here) not in keys else here + 1
+    listed = _listed(archive.store, max(here - 1, 0))
+    first = here if here and here not in listed else here + 1
     # Only what is listed is read: a forged name could have any number.
-    numbers = sorted(number for number in map(number_of, keys) if number is not None and number >= first)
+    numbers = [number for number in listed if number >= first]
     bad = {
         commit_key(begin): str(missing_commits(begin, end))
         for begin, end in _holes(numbers, first, numbers[-1] if numbers else 0)
@@ -83,9 +82,8 @@ def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str
     found = dict(zip(numbers, _read(reader, numbers), strict=True))
     bad |= {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
     bad = dict(sorted(bad.items()))
-    strays = [key for key in keys if number_of(key) is None]
     if not bad:
-        bad = {(strays or [commit_key(first)])[0]: archive.state.cut_off}
+        bad = {commit_key(first): archive.state.cut_off}
     return [each for each in found.values() if not isinstance(each, DamagedError)], bad
 
 
@@ -133,7 +131,7 @@ def _are_equal(made: State, state: State) -> bool:
     """Return whether two states are equal, without reading their blocks."""
     blocks = [{key: (placed.commit, placed.number) for key, placed in each.blocks.items()} for each in (made, state)]
     rest = [
-        (each.tip, each.format, each.removed, each.holds, each.abandoned, each.ends, each.streams)
+        (each.tip, each.format, each.void, each.removed, each.holds, each.abandoned, each.ends, each.streams)
         for each in (made, state)
     ]
     return blocks[0] == blocks[1] and rest[0] == rest[1]

@@ -17,11 +17,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
-from holdfast.archive.archive import CHECKPOINTS_SINCE, IDENTITY_KEY, Archive, claim
+from holdfast.archive.archive import CHECKPOINTS_SINCE, IDENTITY_KEY, Archive
 from holdfast.archive.files.transfer import is_whole, replace_file, send_file
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.checkpoint import write_checkpoint
-from holdfast.archive.format.commits import COMMITS, commit_key, parse_commit
+from holdfast.archive.format.claim import claim
+from holdfast.archive.format.commits import COMMITS, commit_key, number_of, parse_commit
 from holdfast.archive.format.model import Identity
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.history.restore_points import source_names
@@ -182,7 +183,7 @@ def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> t
             "with --to-key or in archives.yaml"
         )
     _check_place(archive, target)
-    there = [found.key for found in target.list(COMMITS).objects]
+    there = [found.key for found in target.list(COMMITS).objects if number_of(found.key)]
     newest = archive.state.sequence
     if there and there[-1] > commit_key(newest):
         raise RefusedError(

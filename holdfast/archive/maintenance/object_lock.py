@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.block_ref import load
-from holdfast.archive.format.checkpoint import CHECKPOINTS
+from holdfast.archive.format.checkpoint import OURS
 from holdfast.archive.format.commits import COMMITS
 
 if TYPE_CHECKING:
@@ -25,5 +25,5 @@ def extend_locks(archive: Archive) -> Extended | None:
     load(blocks)
     named = {file.key for placed in blocks for file in placed.block.files()}
     listed = ["archive.json", *(each.key for prefix in ("keys/", COMMITS) for each in store.list(prefix).objects)]
-    newest = [each.key for each in store.first(CHECKPOINTS, 1)]
+    newest = [each.key for each in store.first(OURS, 1)]
     return store.extend_locks([*listed, *newest, *sorted(named)])

@@ -87,7 +87,7 @@ def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None
     """
     key = commit_key(number)
     commit = read_commit(copy, number)
-    before = read_commit(store, number - 1) if number > 1 else None
+    before = read_commit(store, commit.parent_sequence) if commit.parent_sequence else None
     if before is not None and not commit.follows(before.id, before.own_checksum):
         raise DamagedError(f"{key} of {copy.url} does not follow the commit before it here: both went different ways")
     if not _is_followed(store, copy, commit):

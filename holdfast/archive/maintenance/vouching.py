@@ -31,10 +31,10 @@ def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, r
     archive = Archive.open(store, before_signing=True)
 
     def plan(_: State) -> Change:
-        checksums = tuple(commit.own_checksum for commit in archive.commits())
-        return Change(
-            kind="signing", vouches=checksums, documents={**archive.documents, **_marks(store)}, reason=reason
-        )
+        checksums = {commit.sequence: commit.own_checksum for commit in archive.commits()}
+        vouched = tuple(checksums.get(number, "") for number in range(1, archive.state.sequence + 1))
+        documents = {**archive.documents, **_marks(store)}
+        return Change(kind="signing", vouches=vouched, documents=documents, reason=reason)
 
     return archive.add(plan, check=check, fence=fence)
 

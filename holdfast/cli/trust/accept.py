@@ -1,24 +1,33 @@
-"""`holdfast accept`: an archive's state that is older than what was seen of it. Works with Airflow down."""
+"""`holdfast accept`: a state of an archive that a person has to answer for. Works with Airflow down."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.format.last_seen import LastSeen, place_of, read_seen
+from holdfast.archive.void_number import void as void_number
 from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
+from holdfast.common.words import named
 from locking import Owner
+
+if TYPE_CHECKING:
+    from holdfast.storage import ObjectStore
 
 
 def accept(
     url: Url,
-    reason: Annotated[str, typer.Option(help="Why it is older, for whoever finds it in a year.")],
+    reason: Annotated[str, typer.Option(help="Why it is so, for those who read it in a year.")],
+    void: Annotated[
+        int | None,
+        typer.Option(metavar="NUMBER", help="Give up the number of an empty commit that no copy of the archive has."),
+    ] = None,
     yes: Yes = False,
     wait: Wait = 0,
     as_json: Json = False,
@@ -27,9 +36,15 @@ def accept(
 
     A commit says so, and why: other machines that have seen no more than this one accept it by that. Asks for the
     archive's name first.
+
+    With --void, accept that an empty object in the place of the next commit never counts: a write that the store
+    refused, for want of room, leaves one. It must be older than three minutes; it stays, and its number is not used.
     """
     output = Output(as_json=as_json)
     store = places.archive_store(url)
+    if void is not None:
+        _void(store, void, reason, yes=yes, wait=wait, output=output)
+        return
     before, archive = read_seen(place_of(store)), Archive.open(store, unseen=True)
     if before is None or not archive.is_put_back(before):
         raise UsageError(f"{store.url} is no older than what this machine has seen of it: there is nothing to accept")
@@ -45,3 +60,13 @@ def accept(
             f"commit {made.sequence} takes the place of {before}", markup=False, soft_wrap=True
         ),
     )
+
+
+def _void(store: ObjectStore, number: int, reason: str, *, yes: bool, wait: float, output: Output) -> None:
+    name = Archive.open(store, recovering=True, before_damage=True).identity.name
+    confirm(name, f"number {number} of {name} never counts, whatever it holds later", yes=yes, output=output)
+    with locks.acquire(store, "voiding", owner=Owner(), purpose=f"voiding number {number}", wait=wait) as held:
+        made = void_number(store, number, reason=reason, check=held.check, fence=held.fence)
+    value = {"commit": made.sequence, "archive": made.archive, "voided": list(made.voided)}
+    words = f"commit {made.sequence} voids {named([str(each) for each in made.voided])}: the archive goes on"
+    output.result(value, lambda console: console.print(words, markup=False, soft_wrap=True))

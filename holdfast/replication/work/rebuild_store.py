@@ -403,9 +403,8 @@ def _executed(archive: Archive, known: Mapping[int, str]) -> dict[int, str]:
     :param known: the ids before the first entry that is in it, too, are left out.
     """
     found: dict[int, str] = {}
-    newest_first = map(archive.commit, range(archive.state.sequence, 0, -1))
     with suppress(DamagedError):
-        for commit in newest_first if known else reversed(list(archive.commits())):
+        for commit in archive.newest_first() if known else reversed(list(archive.commits())):
             if commit.log is None or commit.log.recovering:
                 break
             if commit.log.entry:

@@ -371,8 +371,7 @@ class ReplicatedArchive(Archive):
 
         :raises OldStoreError: the log has another entry at that index.
         """
-        for number in range(self.state.sequence, 0, -1):
-            commit = self.commit(number)
+        for commit in self.newest_first():
             if commit.log is None or commit.log.index < index:
                 break
             # Commits that have no entry, as a vacuum makes them, repeat the place of the one before.

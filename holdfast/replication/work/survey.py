@@ -294,8 +294,9 @@ def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
 
 def _commit_at(archive: Archive, index: int) -> int:
     """Return the number of the last commit up to an entry."""
-    newest_first = (archive.commit(sequence) for sequence in range(archive.state.sequence, 0, -1))
-    return next((each.sequence for each in newest_first if each.log is not None and each.log.index <= index), 0)
+    return next(
+        (each.sequence for each in archive.newest_first() if each.log is not None and each.log.index <= index), 0
+    )
 
 
 def _with_parts(blocks: Iterable[Placed]) -> set[str]:
@@ -327,8 +328,8 @@ def _entry_at(archive: Archive, index: int) -> str:
 
     The replica's commits name it; the id is "" where they do not.
     """
-    for sequence in range(archive.state.sequence, 0, -1):
-        place = archive.commit(sequence).log
+    for commit in archive.newest_first():
+        place = commit.log
         if place is None or place.index < index or place.recovering:
             return ""  # what it executed before it was made anew may be of another line
         if place.index == index and place.entry:

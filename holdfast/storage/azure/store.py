@@ -6,6 +6,7 @@ import contextlib
 import io
 import uuid
 from functools import partial
+from itertools import islice
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
@@ -21,7 +22,7 @@ from holdfast.storage.contract.connections import Connections, clock_of, named_c
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
-from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound
+from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, check_listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -80,14 +81,16 @@ class AzureStore(ObjectStore):
         parts = urlsplit(url)
         return cls(parts.netloc, parts.path.strip("/"))
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         start = self._root + check_prefix(prefix)
-        return self._connections.patiently(lambda: self._list(prefix, start, self._root + start_after))
+        return self._connections.patiently(lambda: self._list(prefix, start, self._root + start_after, most))
 
-    def _list(self, prefix: str, start: str, after: str) -> Listing:
+    def _list(self, prefix: str, start: str, after: str, most: int | None) -> Listing:
         with azure_errors("list", prefix, writes=False), self._connections.watch() as answers:
             blobs = self._container.list_blobs(name_starts_with=start or None)
-            found = self._infos(blob for blob in blobs if blob.name > after)
+            later = (blob for blob in blobs if blob.name > after)
+            found = self._infos(later if most is None else islice(later, most + 1))
+        check_listed(prefix, len(found), most)
         return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:

@@ -100,6 +100,11 @@ class ObjectStore(ABC):
         return Extended(len(keys), 0, {})
 
     @property
+    def bare(self) -> ObjectStore:
+        """Return the store that has the objects as they are stored: this one, unless it seals what it stores."""
+        return self
+
+    @property
     def is_encrypted(self) -> bool:
         """Return whether this store encrypts the objects written through it."""
         return False
@@ -114,10 +119,12 @@ class ObjectStore(ABC):
         """
 
     @abstractmethod
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         """Return all objects with a prefix, by key.
 
         Every key starts with ``prefix`` and sorts after ``start_after``.
+
+        :raises TooManyObjects: there are more than ``most``; then no more of them were read
         """
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:

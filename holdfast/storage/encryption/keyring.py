@@ -24,7 +24,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, ValidationErro
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.storage.encryption.key_source import find_key, shown
 from holdfast.storage.encryption.sealing import KEY_BYTES, KEY_ID_BYTES, DataKey
-from locking.store import ObjectExists, ObjectNotFound, StoreUnavailable
+from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -96,7 +96,7 @@ def document_names(store: ObjectStore) -> list[str]:
 
     There is more than one where a rotation was ended too early.
     """
-    return [found.key for found in store.list(KEYS).objects if _NAME.fullmatch(found.key)]
+    return [found.key for found in store.list(KEYS, most=MOST_OBJECTS).objects if _NAME.fullmatch(found.key)]
 
 
 def read_document(store: ObjectStore) -> RingDocument | None:

@@ -82,6 +82,10 @@ class SealedStore(ObjectStore):
         return self._inner.listing_is_ordered
 
     @property
+    def bare(self) -> ObjectStore:
+        return self._inner
+
+    @property
     def locks_objects(self) -> bool:
         return self._inner.locks_objects
 
@@ -148,9 +152,9 @@ class SealedStore(ObjectStore):
             self.key, self._ring = key, open_ring(document, key, self.url)
             return self._ring
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         self._ring_of(prefix)  # who has not the key is told so even where there is nothing yet
-        found = self._inner.list(prefix, start_after=start_after)
+        found = self._inner.list(prefix, start_after=start_after, most=most)
         return Listing(tuple(map(self._info, found.objects)), found.now)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import io
 import os
+from itertools import islice
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
@@ -29,7 +30,7 @@ from holdfast.storage.contract.keys import check_key, check_prefix, is_placehold
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.gcs.errors import Throttled, gcs_errors
-from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError
+from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError, check_listed
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -108,18 +109,20 @@ class GcsStore(ObjectStore):
         parts = urlsplit(url)
         return cls(parts.netloc, parts.path.strip("/"))
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         start = self._root + check_prefix(prefix)
         return self._connections.patiently(
-            lambda: self._list(prefix, start, self._root + start_after if start_after else "")
+            lambda: self._list(prefix, start, self._root + start_after if start_after else "", most)
         )
 
-    def _list(self, prefix: str, start: str, after: str) -> Listing:
+    def _list(self, prefix: str, start: str, after: str, most: int | None) -> Listing:
         errors = gcs_errors("list", prefix, writes=False, needs_object=False)
         with errors, self._connections.watch() as answers:
             blobs = self._bucket.list_blobs(prefix=start or None, start_offset=after or None, fields=LISTED, **ONCE)
             # The offset itself is listed, too.
-            found = self._infos(blob for blob in blobs if blob.name > after)
+            later = (blob for blob in blobs if blob.name > after)
+            found = self._infos(later if most is None else islice(later, most + 1))
+        check_listed(prefix, len(found), most)
         return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:

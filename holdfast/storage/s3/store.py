@@ -39,6 +39,7 @@ from locking.store import (
     StoreDenied,
     StoreError,
     StoreUnavailable,
+    check_listed,
 )
 
 if TYPE_CHECKING:
@@ -142,7 +143,7 @@ class S3Store(ObjectStore):
         found = extend(self._reader, self._bucket, [self._key(key) for key in keys], self._lock)
         return found._replace(failed={key.removeprefix(self._root): error for key, error in found.failed.items()})
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
             Bucket=self._bucket,
             Prefix=self._root + check_prefix(prefix),
@@ -154,6 +155,7 @@ class S3Store(ObjectStore):
             for page in pages:
                 now = now or _date(page["ResponseMetadata"]["HTTPHeaders"])
                 found += self._infos(page.get("Contents", []))
+                check_listed(prefix, len(found), most)
         if now is None:
             raise StoreUnavailable(f"The listing of {prefix!r} had no answer.")
         return Listing(tuple(sorted(found, key=lambda info: info.key)), now)

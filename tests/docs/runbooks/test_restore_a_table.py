@@ -21,10 +21,7 @@ _SETUPS = pytest.mark.parametrize(
     "shop",
     [
         (),
-        *(
-            pytest.param((each,), marks=pytest.mark.exhaustive)
-            for each in ("--per-schema", "--definitions", "--new-tables")
-        ),
+        *(pytest.param((each,), marks=pytest.mark.exhaustive) for each in ("--per-schema", "--definitions")),
     ],
     ids=lambda setup: "".join(setup) or "plain",
     indirect=True,

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import cast
@@ -196,14 +195,19 @@ def test_a_missing_commit_is_named(archive: Archive, block: MakeBlock) -> None:
 
 
 @pytest.mark.parametrize("key", ["commits/.DS_Store", "commits/README", f"{commit_key(2)}~", "commits/old/1.json"])
-def test_what_somebody_put_among_the_commits_is_named_and_no_commit_called_missing(
-    archive: Archive, block: MakeBlock, key: str
+def test_what_somebody_put_among_the_commits_is_named_and_ignored(
+    archive: Archive, block: MakeBlock, key: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     for number in range(3):
         add(archive, block(position=f"0/{number}"))
     archive.store.put(key, b"mine")
-    with pytest.raises(DamagedError, match=f"^{re.escape(key)} is not an object of ours, .*: remove it if"):
-        Archive.open(archive.store)
+    again = Archive.open(archive.store)
+    again.refresh()
+    assert add(again, block(position="0/300")) == 4
+    assert [commit.sequence for commit in again.commits()] == [1, 2, 3, 4]
+    assert [record.message for record in caplog.records] == [
+        f"Not of Holdfast, and ignored: {key} in {archive.store.url}. Remove what nobody needs."
+    ]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b'{"format": 1}', b"[]", b"\x00\xff"])

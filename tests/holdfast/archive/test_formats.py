@@ -20,7 +20,7 @@ from tests.support.archives.archive_fixture import EXPECTED, EXPECTED_CHANGES, F
 from tests.support.jobs.command_here import run_here
 
 FULL = ("format-1", "format-1-large-objects", "format-1-sealed")
-CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs", "format-2-packed-changes")
+CHANGES = ("format-1-changes", "format-2-maintained", "format-2-packs", "format-2-packed-changes", "format-2-voided")
 
 
 @pytest.fixture(params=CHANGES)
@@ -153,3 +153,10 @@ def test_changes_are_restored(changes: Path, new_database: Callable[..., Address
 def fixture_has_more(fixture: Path) -> bool:
     """Whether it has what the first two fixtures do not have yet."""
     return Archive.open(open_store(str(fixture))).commit(1).add[0].unlogged == ("shop.visit",)
+
+
+def test_numbers_that_were_voided_are_passed_over(tmp_path: Path) -> None:
+    place = shutil.copytree(FIXTURES / "format-2-voided", tmp_path / "archive")
+    archive = Archive.open(open_store(str(place)))
+    assert ([commit.sequence for commit in archive.commits()], archive.state.void) == ([1, 2, 4], frozenset({3}))
+    assert (archive.state.min_reader, archive.state.min_writer) == (7, 7)

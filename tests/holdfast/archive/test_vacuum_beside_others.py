@@ -222,10 +222,10 @@ def test_a_file_that_a_commit_names_while_readers_are_waited_for_stays(
     store.advance(2 * DAY)
     look = store.list
 
-    def commit_first(prefix: str, *, start_after: str = "") -> Listing:
+    def commit_first(prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         if prefix.startswith("locks/history") and late.id not in Archive.open(store).state.blocks:
             commit(store, add=(late,))
-        return look(prefix, start_after=start_after)
+        return look(prefix, start_after=start_after, most=most)
 
     monkeypatch.setattr(store, "list", commit_first)
     assert run_vacuum(store, orphans=False).blocks == [old.id]

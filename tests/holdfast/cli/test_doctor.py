@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.archive.format import last_seen
 from holdfast.cli import doctor
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.sources.postgresql.connection.address import Address
@@ -23,11 +24,34 @@ def remedies(value: dict[str, list[dict[str, str]]]) -> dict[str, str]:
 def test_a_machine_with_everything_is_fine(holdfast: RunCommand, store: ObjectStore) -> None:
     done = holdfast("doctor", store.url, "--json")
     assert (done.code, done.value["ok"]) == (0, True)
-    checked = ("Python", "Java", "Spark", "pg_dump", "pg_restore", "libpq", "archive")
+    checked = ("Python", "Java", "Spark", "last seen", "pg_dump", "pg_restore", "libpq", "archive")
     assert remedies(done.value) == dict.fromkeys(checked, "")
     shown = holdfast("doctor")
     assert shown.code == 0
     assert "ok   Java: 17" in shown.out or "ok   Java: 21" in shown.out
+
+
+def test_a_folder_for_what_was_seen_that_cannot_be_written_is_found(
+    holdfast: RunCommand,
+    store: ObjectStore,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("HOLDFAST_STATE", str(tmp_path / "file" / "state"))
+    (tmp_path / "file").touch()
+    done = holdfast("doctor", store.url, "--json")
+    assert done.code == 0
+    (found,) = [each for each in done.value["findings"] if each["what"] == "last seen"]
+    assert found["found"].startswith(f"nothing is remembered: {tmp_path / 'file' / 'state'} cannot be written (Not a")
+    assert (found["warning"], "set HOLDFAST_STATE to a folder that stays" in found["remedy"]) == (True, True)
+    monkeypatch.setattr(last_seen, "_warned", [])
+    caplog.clear()
+    assert (holdfast("status", store.url).code, holdfast("points", store.url).code) == (0, 0)
+    assert ["would not be noticed, since" in record.message for record in caplog.records] == [True]
+    monkeypatch.setenv("HOLDFAST_STATE", str(tmp_path / "state"))
+    done = holdfast("doctor", store.url, "--json")
+    assert f"kept in {tmp_path / 'state'}" in [each["found"] for each in done.value["findings"]]
 
 
 def test_a_missing_java_is_found(holdfast: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -99,6 +99,12 @@ def test_a_mark_of_another_server_follows_nothing(other: dict[str, Any]) -> None
     assert not record(**other).follows(block())
 
 
+def mark_key(of: str) -> str:
+    """Return the key of a mark's record: `shop/1` stands for source and position."""
+    source, number = of.split("/")
+    return f"{FOLDER}/{source}/{int(number):016x}-{int(number):012x}.json"
+
+
 @pytest.fixture
 def store() -> MemoryStore:
     """A store with records of two sources, one of them damaged."""
@@ -109,15 +115,15 @@ def store() -> MemoryStore:
         "shop/3": record("0/300").to_bytes()[:-9],
         "shop_db/1": record("0/100").to_bytes(),
     }.items():
-        made.put(f"{FOLDER}/{key}", body)
+        made.put(mark_key(key), body)
     return made
 
 
 def test_records_of_a_source_are_found_and_a_damaged_one_is_told_from_them(store: MemoryStore) -> None:
     assert pending(store, "shop", {}).records == {
-        "marks/shop/1": record("0/100"),
-        "marks/shop/2": record("0/200"),
-        "marks/shop/3": None,
+        mark_key("shop/1"): record("0/100"),
+        mark_key("shop/2"): record("0/200"),
+        mark_key("shop/3"): None,
     }
     assert pending(store, "sho", {}).records == {}
 
@@ -129,14 +135,14 @@ def test_one_that_goes_while_they_are_read_is_not_there(store: MemoryStore) -> N
             return super().get(key)
 
     going = Going()
-    going.put("marks/shop/1", b"")
+    going.put(mark_key("shop/1"), b"")
     assert pending(going, "shop", {}).records == {}
 
 
 def test_what_the_archive_has_reached_or_cannot_use_is_removed(store: MemoryStore) -> None:
-    store.put("marks/shop/4", record("0/900", timeline=2).to_bytes())
+    store.put(mark_key("shop/4"), record("0/900", timeline=2).to_bytes())
     forget(store, pending(store, "shop", {}), block(position="0/100"), State())
-    assert store.keys(FOLDER) == {"marks/shop/2", "marks/shop_db/1"}
+    assert store.keys(FOLDER) == {mark_key("shop/2"), mark_key("shop_db/1")}
 
 
 def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
@@ -145,9 +151,9 @@ def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
             raise StoreDenied(key)
 
     store = Strict()
-    store.put("marks/shop/1", record().to_bytes())
+    store.put(mark_key("shop/1"), record().to_bytes())
     forget(store, pending(store, "shop", {}), block(), State())
-    assert store.keys() == {"marks/shop/1"}
+    assert store.keys() == {mark_key("shop/1")}
 
 
 IDS = ("a" * 32, "b" * 32)
@@ -201,7 +207,7 @@ def test_an_announcement_makes_one_mark_whoever_repeats_it() -> None:
 )
 def test_one_by_an_earlier_release_counts_by_the_record_that_it_left(mark: Mark, *, counts: bool) -> None:
     store = MemoryStore()
-    store.put(f"{FOLDER}/shop/1", record("0/100").to_bytes())
+    store.put(mark_key("shop/1"), record("0/100").to_bytes())
     assert bool(tell_apart(store, "shop", State(), [mark]).ours) is counts
 
 
@@ -210,12 +216,12 @@ def test_in_a_signed_archive_only_signed_announcements_and_records_count(tmp_pat
     us = open_store(place, None, signing(tmp_path / "key"))
     Archive.create(us, name="shop")
     announce(open_store(place), "m")
-    forged = {f"{FOLDER}/shop/1": record("0/100").to_bytes()}
+    forged = {mark_key("shop/1"): record("0/100").to_bytes()}
     for key, body in forged.items():
         open_store(place).create(key, body)
     said: list[str] = []
     assert pending(us, "shop", {}, said.append).records == {}
-    assert said == [f"{FOLDER}/shop/1 is not signed by a key that is known here: it counts for nothing"]
+    assert said == [f"{mark_key('shop/1')} is not signed by a key that is known here: it counts for nothing"]
     marks = [seen("m", IDS[0]), seen("before 4.2")]
     assert tell_apart(us, "shop", State(), marks) == ((), tuple(marks))
     vouched = {key: sha256(body).hexdigest() for key, body in forged.items()}

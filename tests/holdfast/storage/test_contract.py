@@ -23,6 +23,7 @@ from holdfast.storage.encryption.key_source import new_key
 from holdfast.storage.encryption.keyring import KEYS
 from holdfast.storage.gcs.store import GcsStore
 from holdfast.storage.s3.store import S3Store
+from locking.store import TooManyObjects
 
 
 def _each_kind(*, dear: bool = False) -> Iterator[object]:
@@ -262,6 +263,15 @@ def test_an_object_that_goes_while_it_is_read_is_read_on_or_told_as_gone(store: 
         except (ObjectNotFound, ObjectChanged) as error:
             found, said = b"", str(error)
     assert found == body or "data/large" in said
+
+
+def test_a_listing_ends_after_so_many_objects_where_there_are_more(store: ObjectStore) -> None:
+    for number in range(4):
+        store.put(f"locks/a/{number}", b"")
+    assert len(store.list("locks/a/", most=4).objects) == 4
+    assert len(store.list("locks/a/", start_after="locks/a/0", most=3).objects) == 3
+    with pytest.raises(TooManyObjects, match=r"^locks/a/ has more than 3 objects, and no more are read there"):
+        store.list("locks/a/", most=3)
 
 
 def test_nothing_stays_of_a_write_that_failed(store: ObjectStore) -> None:

@@ -89,8 +89,8 @@ class DelayedListing(FolderStore):
         super().__init__(root)
         self._shown: tuple[object, ...] = ()
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        now = super().list(prefix, start_after=start_after)
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
+        now = super().list(prefix, start_after=start_after, most=most)
         before, self._shown = self._shown, now.objects
         return Listing(before, now.now)  # type: ignore[arg-type]
 
@@ -102,8 +102,8 @@ class Ghosts(FolderStore):
         super().__init__(root)
         self._seen: dict[str, object] = {}
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        now = super().list(prefix, start_after=start_after)
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
+        now = super().list(prefix, start_after=start_after, most=most)
         self._seen |= {info.key: info for info in now.objects}
         return Listing(tuple(self._seen.values()), now.now)  # type: ignore[arg-type]
 
@@ -168,8 +168,8 @@ class LosesWhatItRenews(FolderStore):
 class OtherClock(FolderStore):
     """Its time is not that of its objects: a gateway's, for example."""
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        found = super().list(prefix, start_after=start_after)
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
+        found = super().list(prefix, start_after=start_after, most=most)
         return Listing(found.objects, found.now + timedelta(seconds=60))
 
 
@@ -180,8 +180,8 @@ class ManyClocks(FolderStore):
         super().__init__(root)
         self._turn = 0
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        found = super().list(prefix, start_after=start_after)
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
+        found = super().list(prefix, start_after=start_after, most=most)
         self._turn += 1
         return shifted(found, 60 * (self._turn % 2))
 
@@ -189,8 +189,8 @@ class ManyClocks(FolderStore):
 class FarClock(FolderStore):
     """Keeps good time, but an hour off ours."""
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        return shifted(super().list(prefix, start_after=start_after), 3600)
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
+        return shifted(super().list(prefix, start_after=start_after, most=most), 3600)
 
 
 class OneLostReply(FolderStore):

@@ -120,7 +120,7 @@ def test_store_that_does_not_answer_is_asked_again(
 def test_store_that_refuses_ends_the_trigger(
     store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(self: FolderStore, prefix: str, *, start_after: str = "") -> None:
+    def refuse(self: FolderStore, prefix: str, *, start_after: str = "", most: int | None = None) -> None:
         raise StoreDenied("403: check the keys")
 
     monkeypatch.setattr(FolderStore, "list", refuse)

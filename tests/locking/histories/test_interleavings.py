@@ -25,12 +25,12 @@ class SteppedStore(MemoryStore):
         self.before = lambda request: turns.step()
         self._turns = turns
 
-    def list(self, prefix: str) -> Listing:
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
         if self._reading == "snapshot":
-            return super().list(prefix)
+            return super().list(prefix, most=most)
         halves = ["", "READ"] if self._reading == "in key order" else ["READ", ""]
-        first = super().list(prefix)
-        second = super().list(prefix)
+        first = super().list(prefix, most=most)
+        second = super().list(prefix, most=most)
         kept = [
             info
             for half, listing in zip(halves, (first, second), strict=True)

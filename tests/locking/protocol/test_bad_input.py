@@ -245,9 +245,9 @@ class FailingStore(MemoryStore):
             effect()
         self.late.clear()
 
-    def list(self, prefix: str) -> Listing:
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
         self._meet("list", lambda: None)
-        return super().list(prefix)
+        return super().list(prefix, most=most)
 
     def get(self, key: str) -> bytes:
         self._meet("get", lambda: None)

@@ -104,8 +104,8 @@ class PagedStore(MemoryStore):
         self.page = page
         self.pages: Counter[str] = Counter()
 
-    def list(self, prefix: str) -> Listing:
-        listing = super().list(prefix)
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
+        listing = super().list(prefix, most=most)
         self.pages[threading.current_thread().name] += max(1, math.ceil(len(listing.objects) / self.page))
         return listing
 

@@ -99,8 +99,8 @@ def _intents_last() -> tuple[Patch, ...]:
     return ((names, "_OBJECT", pattern), (LockFolder, "intent", intent))
 
 
-def _one_listing(store: LockStore, prefix: str) -> Listing:
-    return store.list(prefix)
+def _one_listing(store: LockStore, prefix: str, most: int | None = None) -> Listing:
+    return store.list(prefix, most=most)
 
 
 def _always(view: View, claim: FolderClaim) -> bool:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import cast
 
 from holdfast.common.signing import Signing
-from locking.store import Listing, ObjectInfo, StoreError
+from locking.store import Listing, ObjectInfo, StoreError, check_listed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -114,8 +114,9 @@ class AskingStore:
         self._ask = ask
         self.listing_is_ordered = listing_is_ordered
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         listed = cast(Listed, self._ask(Question("list", prefix)))
+        check_listed(prefix, len(listed.objects), most)
         return _listing(tuple(each for each in listed.objects if each[0] > start_after), listed.now)
 
     def get(self, key: str) -> bytes:

@@ -138,9 +138,9 @@ class SteppedStore(ObjectStore):
     def from_url(cls, url: str) -> ObjectStore:
         raise NotImplementedError("what is counted stays in its process")
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         with self._steps.step(f"list {prefix}"):
-            return self._store.list(prefix, start_after=start_after)
+            return self._store.list(prefix, start_after=start_after, most=most)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         with self._steps.step(f"list {prefix}"):

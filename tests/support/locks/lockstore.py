@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 
 from locking.runtime import Runtime
-from locking.store import Listing, ObjectInfo, ObjectNotFound
+from locking.store import Listing, ObjectInfo, ObjectNotFound, check_listed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -80,7 +80,7 @@ class MemoryStore:
         self.after: Hook = _nothing
         self._guard = threading.RLock()
 
-    def list(self, prefix: str) -> Listing:
+    def list(self, prefix: str, *, most: int | None = None) -> Listing:
         request = self._begin("list", prefix)
         now = self.time.date()
         with self._guard:
@@ -89,6 +89,7 @@ class MemoryStore:
                 for key, (body, modified) in sorted(self.objects.items())
                 if key.startswith(prefix)
             )
+        check_listed(prefix, len(found), most)
         self.after(request)
         return Listing(found, now)
 

@@ -9,12 +9,15 @@ import json
 import os
 import subprocess
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, ClassVar
 from urllib.parse import urlsplit
+
+Asked = tuple[str, str, str]
+"""A namespace, a verb and a resource, as a Role names them."""
 
 Start = Callable[[dict[str, Any]], subprocess.Popen[bytes]]
 """Starts what a pod's specification asks for."""
@@ -25,13 +28,16 @@ class KubernetesApi:
     """Pods that were asked for.
 
     :param start: how they run.
+    :param allowed: what may be asked; all else is answered with 403. None: everything.
     :param specifications: as they were sent.
-    :param requests: verbs and resources, as a Role names them.
+    :param requests: what was asked, and `refused`: of that what was not allowed.
     """
 
     start: Start
+    allowed: Collection[Asked] | None = None
     specifications: list[dict[str, Any]] = field(default_factory=list)
-    requests: list[tuple[str, str]] = field(default_factory=list)
+    requests: list[Asked] = field(default_factory=list)
+    refused: list[Asked] = field(default_factory=list)
     _pods: dict[str, dict[str, Any]] = field(default_factory=dict)
     _processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
@@ -83,21 +89,24 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = self._ask("create")
+        if body is None:
+            return
         if self._resource == "pods":
             self._answer(self.api.create(body), 201)
         else:
             self._missing()
 
     def do_GET(self) -> None:
-        self._ask("get" if self._name else "list")
-        self._show()
+        if self._ask("get" if self._name else "list") is not None:
+            self._show()
 
     def do_PATCH(self) -> None:
-        self._ask("patch")
-        self._show()
+        if self._ask("patch") is not None:
+            self._show()
 
     def do_DELETE(self) -> None:
-        self._ask("delete" if self._name else "deletecollection")
+        if self._ask("delete" if self._name else "deletecollection") is None:
+            return
         for pod in self.api.pods() if self._resource == "pods" else ():
             if self._name in (pod["metadata"]["name"], ""):
                 self.api.delete(pod["metadata"]["name"])
@@ -118,8 +127,15 @@ class _Handler(BaseHTTPRequestHandler):
         return parts[4], parts[5]
 
     def _ask(self, verb: str) -> Any:
-        self.api.requests.append((verb, self._resource))
-        return json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        """Return the body of a request; None where it was refused, and is answered."""
+        body = json.loads(self.rfile.read(int(self.headers.get("Content-Length") or 0)) or b"{}")
+        asked = (urlsplit(self.path).path.split("/")[4], verb, self._resource)
+        self.api.requests.append(asked)
+        if self.api.allowed is None or asked in self.api.allowed:
+            return body
+        self.api.refused.append(asked)
+        self._answer({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 403}, 403)
+        return None
 
     def _show(self) -> None:
         pods = self.api.pods() if self._resource == "pods" else []
@@ -145,9 +161,9 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def kubernetes_api(start: Start) -> Iterator[tuple[str, KubernetesApi]]:
+def kubernetes_api(start: Start, allowed: Collection[Asked] | None = None) -> Iterator[tuple[str, KubernetesApi]]:
     """Run an API server on loopback; yield its address and what it was asked for."""
-    api = KubernetesApi(start)
+    api = KubernetesApi(start, allowed)
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"api": api}))
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)

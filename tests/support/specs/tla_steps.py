@@ -90,6 +90,18 @@ def _party_to_an_old_store(action: str, old: State, new: State) -> object:
     return _first([*_changed(old["archive"], new["archive"]), *moved, *sorted(rows), *sorted(lost)])
 
 
+def _party_to_a_number(action: str, old: State, new: State) -> object:
+    """Of what the store does the number; of a write who makes it, and whether it leaves an empty object."""
+    if action in ("Arrive", "Tick"):
+        return _first([*_changed(old["body"], new["body"]), *sorted(set(new["old"]) - set(old["old"]))])
+    names = ("look", "seen", "from", "last") if action in ("Begin", "See", "End", "Stop", "Void") else ("pc",)
+    who = _first([number for name in names for number in _changed(old[name], new[name])])
+    written = _changed(old["body"], new["body"])
+    if written and new["body"][written[0] - 1] == "empty":
+        return f"{who or ''} (leaves {written[0]} empty)".strip()
+    return who
+
+
 def _goes_on(archive: State, store: State) -> bool:
     return archive["store"] == store["id"] and not archive["aside"]
 
@@ -138,6 +150,7 @@ _WHO = {
     "Replication": _replica_of_replication,
     "Quorum": _party_to_a_quorum,
     "OldStore": _party_to_an_old_store,
+    "VoidNumbers": _party_to_a_number,
 }
 _WHERE = {
     "PutAndVerify": _places,

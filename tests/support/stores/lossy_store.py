@@ -39,8 +39,8 @@ class FaultyCreates:
         if step != "ok":
             raise StoreOutcomeUnknown(f"the reply to creating {key} was lost")
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
-        return self._store.list(prefix, start_after=start_after)
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
+        return self._store.list(prefix, start_after=start_after, most=most)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         return self._store.first(prefix, count)

@@ -13,7 +13,7 @@ from typing import IO, Literal, cast
 from pyarrow.fs import FileSystem
 
 from holdfast.storage import ObjectExists, ObjectNotFound, ObjectStore, StoreError
-from locking.store import Listing, ObjectInfo
+from locking.store import Listing, ObjectInfo, check_listed
 
 
 class Killed(BaseException):
@@ -78,9 +78,10 @@ class MemoryStore(ObjectStore):
             if self.spoilt and late == 0:
                 raise self.spoilt.error
 
-    def list(self, prefix: str, *, start_after: str = "") -> Listing:
+    def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         with self._request(f"list {prefix}"):
             found = sorted(key for key in self._objects if key.startswith(prefix) and key > start_after)
+            check_listed(prefix, len(found), most)
             return Listing(tuple(map(self._info, found)), self.now)
 
     def _info(self, key: str) -> ObjectInfo:

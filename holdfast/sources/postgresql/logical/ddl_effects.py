@@ -133,14 +133,6 @@ EFFECTS: Final = (
         NEW,
     ),
     DdlEffect(
-        "`CREATE TABLE` with a primary key where the source [publishes new "
-        "tables](setting-up-a-source.md#publishing-new-tables-at-once)",
-        "followed",
-        "holdfast.sources.postgresql.logical.new_tables:published",
-        "changes/test_new_tables.py::test_new_tables_have_their_rows_from_the_first_on",
-        detail="from the first row on",
-    ),
-    DdlEffect(
         "`CREATE TABLE … PARTITION OF` a followed root",
         "followed",
         "holdfast.operations.backup_decision:born_tables",

@@ -139,10 +139,14 @@ begin{_IS_OF_A_BACKUP}
 end
 """
 
+# Temporary objects come last: where the path does not name them, PostgreSQL looks for tables and types there first.
+_PATH: Final = "search_path=pg_catalog, pg_temp"
+
 # Where a session plays the part of a replica, other triggers do not fire.
 CREATED: Final = (
     f"CREATE SCHEMA {LOG_SCHEMA};",
-    f"CREATE FUNCTION {LOG_SCHEMA}.note() RETURNS event_trigger LANGUAGE plpgsql SET search_path = pg_catalog "
+    f"CREATE FUNCTION {LOG_SCHEMA}.note() RETURNS event_trigger LANGUAGE plpgsql "
+    f"SET search_path = pg_catalog, pg_temp "
     f"AS {literal(_BODY)};",
     f"CREATE EVENT TRIGGER {LOG_TRIGGERS[0]} ON ddl_command_end EXECUTE FUNCTION {LOG_SCHEMA}.note();",
     f"CREATE EVENT TRIGGER {LOG_TRIGGERS[1]} ON sql_drop EXECUTE FUNCTION {LOG_SCHEMA}.note();",
@@ -167,6 +171,9 @@ having count(*) = {len(LOG_TRIGGERS)}
 """
 
 
+_CURRENT: Final = f"bool_and(p.prosrc = {literal(_BODY)} and '{_PATH}' = any(p.proconfig))"
+
+
 def told(session: Connection) -> str:
     """Return the version of the DDL event triggers; "" where they are not in force.
 
@@ -178,7 +185,7 @@ def told(session: Connection) -> str:
 
 def is_current(session: Connection) -> bool:
     """Return whether the DDL event triggers are in force, and are those of this release."""
-    row = session.execute(f"select exists ({_TOLD} and bool_and(p.prosrc = {literal(_BODY)}))".encode()).fetchone()
+    row = session.execute(f"select exists ({_TOLD} and {_CURRENT})".encode()).fetchone()
     return bool(row and row[0])
 
 

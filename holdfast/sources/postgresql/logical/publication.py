@@ -18,7 +18,6 @@ from holdfast.common.words import named
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import acting
 from holdfast.sources.postgresql.connection.sql import ident
-from holdfast.sources.postgresql.logical import new_tables
 from holdfast.sources.postgresql.logical.publishable import PublishableRelation, read_relations
 
 if TYPE_CHECKING:
@@ -365,8 +364,8 @@ order by 2, 3
 def born_since(session: Connection, publication: int, snapshot: str) -> tuple[BornTable, ...]:
     """Return the tables that were made since a snapshot, and published before they had a row.
 
-    These are partitions that were made as such under what was published then already, and tables that were published by
-    the transaction that made them. Every row that they ever had is in the log, and a slot that was there sends it.
+    These are partitions that were made as such under what was published then already. Every row that they ever had is
+    in the log, and a slot that was there sends it.
 
     :param publication: its oid.
     :param snapshot: `oldest:next:`, ids of transactions: those before the first had ended, the second was yet to come.
@@ -376,9 +375,6 @@ def born_since(session: Connection, publication: int, snapshot: str) -> tuple[Bo
     for oid, schema, name, above, now in session.execute(_MADE_AS_PARTITIONS, (publication,)):
         *published, made = (_whole_id(xid, now) for xid in above)
         if made >= newest and all(each < oldest for each in published):
-            found[BornTable(oid, schema, name)] = None
-    for oid, schema, name, made, now in new_tables.published(session, publication):
-        if _whole_id(made, now) >= newest:
             found[BornTable(oid, schema, name)] = None
     return tuple(found)
 

@@ -25,6 +25,7 @@ from holdfast.sources.postgresql.setup.stream_rights import (
     dropped_slots,
     offers,
     owners_tasks,
+    removals,
     stream_names,
     taken_back,
 )
@@ -216,9 +217,9 @@ def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
     Missing tasks of the owner are among them.
     """
     database = session.info.dbname
-    if database in wanted.streams:
-        for task in owners_tasks(session, wanted.streams[database]):
-            yield _Lack(task.key, GrantChange(task.why, task.statements), task.had)
+    stream = wanted.streams.get(database)
+    for task in (*removals(session), *(owners_tasks(session, stream) if stream else ())):
+        yield _Lack(task.key, GrantChange(task.why, task.statements), task.had)
     if not role.superuser:
         yield from _rights_lacks(session, role, wanted, database)
 

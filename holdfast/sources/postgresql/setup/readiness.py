@@ -18,6 +18,8 @@ from holdfast.sources.postgresql.catalog.catalog_queries import left_out, read_c
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
 from holdfast.sources.postgresql.dump.programs import below_floor, need, version_of
+from holdfast.sources.postgresql.logical import ddl_triggers as definitions
+from holdfast.sources.postgresql.logical import new_tables
 from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact
 from holdfast.sources.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, unreadable
 from holdfast.sources.postgresql.snapshot.snapshot import locked_by_others
@@ -149,7 +151,18 @@ def _look(session: Connection, globs: Sequence[str], exclude: Sequence[str]) -> 
         "not_included": not_included,
     }
     few, not_many = _connections({"the database's connection limit": _one(session, _FREE_OF_DATABASE)})
-    return Readiness(facts, (*problems, *few), (*_remarks(unlogged, not_included), *not_many))
+    return Readiness(facts, (*problems, *few), (*_triggers(session), *_remarks(unlogged, not_included), *not_many))
+
+
+def _triggers(session: Connection) -> Iterator[Obstacle]:
+    do = "run 'holdfast source setup SOURCE --changes' as a superuser, which"
+    if new_tables.left(session):
+        yield Obstacle(
+            "the event trigger of --new-tables is there: by its function, owners of schemas can become superuser",
+            f"{do} removes it",
+        )
+    if definitions.told(session) and not definitions.is_current(session):
+        yield Obstacle("the event triggers of --definitions are of an earlier release", f"{do} puts new ones there")
 
 
 def _remarks(unlogged: Sequence[str], not_included: Sequence[str]) -> Iterator[Obstacle]:

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 _NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
 _DEFINITIONS = "definitions"
-_NEW_TABLES = "new tables"
 _IDENTITY = re.compile(r"identity of table ([0-9]+)")
 
 # Who waits for this lock keeps all readers waiting behind it.
@@ -44,7 +43,6 @@ class WantedStream:
     :param tables, exclude: globs of the tables that are backed up.
     :param identity_full: globs of those that may get REPLICA IDENTITY FULL, where they lack a usable one.
     :param definitions: event triggers may tell the log when definitions change.
-    :param new_tables: an event trigger may publish new tables that have a primary key.
     """
 
     name: str
@@ -52,7 +50,6 @@ class WantedStream:
     exclude: Sequence[str] = ()
     identity_full: Sequence[str] = ()
     definitions: bool = False
-    new_tables: bool = False
 
 
 @dataclass(frozen=True)
@@ -95,30 +92,24 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
     plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
     if statements := plan.statements():
         yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
-    if wanted.definitions and not definitions.is_current(session):
+    if (wanted.definitions or definitions.told(session)) and not definitions.is_current(session):
         cleared = definitions.DROPPED if definitions.left(session) else ()
         yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
-    if wanted.new_tables and not new_tables.in_force(session):
-        cleared = new_tables.DROPPED if new_tables.left(session) else ()
-        yield OwnersTask(_NEW_TABLES, "publish new tables from their first row on", (*cleared, *new_tables.CREATED))
+
+
+def removals(session: Connection) -> Iterator[OwnersTask]:
+    """Yield the tasks that remove what earlier releases made, and no database should have."""
+    if new_tables.left(session):
+        why = "remove the event trigger of --new-tables, by which owners of schemas can become superuser"
+        yield OwnersTask("new tables", why, new_tables.DROPPED)
 
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
     """Yield the owner's further options, each with its benefit."""
-    if not wanted.definitions and definitions.told(session) and not definitions.is_current(session):
-        yield (
-            "the event triggers are of an earlier release, and tell only when definitions change: --definitions puts "
-            "new ones in their place, which also tell of what, so that other objects are exact between two changes"
-        )
     if not wanted.definitions and not definitions.told(session):
         yield (
             "moments between two backups have their own definitions before the first change and behind the last one "
             "with --definitions: event triggers of a superuser tell the log of each change"
-        )
-    if not wanted.new_tables and not new_tables.in_force(session):
-        yield (
-            "new tables come back with their rows at moments before the backup that finds them with --new-tables: an "
-            "event trigger of a superuser publishes them at once"
         )
 
 
@@ -148,8 +139,6 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
             yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
     if _DEFINITIONS in given and definitions.left(session):
         yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
-    if _NEW_TABLES in given and new_tables.left(session):
-        yield OwnersTask(_NEW_TABLES, "no longer publish new tables", new_tables.DROPPED)
     relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
     for key, had in given.items():
         found = _IDENTITY.fullmatch(key)

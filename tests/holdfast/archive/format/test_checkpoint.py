@@ -13,7 +13,7 @@ from holdfast.archive import Archive, Change, State
 from holdfast.archive import archive as archives
 from holdfast.archive.archive import CHECKPOINT_EVERY
 from holdfast.archive.format.block import Block, Coverage, JoinedBlock, Stream
-from holdfast.archive.format.checkpoint import CHECKPOINTS, checkpoint_key
+from holdfast.archive.format.checkpoint import CHECKPOINTS, OURS, checkpoint_key
 from holdfast.archive.format.commits import COMMITS, commit_key
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
@@ -64,7 +64,7 @@ def test_an_archive_is_opened_by_its_newest_checkpoint_and_what_came_since(archi
     assert checkpoints(archive.store) == [checkpoint_key(CHECKPOINT_EVERY)]
     assert requests(archive.store) == [
         "get archive.json",
-        f"list {CHECKPOINTS}",
+        f"list {OURS}",
         f"get {checkpoint_key(CHECKPOINT_EVERY)}",
         f"list {COMMITS}",
         *(f"get {commit_key(CHECKPOINT_EVERY + number)}" for number in (1, 2, 3)),

@@ -65,10 +65,6 @@ def test_a_commit_that_is_not_there_is_named_with_what_stands_in_its_place() -> 
     with pytest.raises(DamagedError, match=r"^commit 1 is missing\. Restore the commits folder from a copy"):
         read_commit(MemoryStore(), 1)
     assert str(missing_commit(1, TWO)).startswith(f"commit 1 is missing: found {TWO} where {ONE} should be. Restore")
-    assert str(missing_commit(1, "commits/notes.txt")) == (
-        "commits/notes.txt is not an object of ours, and commits are read from where it is: "
-        "remove it if nobody needs it."
-    )
 
 
 def test_many_missing_commits_are_told_in_one_sentence() -> None:

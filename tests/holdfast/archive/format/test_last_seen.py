@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive, Change
+from holdfast.archive.format import last_seen
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.last_seen import (
     VARIABLE,
@@ -20,6 +21,7 @@ from holdfast.archive.format.last_seen import (
     place_of,
     read_seen,
     state_folder,
+    why_not_kept,
 )
 from holdfast.archive.format.model import LogPlace
 from holdfast.storage import open_store
@@ -211,11 +213,16 @@ def test_nothing_is_refused_where_nothing_can_be_kept(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     (tmp_path / "file").write_text("no folder")
+    monkeypatch.setattr(last_seen, "_warned", [])
     for said in ("off", str(tmp_path / "file")):
         monkeypatch.setenv(VARIABLE, said)
+        assert caplog.text == ""
         assert place.backup()
         assert read_seen(place.open().store.url) is None
-    assert caplog.text == ""
+    (record,) = caplog.records
+    assert (
+        f"would not be noticed, since {tmp_path / 'file'} cannot be written (Not a directory): set " in record.message
+    )
 
 
 def test_a_user_without_a_home_remembers_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,6 +233,7 @@ def test_a_user_without_a_home_remembers_nothing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.delenv("XDG_STATE_HOME", raising=False)
     monkeypatch.setattr(Path, "expanduser", homeless)
     assert state_folder() is None
+    assert why_not_kept() == "this user has no home folder"
 
 
 def test_a_damaged_memory_is_named_and_forgotten(

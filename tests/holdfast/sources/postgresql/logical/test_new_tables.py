@@ -1,191 +1,87 @@
-"""The event trigger that publishes new tables: which it takes, and that it is in nobody's way."""
+"""What earlier releases made to publish new tables: found, and removed; nothing of ours has another's rights now."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Iterator
+from pathlib import Path
 
-import psycopg
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import new_tables
+from holdfast.sources.postgresql.logical import ddl_triggers, new_tables
+from holdfast.sources.postgresql.setup import grants
+from holdfast.sources.postgresql.setup.readiness import check_database
+from holdfast.sources.postgresql.setup.stream_rights import WantedStream
 
 pytestmark = pytest.mark.service
 
-Connection = psycopg.Connection[tuple[Any, ...]]
+OLD = Path(__file__).parents[4] / "fixtures" / "postgresql" / "new_tables.sql"
 
-NewDatabase = Callable[..., Address]
+ROLE = "backs_up_without_new_tables"
 
-PUBLICATION = "holdfast_0123456789abcdef"
-
-
-@pytest.fixture
-def session(address: Address) -> Iterator[Connection]:
-    """A database with a publication of ours, and the trigger."""
-    with connect(address) as opened:
-        run(opened, "set search_path = public", f"create publication {PUBLICATION}")
-        opened.execute("create publication theirs")
-        run(opened, *new_tables.CREATED)
-        yield opened
+PLAIN = WantedStream("holdfast_00000000000000aa")
+ALL = WantedStream(PLAIN.name, identity_full=["*.*"], definitions=True)
+"""All that set-up offers."""
 
 
-def run(session: Connection, *statements: str) -> None:
-    for statement in statements:
-        session.execute(statement.encode())
+@pytest.fixture(autouse=True)
+def role(address: Address) -> Iterator[None]:
+    """Remove the role that set-up creates."""
+    yield
+    grants.run(address, grants.plan_remove(address, [address.database], ROLE))
 
 
-def published(session: Connection, publication: str = PUBLICATION) -> set[str]:
-    query = "select tablename::text from pg_publication_tables where pubname = %s"
-    return {name for (name,) in session.execute(query, (publication,))}
+def run(address: Address, *statements: str) -> None:
+    with connect(address) as session:
+        for each in statements:
+            session.execute(each.encode())
 
 
-def noted(session: Connection) -> set[str]:
-    row = session.execute("select oid::int8 from pg_publication where pubname = %s", (PUBLICATION,)).fetchone()
-    assert row is not None
-    return {name for _, _, name, _, _ in new_tables.published(session, row[0])}
+def set_up(address: Address, stream: WantedStream | None = None) -> str:
+    """Set up a database, and return the script of that."""
+    wanted = {address.database: stream} if stream else {}
+    plan = grants.plan_setup(address, [address.database], ROLE, streams=wanted)
+    grants.run(address, plan)
+    return grants.script(plan)
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        pytest.param(("create table t (id int primary key)",), id="its key is there at once"),
-        pytest.param(("create table t (id int)", "alter table t add primary key (id)"), id="its key comes later"),
-        pytest.param(("create table t (a int, b int, primary key (b, a))",), id="of two columns"),
-        pytest.param(
-            (
-                "create table t (id int not null)",
-                "create unique index i on t (id)",
-                "alter table t add primary key using index i",
-            ),
-            id="of an index",
-        ),
-        pytest.param(('create schema "o""d d"', 'create table "o""d d".t (id int primary key)'), id="a strange name"),
-        pytest.param(
-            ("create table r (id int primary key) partition by hash (id)",
-             "create table t partition of r for values with (modulus 1, remainder 0)"),
-            id="a partition whose root is not published",
-        ),
-    ],
-)  # fmt: skip
-def test_a_table_with_a_primary_key_is_published_before_it_has_a_row(
-    session: Connection, statements: tuple[str, ...]
-) -> None:
-    with session.transaction():
-        run(session, *statements)
-    assert published(session) == noted(session) == {"t"}
-    assert published(session, "theirs") == set()
+def warned(address: Address) -> list[str]:
+    return [each.what for each in check_database(address).warnings if "trigger" in each.what]
 
 
-@pytest.mark.parametrize(
-    "statements",
-    [
-        pytest.param(("create table t (id int)", "update t set id = 2"), id="no key"),
-        pytest.param(("create table t (id int unique not null)",), id="a unique column"),
-        pytest.param(("create table t (id int primary key deferrable)",), id="a key that is deferrable"),
-        pytest.param(
-            ("create table t (id int)", "insert into t values (1)", "alter table t add primary key (id)"),
-            id="rows before its key",
-        ),
-        pytest.param(("create table t as select 1 as id", "alter table t add primary key (id)"), id="made of a query"),
-        pytest.param(("create unlogged table t (id int primary key)",), id="unlogged"),
-        pytest.param(("create temp table t (id int primary key)",), id="temporary"),
-        pytest.param(
-            ("create table t (a int, id int generated always as (a) stored primary key)",), id="a generated key"
-        ),
-        pytest.param(("create table t (id int primary key) partition by hash (id)",), id="the root of partitions"),
-    ],
-)
-def test_what_cannot_be_followed_from_its_first_row_is_not_published(
-    session: Connection, statements: tuple[str, ...]
-) -> None:
-    run(session, *statements)
-    assert published(session) == noted(session) == set()
-
-
-def test_what_is_taken_back_with_a_savepoint_or_a_transaction_is_not_published(session: Connection) -> None:
-    with session.transaction():
-        run(session, "create table kept (id int primary key)", "savepoint s")
-        run(session, "create table gone (id int primary key)", "rollback to s", "insert into kept values (1)")
-    with pytest.raises(psycopg.errors.DivisionByZero), session.transaction():
-        run(session, "create table gone (id int primary key)", "select 1 / 0")
-    assert published(session) == noted(session) == {"kept"}
-
-
-def test_a_table_is_published_whoever_makes_it_and_keeps_working(session: Connection, address: Address) -> None:
-    run(session, "create role holdfast_test_maker", "grant create on schema public to holdfast_test_maker")
-    try:
-        with session.transaction():
-            run(session, "set local role holdfast_test_maker", "create table t (id int primary key, v int)")
-            run(session, "insert into t values (1, 1)", "update t set v = 2", "delete from t")
-        with pytest.raises(psycopg.errors.InsufficientPrivilege), session.transaction():
-            run(session, "set local role holdfast_test_maker", "insert into holdfast_published.entered values (1, 1)")
-        assert noted(session) == {"t"}
-    finally:
-        run(session, "drop owned by holdfast_test_maker", "drop role holdfast_test_maker")
-
-
-def test_nothing_of_whoever_makes_a_table_runs_with_the_functions_rights(session: Connection) -> None:
-    """Temporary views may be called like PostgreSQL's own tables."""
-    run(session, "create role holdfast_test_maker", "grant create on schema public to holdfast_test_maker")
-    try:
-        run(
-            session,
-            "create table seen (who name)",
-            "grant insert, select on seen to public",
-            "set role holdfast_test_maker",
+def functions(address: Address) -> set[tuple[str, bool, str]]:
+    """Return all functions, each with whether it has its owner's rights, and its settings."""
+    with connect(address) as session:
+        rows = session.execute(
+            "select pronamespace::regnamespace || '.' || proname, prosecdef, array_to_string(proconfig, ' ') "
+            "from pg_proc"
         )
-        run(
-            session,
-            "create function taken() returns bool language plpgsql as "
-            "$$ begin insert into public.seen values (current_user); return true; end $$",
-        )
-        for name in ("pg_class", "pg_namespace", "pg_index", "pg_publication", "pg_publication_rel", "pg_depend"):
-            run(session, f"create temp view {name} as select * from pg_catalog.{name} where public.taken()")
-        run(session, "create table t (id int primary key)", "reset role")
-        assert session.execute("select who from public.seen").fetchall() == []
-        assert published(session) == noted(session) == {"t"}
-    finally:
-        run(session, "reset role", "drop owned by holdfast_test_maker cascade", "drop role holdfast_test_maker")
+        return {(str(name), bool(definer), str(settings)) for name, definer, settings in rows}
 
 
-def test_nobody_waits_for_a_transaction_that_makes_tables(session: Connection, address: Address) -> None:
-    with connect(address) as other, other.transaction():
-        run(other, "create table public.first (id int primary key)")
-        with session.transaction():
-            run(session, "set local statement_timeout = '30s'", "create table second (id int primary key)")
-    assert published(session) == noted(session) == {"first"}
+@pytest.mark.parametrize("stream", [None, PLAIN], ids=["full backups", "changes"])
+def test_the_trigger_of_an_earlier_release_is_found_and_removed(address: Address, stream: WantedStream | None) -> None:
+    run(address, "create table public.t (id int primary key)", OLD.read_text())
+    (found,) = warned(address)
+    assert found.startswith("the event trigger of --new-tables is there: by its function, owners of schemas can become")
+    assert "remove the event trigger of --new-tables" in set_up(address, stream)
+    with connect(address) as session:
+        assert not new_tables.left(session)
+    assert warned(address) == []
 
 
-def test_a_statement_goes_on_where_a_table_cannot_be_published(session: Connection) -> None:
-    run(session, "drop table holdfast_published.entered", "create table t (id int primary key)")
-    assert published(session) == set()
-    assert not new_tables.in_force(session)
+def test_event_triggers_that_find_temporary_objects_first_are_found_and_replaced(address: Address) -> None:
+    run(address, *(each.replace("pg_catalog, pg_temp", "pg_catalog") for each in ddl_triggers.CREATED))
+    assert warned(address) == ["the event triggers of --definitions are of an earlier release"]
+    set_up(address, PLAIN)
+    assert warned(address) == []
+    with connect(address) as session:
+        assert ddl_triggers.is_current(session)
 
 
-@pytest.mark.parametrize(
-    "change",
-    [
-        "alter event trigger holdfast_publish disable",
-        "alter event trigger holdfast_publish enable",
-        "create or replace function holdfast_published.publish() returns event_trigger language plpgsql as 'begin end'",
-        "alter function holdfast_published.publish() security invoker",
-        "alter function holdfast_published.publish() set search_path = pg_catalog",
-        "alter table holdfast_published.entered owner to pg_database_owner",
-        "alter schema holdfast_published owner to pg_database_owner",
-        "drop schema holdfast_published cascade",
-    ],
-)
-def test_what_is_noted_counts_only_while_superusers_alone_can_note_it(session: Connection, change: str) -> None:
-    run(session, "create table t (id int primary key)")
-    assert noted(session) == {"t"}
-    run(session, change)
-    assert noted(session) == set()
-
-
-def test_nothing_of_it_is_left_when_it_is_taken_back(session: Connection) -> None:
-    assert new_tables.left(session)
-    run(session, *new_tables.DROPPED, "create table t (id int primary key)")
-    assert not new_tables.left(session)
-    assert published(session) == set()
+def test_no_function_of_a_set_up_has_its_owners_rights_or_finds_temporary_objects_first(address: Address) -> None:
+    run(address, "create table public.t (id int)")
+    before = functions(address)
+    set_up(address, ALL)
+    assert functions(address) - before == {("holdfast_log.note", False, "search_path=pg_catalog, pg_temp")}

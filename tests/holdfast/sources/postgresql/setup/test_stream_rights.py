@@ -12,7 +12,7 @@ from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, re
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import ddl_triggers, new_tables
+from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream
 from holdfast.sources.postgresql.setup import grants
 from holdfast.sources.postgresql.setup.backup_role import MARK
@@ -162,25 +162,3 @@ def test_a_forged_name_of_a_stream_is_never_run(keyed: Address, role: str, execu
     forged = '{"role": [], "databases": {"%s": {"stream x; drop table y": [], "identity of table 1; drop": []}}}'
     execute(f"comment on role {role} is '{MARK}{forged % keyed.database}'")
     assert "drop" not in grants.script(grants.plan_remove(keyed, [keyed.database], role))
-
-
-def test_new_tables_are_published_only_with_consent_and_nothing_of_that_is_left(
-    postgres: PostgresServer, keyed: Address, role: str, execute: Execute, tmp_path: Path
-) -> None:
-    def seen() -> tuple[bool, bool]:
-        with connect(keyed) as session:
-            return new_tables.in_force(session), new_tables.left(session)
-
-    setup(keyed, role, streams={keyed.database: WantedStream(STREAM)})
-    assert seen() == (False, False)
-    wanted = {keyed.database: WantedStream(STREAM, new_tables=True)}
-    plan = grants.plan_setup(keyed, [keyed.database], role, streams=wanted)
-    run_script(postgres, grants.script(plan), keyed, tmp_path)
-    assert seen() == (True, True)
-    assert grants.plan_setup(keyed, [keyed.database], role, streams=wanted).parts == ()
-    execute("alter event trigger holdfast_publish disable")
-    assert seen() == (False, True)
-    setup(keyed, role, streams=wanted)
-    assert seen() == (True, True)
-    remove(keyed, role)
-    assert (seen(), stream_left(keyed), exists(keyed, role)) == ((False, False), [], False)
