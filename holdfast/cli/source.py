@@ -15,10 +15,12 @@ from holdfast.cli.shared.streams import expected_in, left_streams, other_streams
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.common.units import parse_size
 from holdfast.common.words import human_size
+from holdfast.sources.postgresql.connection.reading_role import reader_of
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical.stream_state import MAX_RETAINED_BYTES
 from holdfast.sources.postgresql.setup.grants import plan_remove, plan_setup, script
 from holdfast.sources.postgresql.setup.grants import run as run_plan
+from holdfast.sources.postgresql.setup.reader_grants import plan_reader
 from holdfast.sources.postgresql.setup.readiness import (
     Readiness,
     check_clients,
@@ -271,7 +273,10 @@ def setup(
     )
     if warning := address.tls.warning():
         plan = replace(plan, notes=(*plan.notes, warning))
-    _carry_out(address, plan, run=run, output=Output(as_json=as_json))
+    plans = [plan]
+    if replication or changes:
+        plans += plan_reader(address, names, plan.role, per_schema=per_schema)
+    _carry_out(address, plans, run=run, output=Output(as_json=as_json))
 
 
 @source_app.command()
@@ -302,7 +307,11 @@ def remove(
         output.say(f"its stream is dropped only where setup has made it, since the archive is unknown: {error}")
     plan = plan_remove(address, names, role or _user(address), keep_role=keep_role, streams=streams)
     others = tuple(other_streams(address, names, plan))
-    _carry_out(address, replace(plan, notes=(*plan.notes, *others)), run=run, output=output)
+    plans = [replace(plan, notes=(*plan.notes, *others))]
+    reader = plan_remove(address, names, reader_of(plan.role), keep_role=keep_role)
+    if reader.parts:
+        plans.append(reader)
+    _carry_out(address, plans, run=run, output=output)
 
 
 def _own_streams(source: str, archive: str | None, address: Address, databases: Sequence[str]) -> dict[str, str]:
@@ -320,9 +329,15 @@ def _user(address: Address) -> str:
         return session.info.user
 
 
-def _carry_out(address: Address, plan: Plan, *, run: bool, output: Output) -> None:
+def _carry_out(address: Address, plans: Sequence[Plan], *, run: bool, output: Output) -> None:
     if run:
-        run_plan(address, plan)
+        for each in plans:
+            run_plan(address, each)
+    plan = replace(
+        plans[0],
+        parts=tuple(part for each in plans for part in each.parts),
+        notes=tuple(note for each in plans for note in each.notes),
+    )
     value = {
         "role": plan.role,
         "ran": run and bool(plan.parts),

@@ -21,6 +21,7 @@ from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
 from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.sources.postgresql.connection.reading_role import reads_with_replication
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
 from holdfast.sources.postgresql.logical.stream_state import (
@@ -143,7 +144,7 @@ def decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Cal
     with connect(address) as session:
         for remark in superuser(session):
             say(f"{remark.what}: {remark.do}")
-        if warning := address.tls.warning():
+        for warning in filter(None, (address.tls.warning(), reads_with_replication(address))):
             say(warning)
         return _decide(archive, address, session, wanted, say)
 

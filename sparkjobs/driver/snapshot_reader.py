@@ -23,12 +23,19 @@ from holdfast.common.value_limit import max_value_bytes
 from holdfast.common.words import named
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.connection.reading_role import reading_address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.dump import begin_dump
 from holdfast.sources.postgresql.dump.schema_digest import schema_digest
 from holdfast.sources.postgresql.logical.stream import Seen, schema_fingerprint
 from holdfast.sources.postgresql.logical.stream import seen as look_at
 from holdfast.sources.postgresql.snapshot.export import Snapshot
+from holdfast.sources.postgresql.snapshot.owners_code import (
+    owners_code,
+    readable_columns,
+    refuse_owners_code,
+    unreadable_columns,
+)
 from holdfast.sources.postgresql.snapshot.read import cut
 from holdfast.sources.postgresql.snapshot.snapshot import open_snapshot
 from sparkjobs.driver.application import database_address
@@ -113,7 +120,7 @@ class SnapshotReader:
         self._source = source
         self._limits = limits
         self._packs = state.format >= PACKED_SINCE
-        self._address, self.snapshot = database_address("source"), given_snapshot()
+        self._address, self.snapshot = reading_address(database_address("source")), given_snapshot()
         self._limit = max_value_bytes()
         job.start("sparkjobs.tasks.pieces")
         self.block = _go_on(job, state, self.snapshot) or _begin(
@@ -128,7 +135,12 @@ class SnapshotReader:
     def read(self, tables: Sequence[Table]) -> list[FinishedPiece]:
         """Read tables, and return all their pieces."""
         job, block, address, snapshot = self._job, self.block, self._address, self.snapshot
-        left, done = block.split(piece for table in tables for piece in cut(table))
+        with connect(address) as now:
+            found = owners_code(now)
+        pieces = [piece for table in tables for piece in cut(table, queries=table.oid not in found)]
+        queried = {piece.table.oid for piece in pieces if piece.by_query or piece.table.has_stored}
+        refuse_owners_code(found, queried)  # there was nothing when the block was begun, or it would not be among them
+        left, done = block.split(pieces)
         if done:
             job.say(f"going on: {len(done)} of {len(done) + len(left)} pieces were read")
         folders = {table.oid: table_folder(self._source, str(table.oid), block.begun.id) for table in tables}
@@ -137,7 +149,7 @@ class SnapshotReader:
         tasks = pack(left, lambda piece: piece.weight, room=room, most=most)
         pace = self._limits.pace(job, len(tasks))
         packs = table_folder(self._source, "packs", block.begun.id) if self._packs and is_packed(left) else None
-        found = job.map(
+        read = job.map(
             "reading tables",
             tasks,
             PieceReader(job.store, address, snapshot, folders, packs=packs, max_value_bytes=self._limit, pace=pace),
@@ -148,7 +160,8 @@ class SnapshotReader:
         # It is still held, so no table was changed while it was read.
         with open_snapshot(address, snapshot) as seen, connect(address) as now:
             seen.check_labels(now)
-        return [*done, *found]
+            refuse_owners_code(owners_code(now), queried)
+        return [*done, *read]
 
     def describe(
         self, found: Iterable[FinishedPiece], stream: Stream | None, *, gap: str = "", supplement: bool = False
@@ -182,12 +195,15 @@ def _begin(
 ) -> OpenBlock:
     """Store the schema and begin a block with it."""
     job.log.progress("reading the schema")
+    with connect(address) as now:
+        found = owners_code(now)
     with (
         open_snapshot(address, snapshot) as seen,
         begin_dump(address, snapshot, server_version=seen.session.info.server_version) as dumped,
     ):
         catalog, not_included, version = seen.catalog, seen.not_included, schema_fingerprint(seen.session)
         refuse(catalog, snapshot)
+        recorded, unread = readable_columns(catalog, found), unreadable_columns(catalog, found)
         dump, warnings = dumped()
     block_id, attempt = uuid.uuid4().hex, new_attempt()
     folder = table_folder(source, "schema", block_id)
@@ -195,14 +211,14 @@ def _begin(
         id=block_id,
         snapshot=snapshot.to_json(),
         started_from=state.ends.get(source),
-        catalog=write_bytes(job.store, f"{folder}/catalog-{attempt}.json", catalog.model_dump_json().encode()),
+        catalog=write_bytes(job.store, f"{folder}/catalog-{attempt}.json", recorded.model_dump_json().encode()),
         schema_dump=write_bytes(job.store, f"{folder}/schema-{attempt}.dump", dump),
-        not_included=not_included + warnings,
+        not_included=(*not_included, *unread, *warnings),
         schema_version=version,
         schema_digest=schema_digest(catalog, dump),
     )
     job.log.begin(begun)
-    return OpenBlock(begun, catalog)
+    return OpenBlock(begun, recorded)
 
 
 def _go_on(job: Job, state: State, snapshot: Snapshot) -> OpenBlock | None:

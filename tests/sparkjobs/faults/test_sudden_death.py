@@ -43,6 +43,7 @@ def source(create_database: CreateDatabase) -> Address:
         "create table held as select i as id, md5(i::text) as word from generate_series(1, 5000) i",
         "alter table held add primary key (id)",
         "create table free as select * from held",
+        "alter table held add twice int generated always as (id * 2) stored",
         GUARD,
         "create table guarded (id int check (public.guard()))",
         "insert into guarded values (1), (2)",
@@ -73,6 +74,7 @@ def two_tasks(create_database: CreateDatabase) -> Address:
     return create_database(
         "create table held as select i as id, md5(i::text) as word from generate_series(1, 5000) i",
         "alter table held add primary key (id)",
+        "alter table held add twice int generated always as (id * 2) stored",
         "create table large (id int, word text)",
         "alter table large alter word set storage plain",
         "insert into large select i, repeat('x', 7900) from generate_series(1, 9000) i",

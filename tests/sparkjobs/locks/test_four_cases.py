@@ -100,7 +100,9 @@ def test_when_backing_up_another_backup_of_the_same_source_is_refused_and_one_of
     place: SharedStore, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:
     one = create_database(
-        "create table held as select i as id from generate_series(1, 50) i", "alter table held add primary key (id)"
+        "create table held as select i as id from generate_series(1, 50) i",
+        "alter table held add primary key (id)",
+        "alter table held add twice int generated always as (id * 2) stored",
     )
     other = create_database("create table free as select i as id from generate_series(1, 60) i")
     shared = place.archive(one, tmp_path)

@@ -55,7 +55,7 @@ def test_all_statements_of_all_clients_run_under_our_settings(
 ) -> None:
     with recorded(postgres.port) as recorder:
         source, target = recorder.way_to(owned_by_another), recorder.way_to(address)
-        for kind in ("full", "changes"):
+        for kind in ("full", "changes", "changes"):
             code, record = run_backup(source, "--kind", kind)
             assert code == 0, record.error
             with connect(source) as session:

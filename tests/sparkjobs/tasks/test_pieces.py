@@ -56,7 +56,7 @@ def reader(store: ObjectStore, held: tuple[Address, HeldSnapshot]) -> tuple[Piec
     tables = snapshot.catalog.with_rows()
     folders = {table.oid: table.name for table in tables}
     made = PieceReader(store, address, snapshot.snapshot, folders, max_value_bytes=1 << 20, pace=None)
-    return made, [piece for table in tables for piece in cut(table)]
+    return made, [piece for table in tables for piece in cut(table, queries=True)]
 
 
 @pytest.mark.service

@@ -14,10 +14,11 @@ import pyarrow.parquet as pq
 
 from holdfast.sources.postgresql.catalog.columns import Column, read_columns
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY
+from holdfast.sources.postgresql.connection.copy_out import copy_out
+from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.connection.value_settings import VALUE_SETTINGS
+from holdfast.sources.postgresql.values.copied import CopyDecoder, from_binary
 from holdfast.sources.postgresql.values.copy_in import copy_in
 from holdfast.sources.postgresql.values.decode import Decoder
 from holdfast.sources.postgresql.values.encode import copy_statement, encode
@@ -37,12 +38,9 @@ def open_tables(postgres: PostgresServer, name: str, options: str = "") -> Itera
     with psycopg.connect(postgres.conninfo(), autocommit=True) as session:
         session.execute(f"create database {ident(name)} {options}".encode())
     settings = " ".join(f"-c {key}={value}" for key, value in VALUE_SETTINGS.items())
-    with (
-        psycopg.connect(postgres.conninfo(name), autocommit=True, options=settings) as session,
-        ArrowSession(Address.parse(postgres.url(name), postgres.password)) as reader,
-    ):
-        reader.value(SETTINGS_QUERY)
-        yield Tables(session, reader)
+    address = Address.parse(postgres.url(name), postgres.password)
+    with psycopg.connect(postgres.conninfo(name), autocommit=True, options=settings) as session:
+        yield Tables(session, address)
 
 
 @dataclass(frozen=True)
@@ -60,9 +58,9 @@ class Travelled:
 class Tables:
     """A database to make tables in, each with a name of its own, and to send their rows around."""
 
-    def __init__(self, session: psycopg.Connection[Any], reader: ArrowSession) -> None:
+    def __init__(self, session: psycopg.Connection[Any], address: Address) -> None:
         self.session = session
-        self._reader = reader
+        self._address = address
 
     def create(self, definition: str) -> str:
         """Create a table with these columns and return its quoted, qualified name."""
@@ -89,9 +87,16 @@ class Tables:
         return read_columns(self.session, [found[0]])[found[0]]
 
     def read(self, table: str, decoder: Decoder) -> list[pa.RecordBatch]:
-        """Return the table's rows as ADBC reads and the decoder turns them."""
-        found = self._reader.batches(f"select {decoder.select_list()} from only {table}")
-        return [decoder.decode(batch) for batch in found]
+        """Return the table's rows as a plain COPY gives them, or a query where that gives not all."""
+        if any(column.generated == "s" for column in decoder.columns):
+            return self.read_by_query(table, decoder)
+        copied = CopyDecoder(decoder)
+        return [copied.decode(*sent) for sent in self._copied(copied.statement(table))]
+
+    def read_by_query(self, table: str, decoder: Decoder) -> list[pa.RecordBatch]:
+        """Return the same rows, sent by a query."""
+        query = f"select {decoder.select_list()} from only {table}"
+        return [decoder.decode(from_binary(decoder.stored, *sent)) for sent in self._by_query(query)]
 
     def read_by_columns(self, table: str, decoder: Decoder) -> list[pa.RecordBatch]:
         """Return the same rows, sent column by column: one half, none, then the other."""
@@ -99,7 +104,16 @@ class Tables:
         query = " union all ".join(
             f"select {decoder.columnar.select_list()} from only {table} where {half}" for half in halves
         )
-        return [decoder.decode(decoder.columnar.rows(batch)) for batch in self._reader.batches(query)]
+        answers = (decoder.columnar.answers(*sent) for sent in self._by_query(query))
+        return [decoder.decode(decoder.columnar.rows(batch)) for batch in answers]
+
+    def _by_query(self, query: str) -> Iterator[tuple[bytes, list[int]]]:
+        return self._copied(f"COPY ({query}) TO STDOUT (FORMAT binary)")
+
+    def _copied(self, statement: str) -> Iterator[tuple[bytes, list[int]]]:
+        with connect(self._address) as reader:
+            for _, octets, sizes in copy_out(reader, self._address, [statement]):
+                yield octets, sizes
 
     def hash(self, table: str, columns: Sequence[Column]) -> ContentHash:
         """Return the content hash as the server computes it."""

@@ -22,11 +22,11 @@ begin perform pg_catalog.pg_advisory_xact_lock_shared(42); return true; end $$
 
 @contextmanager
 def reading_held_up(address: Address, index: str) -> Iterator[Gate]:
-    """Keep every reader of a table waiting.
+    """Keep every reader of a table with a stored generated column waiting.
 
-    A query opens all indexes of its table, so it waits for one that is being rebuilt; the locks that a backup
-    takes on the table itself are granted at once. The server must not have wal_level=logical, or the snapshot
-    would wait, too.
+    Such a table is read by a query, which opens all of its indexes, so it waits for one that is being rebuilt; the
+    locks that a backup takes on the table itself are granted at once. The server must not have
+    wal_level=logical, or the snapshot would wait, too.
     """
     with connect(address) as session:
         session.execute("begin")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.catalog.record import CatalogRecord
 from holdfast.sources.postgresql.connection.sql import qualified
 
@@ -16,6 +17,9 @@ if TYPE_CHECKING:
 
 _AT_ONCE = 100
 """Sequences that one query reads: each is a relation that it locks."""
+
+_GIVES_DATA = 180000
+"""From this version on a function gives a sequence's whole state."""
 
 
 class Reading(CatalogRecord):
@@ -55,18 +59,17 @@ class SequenceBetween(SequenceValue):
 
 
 def read_sequences(session: Connection, names: Sequence[tuple[Any, ...]]) -> Iterator[SequenceValue]:
-    """Read the values of sequences.
+    """Read the values of sequences by their oids, so that nothing of another name is planned.
 
     :param names: oid, schema and name of each, and its extension.
+    :raises RefusedError: others have taken the names of sequences.
     """
+    values = _values if session.info.server_version >= _GIVES_DATA else _values_of_before
     for start in range(0, len(names), _AT_ONCE):
         some = names[start : start + _AT_ONCE]
-        queries = (
-            f"select {place}, last_value, is_called from {qualified(schema, name)}"
-            for place, (_, schema, name, _) in enumerate(some)
-        )
-        for place, last_value, is_called in session.execute(" union all ".join(queries).encode()):
-            oid, schema, name, extension = some[place]
+        found = values(session, some)
+        for oid, schema, name, extension in some:
+            last_value, is_called = found[oid]
             yield SequenceValue(
                 oid=oid,
                 sequence_schema=schema,
@@ -75,6 +78,52 @@ def read_sequences(session: Connection, names: Sequence[tuple[Any, ...]]) -> Ite
                 last_value=last_value,
                 is_called=is_called,
             )
+
+
+_Values = dict[int, tuple[int, bool]]
+
+
+def _values(session: Connection, names: Sequence[tuple[Any, ...]]) -> _Values:
+    oids = [oid for oid, *_ in names]
+    rows = session.execute(_DATA, (oids,))
+    return {oid: (last_value, is_called) for oid, last_value, is_called in rows}
+
+
+_DATA = """
+select o::pg_catalog.int8, d.last_value, d.is_called
+from pg_catalog.unnest(%s::pg_catalog.oid[]) o, lateral pg_catalog.pg_get_sequence_data(o) d
+"""
+
+
+def _values_of_before(session: Connection, names: Sequence[tuple[Any, ...]]) -> _Values:
+    """Return values where only the last one given can be read by oid.
+
+    Reading that locks the sequence under its name. One that was never called is then read by its name.
+    """
+    found = {}
+    called = session.execute(_LAST_VALUES, ([oid for oid, *_ in names],))
+    last_values: dict[int, int | None] = dict(called.fetchall())
+    for oid, schema, name, _ in names:
+        if (last_value := last_values[oid]) is not None:
+            found[oid] = last_value, True
+            continue
+        sequence = qualified(schema, name)
+        row = session.execute("select pg_catalog.to_regclass(%s)::pg_catalog.oid::pg_catalog.int8", (sequence,))
+        if row.fetchone() == (oid,):
+            read = session.execute(
+                f"select tableoid::pg_catalog.int8, last_value, is_called from only {sequence}".encode()
+            ).fetchone()
+            if read is not None and read[0] == oid:
+                found[oid] = read[1:]
+                continue
+        raise RefusedError(f"{schema}.{name} is another object than when the backup began: back up again")
+    return found
+
+
+_LAST_VALUES = """
+select o::pg_catalog.int8, pg_catalog.pg_sequence_last_value(o::pg_catalog.regclass)
+from pg_catalog.unnest(%s::pg_catalog.oid[]) o
+"""
 
 
 def at_end(wanted: Iterable[SequenceValue], recorded: Iterable[SequenceValue]) -> Iterator[SequenceValue]:

@@ -65,6 +65,11 @@ class Table(CatalogRecord):
         return self.kind == "r"
 
     @property
+    def has_stored(self) -> bool:
+        """Return whether it has stored generated columns."""
+        return any(column.generated == "s" for column in self.columns)
+
+    @property
     def primary(self) -> tuple[int, ...]:
         """Return the numbers of the columns of the primary key, in its order."""
         numbers = {column.name: column.number for column in self.columns}

@@ -194,7 +194,7 @@ class Address:
         parts = urlsplit(self.url)
         return replace(self, url=_join(parts.netloc, "/" + quote(database, safe=""), _parameters(parts.query)))
 
-    def as_user(self, name: str, password: str) -> Address:
+    def as_user(self, name: str, password: str | None) -> Address:
         """Return the same database for another user."""
         parts = urlsplit(self.url)
         host = parts.netloc.rpartition("@")[2]

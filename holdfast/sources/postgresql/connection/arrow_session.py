@@ -17,9 +17,8 @@ from adbc_driver_manager import AdbcConnection, AdbcDatabase, AdbcStatement, Adb
 from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
-from holdfast.common.errors import HoldfastError
 from holdfast.common.postgresql_tls import tls_advice
-from holdfast.sources.postgresql.connection.outages import words
+from holdfast.sources.postgresql.connection.outages import BrokenOffError, SessionError, words
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -30,28 +29,6 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 8 << 20
 """How much the driver collects before it hands over a batch."""
-
-
-class SessionError(HoldfastError):
-    """Refusal of a statement by the server, or a failed connection.
-
-    :param sqlstate: the server's code; None where it gave none.
-    """
-
-    def __init__(self, message: str, sqlstate: str | None) -> None:
-        super().__init__(message, sqlstate)
-        self.message = message
-        self.sqlstate = sqlstate
-
-    def __str__(self) -> str:
-        return self.message
-
-
-class BrokenOffError(Exception):
-    """Loss of a connection that had been opened, or failure of a query that had begun to return rows.
-
-    Tried again it may succeed, so it is none of the errors that end a job at once.
-    """
 
 
 @lru_cache(maxsize=8)

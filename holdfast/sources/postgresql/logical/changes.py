@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from holdfast.common.errors import TooMuchError, UndecodableError
 from holdfast.common.lsn import parse_position, show_position
-from holdfast.sources.postgresql.connection.arrow_session import BrokenOffError, SessionError
+from holdfast.sources.postgresql.connection.outages import BrokenOffError, SessionError
 from holdfast.sources.postgresql.connection.session import NOTICE_CLIENTS, SETTINGS_QUERY
 from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical.change_rows import change_rows

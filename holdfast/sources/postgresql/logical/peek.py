@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.errors import BusyError, RefusedError
+from holdfast.sources.postgresql.connection.outages import SessionError
 from holdfast.sources.postgresql.connection.session import NOTICE_CLIENTS, connect
 from holdfast.sources.postgresql.connection.sql import ident, literal
 
@@ -133,10 +134,6 @@ def copy_slot(session: ArrowSession, slot: str, start: str) -> str:
     :raises BusyError: no slot has been free for so long.
     :raises SessionError: the server refused it.
     """
-    from holdfast.sources.postgresql.connection.arrow_session import (
-        SessionError,  # with ADBC's driver, which no command needs
-    )
-
     name = f"{slot}_{secrets.token_hex(4)}"
     copy = f"select pg_catalog.pg_copy_logical_replication_slot({literal(slot)}, {literal(name)}, true)"
     began = time.monotonic()

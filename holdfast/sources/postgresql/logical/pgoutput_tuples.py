@@ -7,15 +7,15 @@ Source: PostgreSQL manual, 'Logical Replication Message Formats', TupleData.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, NamedTuple
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import numpy.typing as npt
 
 from holdfast.common.errors import HoldfastError
+from holdfast.sources.postgresql.values.from_text import Cells
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.values.arrow import Bools
     from holdfast.sources.postgresql.values.pg_hash import Int64s, UInt8s
 
 _NULL, _UNCHANGED, _TEXT = b"nut"
@@ -49,25 +49,6 @@ def integers(octets: UInt8s, at: Int64s, width: int) -> Int64s:
         return everywhere[at].astype(np.int64)
     except IndexError as error:
         raise ProtocolError("a message that is cut off") from error
-
-
-class Cells(NamedTuple):
-    """The values of one column in many tuples, as places in the buffer.
-
-    :param start, length: of the text; where there is none, an empty place.
-    :param text: which are there.
-    :param unchanged: which did not change and are not in the log; None where all are told.
-    """
-
-    start: Int64s
-    length: Int64s
-    text: Bools
-    unchanged: Bools | None
-
-    def of(self, rows: Int64s | Bools) -> Cells:
-        """Return those of some rows."""
-        unchanged = None if self.unchanged is None else self.unchanged[rows]
-        return Cells(self.start[rows], self.length[rows], self.text[rows], unchanged)
 
 
 def tuples(octets: UInt8s, at: Int64s, columns: int) -> tuple[list[Cells], Int64s]:

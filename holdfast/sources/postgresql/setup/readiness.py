@@ -15,6 +15,7 @@ import psycopg
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.catalog_queries import left_out, read_catalog, read_tables
+from holdfast.sources.postgresql.connection.reading_role import reading_address, reads_with_replication
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
 from holdfast.sources.postgresql.dump.programs import below_floor, need, version_of
@@ -97,6 +98,7 @@ def check_server(address: Address) -> Readiness:
         warnings = (
             *_untried(session),
             *superuser(session),
+            *_replication(address),
             *_another(role),
             *_approximate(no_slot),
             *(() if no_slot else _slow_slot(session)),
@@ -115,7 +117,7 @@ def check_database(address: Address, globs: Sequence[str] = (), exclude: Sequenc
     :raises BusyError: somebody keeps a table locked.
     :raises HoldfastError: it cannot be reached.
     """
-    with connect(address) as session:
+    with connect(reading_address(address)) as session:
         session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
         session.execute(f"SET LOCAL lock_timeout = {int(LOOK_WAIT_S * 1000)}")
         try:
@@ -299,6 +301,12 @@ def superuser(session: Connection) -> Iterator[Obstacle]:
             f"{session.info.user} is a superuser, and backups need to read only",
             "make a role for them: holdfast source setup … --role backup",
         )
+
+
+def _replication(address: Address) -> Iterator[Obstacle]:
+    what, _, do = reads_with_replication(address).partition(": ")
+    if what:
+        yield Obstacle(what, do)
 
 
 def _another(role: Mapping[str, Any]) -> Iterator[Obstacle]:

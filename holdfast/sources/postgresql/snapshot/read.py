@@ -1,34 +1,40 @@
 """Readers of tables in a held snapshot, in pieces that many sessions share.
 
-A piece is a range of a table's heap pages (a TID range scan, PostgreSQL 14 and later), the last one
-open-ended; tables without a heap are read whole.
+A table is read by a plain COPY, which plans nothing (`owners_code`). Queries are for tables of which no code of their
+owners' would run: large ones, of which a piece is a range of heap pages (a TID range scan, PostgreSQL 14 and later),
+the last one open-ended; and those with stored generated columns, which COPY does not give.
 """
 
 from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-import pyarrow as pa
+import psycopg
 
-from holdfast.common.errors import HoldfastError
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, SessionError
-from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY, connect
-from holdfast.sources.postgresql.connection.sql import literal, qualified
+from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
+from holdfast.sources.postgresql.connection.copy_out import BATCH_BYTES, copy_out, named_errors
+from holdfast.sources.postgresql.connection.kept_settings import KeptSettings
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import qualified
 from holdfast.sources.postgresql.snapshot.export import enter_snapshot
 from holdfast.sources.postgresql.snapshot.snapshot import QUEUE_WAIT_S, queued_behind
-from holdfast.sources.postgresql.values.arrow import numbers
+from holdfast.sources.postgresql.values.copied import CopyDecoder, from_binary
 from holdfast.sources.postgresql.values.decode import Decoder, UnkeepableValueError
 from holdfast.sources.postgresql.values.hashing import ContentHash, digests
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import pyarrow as pa
 
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.snapshot.export import Snapshot
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
 
 PIECE_BYTES = 64 << 20
 """How much of a table, with its TOAST, one piece reads at most."""
@@ -46,10 +52,12 @@ _LEAST_PAGES = 4 * _PAGES_AT_ONCE
 
 _READING = """
 select pg_catalog.set_config(name, value, false) from (values
-    ('max_parallel_workers_per_gather', '0'), ('jit', 'off'), ('enable_tidscan', 'on'), ('enable_memoize', 'off')
+    ('max_parallel_workers_per_gather', '0'), ('jit', 'off'), ('enable_tidscan', 'on'), ('enable_memoize', 'off'),
+    ('synchronize_seqscans', 'off'), ('constraint_exclusion', 'off')
 ) s(name, value)
 """
-"""Settings of a reader: rows of pieces come in order of the pieces; pages are read once, and not kept."""
+"""Settings of a reader: rows come in the order of the pages, which are read once and not kept; CHECKs are not looked
+at."""
 
 _BY_COLUMNS = """
 select pg_catalog.getdatabaseencoding() = 'UTF8' and not exists (
@@ -57,14 +65,14 @@ select pg_catalog.getdatabaseencoding() = 'UTF8' and not exists (
 """
 """Since PostgreSQL 18 a column may be NOT NULL, but not in the rows that were there before."""
 
-_LOCK_NOT_AVAILABLE = "55P03"
-
 
 @dataclass(frozen=True)
 class Piece:
-    """Range of a table's heap pages, from `first` up to `end`.
+    """Part of a table that is read at once: the whole, or some of its heap's pages, from `first` up to `end`.
 
     The last piece has no end. A whole table has neither bound.
+
+    :param by_query: it is read by a query, which the server plans.
     """
 
     table: Table
@@ -72,20 +80,27 @@ class Piece:
     first: int | None
     end: int | None
     weight: int
+    by_query: bool = False
 
     def condition(self) -> str:
         """Return the WHERE clause, or nothing for a whole table."""
         bounds = [self.table.kept_rows] if self.table.kept_rows else []
-        bounds += [f"ctid >= '({self.first},0)'::tid"] if self.first else []
-        bounds += [f"ctid < '({self.end},0)'::tid"] if self.end is not None else []
+        bounds += [f"ctid operator(pg_catalog.>=) '({self.first},0)'::pg_catalog.tid"] if self.first else []
+        bounds += [f"ctid operator(pg_catalog.<) '({self.end},0)'::pg_catalog.tid"] if self.end is not None else []
         return f" where {' and '.join(bounds)}" if bounds else ""
 
 
-def cut(table: Table, piece_bytes: int = PIECE_BYTES) -> tuple[Piece, ...]:
-    """Cut a table into pieces of about `piece_bytes`, of a heap page at least."""
+def cut(table: Table, piece_bytes: int = PIECE_BYTES, *, queries: bool = False) -> tuple[Piece, ...]:
+    """Cut a table into pieces of about `piece_bytes`, of a heap page at least.
+
+    :param queries: nothing of its owner's would run if queries of it were planned: it stays whole without, and COPY
+        refuses a stored generated column.
+    """
+    queries = queries or table.oid == LARGE_OBJECTS
     wanted = min(-(-table.size // piece_bytes), table.pages)
-    if table.access_method != "heap" or wanted <= 1:
-        return (Piece(table, 0, None, None, table.size),)
+    if not queries or table.access_method != "heap" or wanted <= 1:
+        by_query = queries and (bool(table.kept_rows) or table.has_stored)
+        return (Piece(table, 0, None, None, table.size, by_query),)
     step = -(-table.pages // wanted)
     starts = range(0, table.pages, step)
     return tuple(
@@ -95,6 +110,7 @@ def cut(table: Table, piece_bytes: int = PIECE_BYTES) -> tuple[Piece, ...]:
             start,
             start + step if start + step < table.pages else None,
             table.size // len(starts),
+            by_query=True,
         )
         for number, start in enumerate(starts)
     )
@@ -116,22 +132,25 @@ def open_reader(address: Address, snapshot: Snapshot, tables: Sequence[Table]) -
     """Open a session that reads in the snapshot, with the tables locked.
 
     :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
+    :raises RefusedError: its settings are others at the end.
     """
-    with ArrowSession(address) as session:
-        session.value(SETTINGS_QUERY)
-        session.execute(_READING)
+    with connect(address) as session:
+        with named_errors(session, address):
+            session.execute(_READING.encode())
         reader = SnapshotTableReader(session, address, snapshot)
         reader.take(tables)
         yield reader
+        reader.check()
 
 
 class SnapshotTableReader:
     """Session that reads tables inside a snapshot."""
 
-    def __init__(self, session: ArrowSession, address: Address, snapshot: Snapshot) -> None:
+    def __init__(self, session: Connection, address: Address, snapshot: Snapshot) -> None:
         self._session = session
         self._address = address
         self._snapshot = snapshot
+        self._settings: KeptSettings | None = None
 
     def take(self, tables: Sequence[Table]) -> None:
         """Lock these tables and release those locked before.
@@ -139,45 +158,50 @@ class SnapshotTableReader:
         A server has room for some thousand locks.
 
         :raises BusyError: somebody waits to change one of them, and does not give way in QUEUE_WAIT_S.
+        :raises RefusedError: the session's settings are others than when it took the last ones.
         """
+        self.check()
         session = self._session
-        session.execute("ROLLBACK")
-        session.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-        session.execute(f"SET TRANSACTION SNAPSHOT {literal(self._snapshot.name)}")
-        _make_sure(session, self._snapshot)
-        if not tables:
-            return
-        names = ", ".join(f"ONLY {qualified(table.table_schema, table.name)}" for table in tables)
-        session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
-        try:
-            session.execute(f"LOCK TABLE {names} IN ACCESS SHARE MODE")
-        except SessionError as error:
-            if error.sqlstate == _LOCK_NOT_AVAILABLE:
+        with named_errors(session, self._address):
+            session.execute("ROLLBACK")
+            enter_snapshot(session, self._snapshot)
+            self._settings = KeptSettings(session)
+            if not tables:
+                return
+            names = ", ".join(f"ONLY {_name(table)}" for table in tables)
+            session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}".encode())
+            try:
+                session.execute(f"LOCK TABLE {names} IN ACCESS SHARE MODE".encode())
+            except psycopg.errors.LockNotAvailable as error:
                 raise queued_behind(self._address) from error
-            raise
-        session.execute("SET LOCAL lock_timeout = 0")
+            session.execute("SET LOCAL lock_timeout = 0")
+
+    def check(self) -> None:
+        """Refuse what was read since the last tables were taken, if the session's settings are others than then.
+
+        :raises RefusedError: they are.
+        """
+        if self._settings is not None and not self._session.closed:  # a COPY that was given up has closed it
+            with named_errors(self._session, self._address):
+                self._settings.check()
 
     def parts(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:
         """Yield the rows of several pieces, as they go into Parquet.
 
         Tables of the pieces have the same columns. The rows come in order of the pieces.
 
-        All are read by one query, since to the server and to us each costs as much as thousands of rows.
+        Whole tables are asked for by one request and decoded together, since to us each costs as much as thousands of
+        rows.
 
         :param decoder: of the columns of each.
         :raises UnkeepableValueError: naming table, column and row.
         """
-        if len(pieces) == 1:
-            for rows in self.batches(pieces[0], decoder):
-                yield RowsOfPiece(0, rows, decoder.digest(rows))
+        if len(pieces) == 1 or any(piece.by_query for piece in pieces):
+            for place, piece in enumerate(pieces):
+                for rows in self.batches(piece, decoder):
+                    yield RowsOfPiece(place, rows, decoder.digest(rows))
             return
-        try:
-            yield from self._together(pieces, decoder)
-        except UnkeepableValueError:
-            for piece in pieces:
-                for _ in self.batches(piece, decoder):
-                    pass
-            raise
+        yield from self._together(pieces, decoder)
 
     def batches(self, piece: Piece, decoder: Decoder) -> Iterator[pa.RecordBatch]:
         """Yield a piece's rows as they go into Parquet.
@@ -185,27 +209,38 @@ class SnapshotTableReader:
         :raises UnkeepableValueError: naming table, column and row.
         """
         seen = 0
-        for batch in self._read(piece, decoder):
-            rows = batch.num_rows
+        copied = CopyDecoder(decoder)
+        by_columns = piece.by_query and self._comes_by_columns(piece, decoder)
+        for octets, sizes in self._sent(piece, decoder, copied, by_columns=by_columns):
+            count = len(sizes)
             try:
-                decoded = decoder.decode(batch)
+                if by_columns:
+                    rows = decoder.columnar.rows(decoder.columnar.answers(octets, sizes))
+                    count = rows.num_rows
+                    decoded = decoder.decode(rows)
+                    del rows
+                elif piece.by_query:
+                    decoded = decoder.decode(from_binary(decoder.stored, octets, sizes))
+                else:
+                    decoded = copied.decode(octets, sizes)
             except UnkeepableValueError as error:
-                row = self._row_name(piece, seen + error.row)
-                raise error.of(piece.table.label, row) from error
-            # Large values would be held twice while the next batch is read.
-            del batch
+                raise error.of(piece.table.label, self._row_name(piece, seen + error.row)) from error
+            del octets  # or large values would be held while the next ones are read
             yield decoded
             del decoded
-            seen += rows
+            seen += count
 
-    def _read(self, piece: Piece, decoder: Decoder) -> Iterator[pa.RecordBatch]:
-        """Yield a piece's rows as the decoder takes them."""
-        if not self._comes_by_columns(piece, decoder):
-            yield from self._session.batches(f"select {decoder.select_list()} {_rows_of(piece)}")
-            return
-        for batch in self._session.batches(_columns_of(piece, decoder)):
-            yield decoder.columnar.rows(batch)
-            del batch
+    def _sent(
+        self, piece: Piece, decoder: Decoder, copied: CopyDecoder, *, by_columns: bool
+    ) -> Iterator[tuple[bytes, list[int]]]:
+        if not piece.by_query:
+            statement = copied.statement(_name(piece.table))
+        else:
+            query = _columns_of(piece, decoder) if by_columns else f"select {decoder.select_list()} {_rows_of(piece)}"
+            statement = f"COPY ({query}) TO STDOUT (FORMAT binary)"
+        for _, octets, sizes in copy_out(self._session, self._address, [statement]):
+            yield octets, sizes
+            del octets
 
     def _comes_by_columns(self, piece: Piece, decoder: Decoder) -> bool:
         """Return whether the server can send a piece's rows column by column.
@@ -221,60 +256,87 @@ class SnapshotTableReader:
             and pages - (piece.first or 0) >= _LEAST_PAGES
             and table.size <= table.pages * _BLOCK_BYTES
             and decoder.columnar.is_possible
-            and self._session.value(_BY_COLUMNS.format(oid=table.oid))
+            and self._session.execute(_BY_COLUMNS.format(oid=table.oid).encode()).fetchone() == (True,)
         )
 
     def _together(self, pieces: Sequence[Piece], decoder: Decoder) -> Iterator[RowsOfPiece]:
-        values = decoder.select_list()
-        query = " union all ".join(
-            f"select {place}::pg_catalog.int4, {values} {_rows_of(piece)}" for place, piece in enumerate(pieces)
-        )
-        last = 0
-        for batch in self._session.batches(query):
-            if not batch.num_rows:
-                continue
-            places = numbers(batch.column(0), np.int32)
-            steps = np.diff(places, prepend=last)
-            if steps.min() < 0:
-                raise HoldfastError("rows of several tables came in another order than asked for")
-            last = int(places[-1])
-            rows = decoder.decode(pa.RecordBatch.from_arrays(batch.columns[1:], names=batch.schema.names[1:]))
-            starts = np.flatnonzero(steps[1:]) + 1
-            first = 0
-            ends = [*starts.tolist(), len(places)]
-            for end, digest in zip(ends, digests(decoder.columns, rows, starts), strict=True):
-                yield RowsOfPiece(int(places[first]), rows.slice(first, end - first), digest)
-                first = end
+        copied = CopyDecoder(decoder)
+        statements = [copied.statement(_name(piece.table)) for piece in pieces]
+        parts: list[bytes] = []
+        counts: dict[int, list[int]] = {}
+        seen = [0] * len(pieces)
+        for place, octets, sizes in copy_out(self._session, self._address, statements):
+            parts.append(octets)
+            counts.setdefault(place, []).extend(sizes)
+            if sum(map(len, parts)) > BATCH_BYTES:
+                yield from _decoded(pieces, decoder, copied, parts, counts, seen)
+                parts, counts = [], {}
+        if counts:
+            yield from _decoded(pieces, decoder, copied, parts, counts, seen)
 
     def _row_name(self, piece: Piece, number: int) -> str:
-        """Return the name of a piece's row, as a ctid that psql takes."""
-        query = f"select ctid::text {_rows_of(piece)} offset {number} limit 1"
+        """Return the name of a piece's row: as a ctid that psql takes, where a query may be planned."""
+        if not piece.by_query:
+            return _copied_row(number)
+        query = f"select ctid::pg_catalog.text {_rows_of(piece)} offset {number} limit 1"
         with connect(self._address) as session:
             enter_snapshot(session, self._snapshot)
+            session.execute(_READING.encode())
             found = session.execute(query.encode()).fetchone()
             session.execute("ROLLBACK")
-        return f"row with ctid = '{found[0]}'" if found else f"row {number}"
+        return f"row with ctid = '{found[0]}'" if found else f"row {number + 1}"
+
+
+def _decoded(
+    pieces: Sequence[Piece],
+    decoder: Decoder,
+    copied: CopyDecoder,
+    parts: Sequence[bytes],
+    sizes: Mapping[int, Sequence[int]],
+    seen: list[int],
+) -> Iterator[RowsOfPiece]:
+    """Yield the rows of several pieces.
+
+    :param sizes: of the rows of each piece, by its place, in order.
+    :param seen: counts the rows of each piece.
+    """
+    counts = [len(some) for some in sizes.values()]
+    ends = np.cumsum(counts)
+    try:
+        rows = copied.decode(b"".join(parts), [size for some in sizes.values() for size in some])
+    except UnkeepableValueError as error:
+        which = int(np.searchsorted(ends, error.row, side="right"))
+        place = list(sizes)[which]
+        row = seen[place] + error.row - int(ends[which] - counts[which])
+        raise error.of(pieces[place].table.label, _copied_row(row)) from error
+    found = digests(decoder.columns, rows, ends[:-1])
+    for place, count, end, digest in zip(sizes, counts, ends.tolist(), found, strict=True):
+        yield RowsOfPiece(place, rows.slice(end - count, count), digest)
+        seen[place] += count
+
+
+def _copied_row(number: int) -> str:
+    """Return the name of a row by its number, from 0."""
+    return f"row {number + 1} of those that COPY gives"
+
+
+def _name(table: Table) -> str:
+    return qualified(table.table_schema, table.name)
 
 
 def _rows_of(piece: Piece) -> str:
-    return f"from only {qualified(piece.table.table_schema, piece.table.name)}{piece.condition()}"
+    return f"from only {_name(piece.table)}{piece.condition()}"
 
 
 def _columns_of(piece: Piece, decoder: Decoder) -> str:
     """Return the query of a piece's rows, column by column, some pages in each row of the answer."""
     table = piece.table
     end, bound = (table.pages, _NO_PAGE) if piece.end is None else (piece.end, piece.end)
+    least, less, plus = (f"operator(pg_catalog.{each})" for each in (">=", "<", "+"))
     return (
         f"select answer.* from pg_catalog.generate_series({piece.first or 0}::pg_catalog.int8, {end - 1}, "
         f"{_PAGES_AT_ONCE}) as page(first), lateral (select {decoder.columnar.select_list()} "
-        f"from only {qualified(table.table_schema, table.name)} as t "
-        "where ctid >= pg_catalog.format('(%s,0)', page.first)::pg_catalog.tid and ctid < pg_catalog.format('(%s,0)', "
-        f"case when page.first + {_PAGES_AT_ONCE} < {end} then page.first + {_PAGES_AT_ONCE} else {bound} end"
-        ")::pg_catalog.tid) as answer"
+        f"from only {_name(table)} as t where ctid {least} pg_catalog.format('(%s,0)', page.first)::pg_catalog.tid "
+        f"and ctid {less} pg_catalog.format('(%s,0)', case when page.first {plus} {_PAGES_AT_ONCE} {less} {end} "
+        f"then page.first {plus} {_PAGES_AT_ONCE} else {bound} end)::pg_catalog.tid) as answer"
     )
-
-
-def _make_sure(session: ArrowSession, snapshot: Snapshot) -> None:
-    seen = session.value("select pg_catalog.pg_current_snapshot()::text")
-    if seen != snapshot.marker:
-        raise HoldfastError(f"a session reads in snapshot {seen}, not in {snapshot.marker}: is a pooler in between?")

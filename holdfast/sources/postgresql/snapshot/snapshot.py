@@ -26,7 +26,9 @@ from holdfast.sources.postgresql.catalog.catalog_queries import (
     read_tables,
 )
 from holdfast.sources.postgresql.catalog.extension_rows import CONFIGURED, READABLE
+from holdfast.sources.postgresql.connection.kept_settings import KeptSettings
 from holdfast.sources.postgresql.connection.outages import words
+from holdfast.sources.postgresql.connection.reading_role import reading_address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
 from holdfast.sources.postgresql.snapshot.preconditions import obstacles, refuse
@@ -130,12 +132,13 @@ def hold_snapshot(
     """
     for _attempt in range(_ATTEMPTS):
         patience = {} if "tcp_user_timeout" in address.url else {"tcp_user_timeout": _USER_TIMEOUT_MS}
-        session = connect(address, **patience)
+        reading = reading_address(address)
+        session = connect(reading, **patience)
         try:
             with export_snapshot(address, slot_wait=slot_wait) as snapshot:
                 after_export(snapshot)
                 try:
-                    held = _lock_and_check(address, session, snapshot)
+                    held = _lock_and_check(reading, session, snapshot)
                 except (_TablesChangedError, psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
                     continue
                 except psycopg.errors.LockNotAvailable as error:
@@ -163,8 +166,10 @@ def open_snapshot(address: Address, snapshot: Snapshot) -> Iterator[HeldSnapshot
         enter_snapshot(session, snapshot)
         # Already looking up a table's size waits for its lock.
         session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+        settings = KeptSettings(session)
         try:
             yield HeldSnapshot(snapshot, session)
+            settings.check()
         except psycopg.errors.LockNotAvailable as error:
             raise queued_behind(address) from error
         session.execute("ROLLBACK")

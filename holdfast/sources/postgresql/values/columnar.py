@@ -8,6 +8,7 @@ where to know the length first would take the server longer.
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final
 
 import numpy as np
@@ -73,6 +74,19 @@ class ColumnarReader:
         """Return the select list of a query over the rows of some pages, which has no GROUP BY."""
         return ", ".join(self._fields)
 
+    def answers(self, sent: bytes, sizes: Sequence[int]) -> pa.RecordBatch:
+        """Return the answers in rows of a binary COPY as a single one, as `rows` takes them.
+
+        :raises HoldfastError: they do not have these fields.
+        """
+        view = memoryview(sent)
+        ends = accumulate(sizes)
+        rows = (view[end - size : end] for end, size in zip(ends, sizes, strict=True))
+        fields = zip(*(_fields_in(row, len(self._fields)) for row in rows), strict=True)
+        count = sum(map(int.from_bytes, next(fields)))
+        arrays = [pa.array([count], pa.int64()), *(_one(b"".join(field)) for field in fields)]
+        return pa.RecordBatch.from_arrays(arrays, names=self._fields)
+
     def rows(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return the rows in a batch of answers, in order, as `Decoder.decode` takes them.
 
@@ -82,6 +96,25 @@ class ColumnarReader:
         contents = map(_content, batch.columns[1:])
         columns = [_column(each, count, contents) for each in self._stored]
         return pa.RecordBatch.from_arrays(columns, names=[each.column.name for each in self._stored])
+
+
+def _one(octets: bytes) -> pa.Array:
+    """Return an array of one value, without a copy."""
+    edges = pa.py_buffer(np.array([0, len(octets)], np.int32))
+    return pa.Array.from_buffers(pa.binary(), 1, [None, edges, pa.py_buffer(octets)])
+
+
+def _fields_in(view: memoryview, count: int) -> Iterator[memoryview]:
+    """Yield the fields of a row of a binary COPY, a NULL as none at all."""
+    at = 2
+    for _ in range(count):
+        size = int.from_bytes(view[at : at + 4], signed=True)
+        at += 4
+        size = max(size, 0)
+        yield view[at : at + size]
+        at += size
+    if at != len(view) or int.from_bytes(view[:2]) != count:
+        raise HoldfastError("the server did not send the fields that it was asked for: back up again")
 
 
 def _fields_of(each: Stored) -> Iterator[str]:
@@ -127,15 +160,15 @@ def _column(each: Stored, rows: int, contents: Iterator[UInt8s]) -> pa.Array:
         lengths = _lengths(content, np.uint8, _OUTPUT_END, count)
         ends = np.cumsum(lengths)
         texts = arrow.slices(pa.py_buffer(content), ends - lengths, lengths - 1)
-        return _variable(pa.string(), arrow.data(texts), lengths - 1, there)
+        return variable(pa.string(), arrow.data(texts), lengths - 1, there)
     if each.form is Form.DECIMAL:
-        return _variable(pa.binary(), content, _lengths(content, np.uint16, _NUMERIC_END, count), there)
+        return variable(pa.binary(), content, _lengths(content, np.uint16, _NUMERIC_END, count), there)
     if each.form in _WITH_LENGTHS:
         lengths = _numbers(next(contents), ">i4", count).astype(np.int64)
         if lengths.sum() != len(content):
             raise _wrong(count)
-        return _variable(each.type, content, lengths, there)
-    return _fixed(each, content, count, there)
+        return variable(each.type, content, lengths, there)
+    return fixed(each, content, count, there)
 
 
 def _mask(content: UInt8s, rows: int) -> Bools | None:
@@ -174,7 +207,7 @@ def _spread(values: npt.NDArray[Number], there: Bools | None) -> npt.NDArray[Num
     return spread
 
 
-def _variable(kind: pa.DataType, content: UInt8s, lengths: Int64s, there: Bools | None) -> pa.Array:
+def variable(kind: pa.DataType, content: UInt8s, lengths: Int64s, there: Bools | None) -> pa.Array:
     """Return values that follow each other without a gap.
 
     Numbers keep their mark, which their reader does not look at.
@@ -186,7 +219,7 @@ def _variable(kind: pa.DataType, content: UInt8s, lengths: Int64s, there: Bools 
     return pa.Array.from_buffers(kind, len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
-def _fixed(each: Stored, content: UInt8s, count: int, there: Bools | None) -> pa.Array:
+def fixed(each: Stored, content: UInt8s, count: int, there: Bools | None) -> pa.Array:
     """Return values of one width, with what the driver adds to dates and times: days or microseconds since 1970."""
     if each.form is Form.BOOL:
         values = arrow.bitmap(_spread(_numbers(content, np.bool_, count), there))

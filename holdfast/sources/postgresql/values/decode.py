@@ -63,7 +63,7 @@ class NoTextError(UnkeepableValueError):
 class Decoder:
     """Query and decoder of one table's rows, into Parquet's types.
 
-    It relies on the session settings of `VALUE_SETTINGS` and on the types of ADBC's PostgreSQL driver.
+    It relies on the session settings of `VALUE_SETTINGS`.
 
     :param columns: all of the table's, in order.
     :param max_value_bytes: larger values are refused.
@@ -74,30 +74,30 @@ class Decoder:
     def __init__(self, columns: Sequence[Column], *, max_value_bytes: int = MAX_VALUE_BYTES) -> None:
         self.columns = tuple(columns)
         self.schema: pa.Schema = schema_of(self.columns)
-        self._stored = layout(self.columns)
-        self.columnar = ColumnarReader(self._stored)
-        self._limit = max_value_bytes
+        self.stored = layout(self.columns)
+        self.columnar = ColumnarReader(self.stored)
+        self.limit = max_value_bytes
 
     def select_list(self) -> str:
         """Return the select list of the query, to be followed by `from only <table>`."""
-        return ", ".join(each.read_expression() for each in self._stored) or "true"
+        return ", ".join(each.read_expression() for each in self.stored) or "true"
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch of the query in the Parquet schema.
+        """Return the rows of a batch of the query, as ADBC's driver or `from_binary` gives them, in the Parquet schema.
 
         :raises UnkeepableValueError: naming column and row of the first value above the limit, or that is no text.
         """
         values: list[pa.Array] = []
         sidecars: list[pa.Array] = []
-        for each, array in zip(self._stored, batch.columns, strict=bool(self._stored)):
+        for each, array in zip(self.stored, batch.columns, strict=bool(self.stored)):
             if pa.types.is_binary(array.type) or pa.types.is_string(array.type):
-                check_size(each, np.diff(arrow.offsets(array)), self._limit)
+                check_size(each, np.diff(arrow.offsets(array)), self.limit)
             if each.form is Form.OUTPUT:
                 check_text(each, array)
             value, *exact = _decode(each, array)
             values.append(value)
             sidecars += exact
-        if not self._stored:
+        if not self.stored:
             values = [batch.column(0)]
         return pa.RecordBatch.from_arrays(values + sidecars, schema=self.schema)
 

@@ -63,7 +63,7 @@ def test_a_value_that_is_written_as_no_text_is_refused_by_name(older: Callable[[
         for kind, value in (('"char"', _HIGH_BYTE), ('"char"[]', f"array['a', {_HIGH_BYTE}]")):
             table = tables.create(f"id int4, letter {kind}")
             tables.fill(table, f"values (1, null), (2, {value}), (3, null)")
-            for read in (tables.read, tables.read_by_columns):
+            for read in (tables.read, tables.read_by_query, tables.read_by_columns):
                 with pytest.raises(
                     NoTextError, match=r'row \d of a batch, column "letter": PostgreSQL writes a value of ty'
                 ):
@@ -78,14 +78,16 @@ def there_and_back(tables: Tables, kinds: Kinds) -> int:
     assert travelled.files == travelled.source, list(kinds)
     assert travelled.copies == {travelled.source}, list(kinds)
     assert travelled.differing_rows == 0, list(kinds)
-    assert_same_by_columns(tables, table)
+    assert_same_by_all_ways(tables, table)
     return travelled.source.rows
 
 
-def assert_same_by_columns(tables: Tables, table: str) -> None:
-    """Read a table row by row and column by column, and compare."""
+def assert_same_by_all_ways(tables: Tables, table: str) -> None:
+    """Read a table by plain COPY, by a query, and column by column, and compare."""
     decoder = Decoder(tables.columns(table))
-    by_rows = [row for batch in tables.read(table, decoder) for row in batch.to_pylist()]
-    by_columns = [row for batch in tables.read_by_columns(table, decoder) for row in batch.to_pylist()]
     # As text: NaN equals nothing, and -0 equals 0.
-    assert sorted(map(repr, by_columns)) == sorted(map(repr, by_rows))
+    copied, queried, by_columns = (
+        sorted(repr(row) for batch in read(table, decoder) for row in batch.to_pylist())
+        for read in (tables.read, tables.read_by_query, tables.read_by_columns)
+    )
+    assert by_columns == queried == copied

@@ -358,7 +358,7 @@ def _run(session: Connection, plan: RestorePlan, entry: DumpEntry) -> None:
         return
     sql, reset = plan.sql_of(entry), ""
     if plan.login:
-        reset = f"{RESET} {SETTINGS};"
+        reset = RESET
         for statement, _ in owner_statements(sql):
             sql = sql.replace(statement, "", 1)
     try:

@@ -112,6 +112,11 @@ class RestorePlan:
         return {entry.id: entry for entry in self.entries}
 
     @cached_property
+    def table_names(self) -> frozenset[str]:
+        """Return the tables as they will be called, as the server writes them."""
+        return frozenset(qualified(each.target.table_schema, each.target.name) for each in self.tables)
+
+    @cached_property
     def digest(self) -> str:
         """Return a digest of the entries in their order.
 

@@ -16,15 +16,18 @@ import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.catalog.own_objects import GUARD, LEDGER, LOADER
-from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY, connect
+from holdfast.sources.postgresql.connection.session import connect
 
 if TYPE_CHECKING:
     from holdfast.sources.postgresql.connection.address import Address
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-RESET: Final = f"reset all; {SETTINGS_QUERY};"
-"""Begins each definition: code that ran before in its session may have changed what names and operators mean."""
+RESET: Final = "reset all; set datestyle = 'ISO'; set timezone = 'UTC';"
+"""Begins each definition: code that ran before in its session may have changed what names and operators mean.
+
+All settings are those that the session began with (`Address.link`), but for two that libpq takes from its environment.
+"""
 
 _NOTES = ("loaded", "created", "detached")
 

@@ -6,7 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
-from holdfast.sources.postgresql.connection.sql import ident, qualified
+from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.dump.sqltext import chain_at, chains, tokens
 from holdfast.sources.postgresql.restore.plan.progress import keep, read_kept
 from holdfast.sources.postgresql.restore.plan.stages import FOREIGN_KEY
@@ -104,7 +104,7 @@ def by_period(plan: RestorePlan) -> Iterator[str]:
 
 def is_elsewhere(plan: RestorePlan, table: str) -> bool:
     """Return whether a table is not of the plan, so that it belongs to another role than the login."""
-    return table not in {qualified(each.target.table_schema, each.target.name) for each in plan.tables}
+    return table not in plan.table_names
 
 
 def close_database(session: Connection, login: str) -> None:

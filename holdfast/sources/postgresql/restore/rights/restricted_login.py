@@ -69,8 +69,13 @@ join pg_catalog.pg_roles r on r.oid = s.usesysid where r.rolname = %s
 
 _KEPT = "password of the login"
 
-_EVENT_TRIGGERS_SETTING = 170000
-"""The first version in which sessions can be without event triggers."""
+_SETTINGS = {
+    **dict.fromkeys(("transaction_timeout", "idle_session_timeout"), "0"),
+    "check_function_bodies": "off",
+    "client_min_messages": "warning",
+    "event_triggers": "on",
+}
+"""What a login's sessions begin with, beside what all have, in versions that know it."""
 
 _TRIES = 20
 _PAUSE_S = 0.1
@@ -223,9 +228,10 @@ def _make(session: Connection, address: Address, name: str, *, is_quiet: bool = 
     harmless = "login inherit nosuperuser nocreatedb nocreaterole noreplication nobypassrls"
     session.execute(f"alter role {name} {harmless} password {literal(check)}".encode())
     # In a replica, only those event triggers fire that always do, such as the guard.
-    session.execute(f"alter role {name} set session_replication_role = {'replica' if is_quiet else 'origin'}".encode())
-    if session.info.server_version >= _EVENT_TRIGGERS_SETTING:
-        session.execute(f"alter role {name} set event_triggers = on".encode())
+    settings = {**_SETTINGS, "session_replication_role": "replica" if is_quiet else "origin"}
+    known = session.execute("select name from pg_catalog.pg_settings where name = any(%s)", ([*settings],))
+    for (setting,) in known.fetchall():
+        session.execute(f"alter role {name} set {setting} = {settings[setting]}".encode())
     session.execute(f"grant connect on database {ident(address.database)} to {name}".encode())
     return replace(address.as_user(name, password), event_triggers=True)
 

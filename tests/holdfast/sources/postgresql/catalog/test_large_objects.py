@@ -225,4 +225,4 @@ def test_the_last_piece_has_all_conditions(source: Address) -> None:
     catalog, _ = keep(source)
     assert catalog.large_objects is not None
     condition = Piece(catalog.large_objects, 1, 10, None, 0).condition()
-    assert condition.endswith("and ctid >= '(10,0)'::tid")
+    assert condition.endswith("and ctid operator(pg_catalog.>=) '(10,0)'::pg_catalog.tid")

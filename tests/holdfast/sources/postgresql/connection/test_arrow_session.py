@@ -11,7 +11,8 @@ from adbc_driver_manager import AdbcConnection
 from holdfast.common.free_ports import free_port
 from holdfast.sources.postgresql.connection import arrow_session
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError, SessionError
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.outages import BrokenOffError, SessionError
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.jobs.command import until
 

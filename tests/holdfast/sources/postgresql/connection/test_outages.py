@@ -10,8 +10,8 @@ import pytest
 from bench.support.faults.network import Fault, faulty_network
 from holdfast.common.errors import exit_code_of
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, BrokenOffError
-from holdfast.sources.postgresql.connection.outages import explained
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.outages import BrokenOffError, explained
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.servers.small_disk import small_disk

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import getpass
 import os
 from pathlib import Path
 
@@ -26,10 +27,17 @@ def test_a_server_is_ready_when_it_starts_and_gone_without_a_trace_when_it_stops
         # The password is not in the settings, and the file initdb read it from is gone.
         assert not (folder / "password").exists()
         if os.geteuid() == 0:
-            assert psutil.Process(pid).username() == "nobody"
+            assert psutil.Process(pid).username() in ("holdfast-postgres", "nobody")
     assert not psutil.pid_exists(pid)
     assert not folder.exists()
     server.stop()  # twice does no harm
+
+
+def test_a_server_of_roots_runs_as_the_first_user_that_there_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("holdfast.sources.postgresql.connection.server._USERS", ("no-such-user", "daemon", "nobody"))
+    with PostgresServer() as server:
+        user = psutil.Process(server.pid).username()
+    assert user == ("daemon" if os.geteuid() == 0 else getpass.getuser())
 
 
 def test_a_server_has_none_of_our_secrets_in_its_environment(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,7 +9,8 @@ import pytest
 
 from holdfast.common.errors import BusyError
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession, SessionError
+from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.outages import SessionError
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import peek

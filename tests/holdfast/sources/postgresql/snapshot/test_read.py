@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
@@ -13,7 +13,7 @@ import pytest
 from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.copy_out import CopiedRows, copy_out
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, cut, open_reader
@@ -47,7 +47,7 @@ def ids(address: Address, held: HeldSnapshot, table: Table, piece_bytes: int) ->
     decoder = Decoder(table.columns)
     found: list[int] = []
     with open_reader(address, held.snapshot, [table]) as reader:
-        for piece in cut(table, piece_bytes):
+        for piece in cut(table, piece_bytes, queries=True):
             for batch in reader.batches(piece, decoder):
                 found += batch.column("id").to_pylist()
     return found
@@ -61,18 +61,18 @@ def test_the_pieces_of_a_table_hold_each_row_once(address: Address, held: HeldSn
 
 def test_pieces_leave_no_page_out_and_the_last_is_open(held: HeldSnapshot) -> None:
     table = table_of(held, "orders")
-    pieces = cut(table, 20_000)
+    pieces = cut(table, 20_000, queries=True)
     assert len(pieces) > 2
     assert [piece.number for piece in pieces] == list(range(len(pieces)))
     assert [piece.end for piece in pieces[:-1]] == [piece.first for piece in pieces[1:]]
     assert (pieces[0].first, pieces[-1].end) == (0, None)
-    assert pieces[-1].condition() == f" where ctid >= '({pieces[-1].first},0)'::tid"
+    assert pieces[-1].condition() == f" where ctid operator(pg_catalog.>=) '({pieces[-1].first},0)'::pg_catalog.tid"
 
 
 def test_an_empty_table_and_one_without_a_heap_are_read_whole(held: HeldSnapshot) -> None:
-    (piece,) = cut(table_of(held, "nothing"), 1)
+    (piece,) = cut(table_of(held, "nothing"), 1, queries=True)
     assert piece.condition() == ""
-    (piece,) = cut(table_of(held, "orders").model_copy(update={"access_method": "columnar"}), 1)
+    (piece,) = cut(table_of(held, "orders").model_copy(update={"access_method": "columnar"}), 1, queries=True)
     assert piece.condition() == ""
 
 
@@ -127,7 +127,7 @@ def test_another_snapshot_than_the_held_one_is_noticed(address: Address, held: H
 
 def test_a_snapshot_that_is_gone_is_said_without_the_password(address: Address, held: HeldSnapshot) -> None:
     gone = replace(held.snapshot, name="00000000-00000000-1")
-    with pytest.raises(HoldfastError, match=r"reading from .* failed") as failed, open_reader(address, gone, []):
+    with pytest.raises(HoldfastError, match="the snapshot is gone") as failed, open_reader(address, gone, []):
         pass
     assert address.password
     assert address.password not in str(failed.value)
@@ -139,7 +139,7 @@ def test_a_value_above_the_limit_is_found_by_the_row_it_names(
     table = table_of(held, "orders")
     decoder = Decoder(table.columns, max_value_bytes=498)
     with open_reader(address, held.snapshot, [table]) as reader:
-        batches = (batch for piece in cut(table, 20_000) for batch in reader.batches(piece, decoder))
+        batches = (batch for piece in cut(table, 20_000, queries=True) for batch in reader.batches(piece, decoder))
         with pytest.raises(ValueTooLargeError) as found:
             list(batches)
     said = str(found.value)
@@ -152,20 +152,24 @@ def test_a_value_above_the_limit_is_found_by_the_row_it_names(
 def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What readers ask for rows."""
     asked: list[str] = []
-    batches = ArrowSession.batches
 
-    def listening(session: ArrowSession, query: str) -> Generator[pa.RecordBatch, None, None]:
-        asked.append(query)
-        return batches(session, query)
+    def listening(session: Any, address: Address, statements: Sequence[str]) -> Iterator[CopiedRows]:
+        asked.extend(statements)
+        return copy_out(session, address, statements)
 
-    monkeypatch.setattr(ArrowSession, "batches", listening)
+    monkeypatch.setattr("holdfast.sources.postgresql.snapshot.read.copy_out", listening)
     return asked
+
+
+def select_in(copy: str) -> str:
+    return copy.removeprefix("COPY (").removesuffix(") TO STDOUT (FORMAT binary)")
 
 
 def read_pieces(address: Address, held: HeldSnapshot, table: Table, piece_bytes: int) -> list[pa.RecordBatch]:
     decoder = Decoder(table.columns)
     with open_reader(address, held.snapshot, [table]) as reader:
-        return [batch for piece in cut(table, piece_bytes) for batch in reader.batches(piece, decoder)]
+        pieces = (replace(piece, by_query=True) for piece in cut(table, piece_bytes, queries=True))
+        return [batch for piece in pieces for batch in reader.batches(piece, decoder)]
 
 
 @pytest.mark.parametrize("piece_bytes", [1 << 30, 100 * 8192])
@@ -184,7 +188,7 @@ def test_a_large_table_comes_column_by_column_with_the_same_rows_in_the_same_ord
         assert table.pages > 300
         found = pa.Table.from_batches(read_pieces(address, held, table, piece_bytes))
         asked = [query for query in queries if "lateral" in query]
-        assert len(asked) == len(cut(table, piece_bytes))
+        assert len(asked) == len(cut(table, piece_bytes, queries=True))
         view = table.model_copy(update={"access_method": "columnar"})
         by_rows = pa.Table.from_batches(read_pieces(address, held, view, piece_bytes))
     assert found["id"].to_pylist() == [id_ for (id_,) in ordered]
@@ -199,7 +203,7 @@ def test_the_server_reads_each_page_once_where_rows_come_column_by_column(
     with hold_snapshot(address) as held:
         read_pieces(address, held, table_of(held, "page"), 1 << 30)
     (query,) = (query for query in queries if "lateral" in query)
-    plan = "\n".join(line for (line,) in session.execute(f"explain {query}".encode()))
+    plan = "\n".join(line for (line,) in session.execute(f"explain {select_in(query)}".encode()))
     assert "Tid Range Scan" in plan
     assert "Seq Scan" not in plan
     assert "Memoize" not in plan
@@ -218,7 +222,7 @@ def test_an_older_server_sends_a_large_table_column_by_column_too(
         with hold_snapshot(address) as held:
             batches = read_pieces(address, held, table_of(held, "page"), 1 << 30)
         (query,) = (query for query in queries if "lateral" in query)
-        assert "Tid Range Scan" in str(session.execute(f"explain {query}".encode()).fetchall())
+        assert "Tid Range Scan" in str(session.execute(f"explain {select_in(query)}".encode()).fetchall())
     assert [id_ for batch in batches for id_ in batch["id"].to_pylist()] == list(range(1, 30001))
     assert str(batches[-1]["price"][-1]) == "3750.00"
 
@@ -270,7 +274,7 @@ def test_a_value_above_the_limit_in_rows_that_come_column_by_column_is_found_by_
     with hold_snapshot(address) as held:
         table = table_of(held, "page")
         decoder = Decoder(table.columns, max_value_bytes=899)
-        (piece,) = cut(table)
+        piece = replace(cut(table, queries=True)[0], by_query=True)
         with open_reader(address, held.snapshot, [table]) as reader, pytest.raises(ValueTooLargeError) as found:
             list(reader.batches(piece, decoder))
     where = str(found.value).removeprefix("public.page, row with ").split(", column")[0]
@@ -290,7 +294,7 @@ def test_tables_with_the_same_columns_are_read_together_as_each_alone(
             f"from generate_series(1, {rows}) i".encode()
         )
     with hold_snapshot(address) as held:
-        pieces = [cut(table)[0] for table in held.catalog.tables if table.name.startswith("t")]
+        pieces = [cut(table, queries=True)[0] for table in held.catalog.tables if table.name.startswith("t")]
         decoder = Decoder(pieces[0].table.columns)
         assert len({piece.table.columns for piece in pieces}) == 1
         with open_reader(address, held.snapshot, [piece.table for piece in pieces]) as reader:
@@ -309,9 +313,9 @@ def test_a_value_above_the_limit_in_tables_read_together_is_found_by_table_and_r
     session.execute("create table public.more (id int, word text)")
     session.execute("insert into public.more values (1, 'x'), (2, repeat('x', 600))")
     with hold_snapshot(address) as held:
-        pieces = [cut(table_of(held, name))[0] for name in ("orders", "more")]
+        pieces = [cut(table_of(held, name), queries=True)[0] for name in ("orders", "more")]
         decoder = Decoder(pieces[0].table.columns, max_value_bytes=599)
-        said = r"public.more, row with ctid = '\(0,2\)', column \"word\""
+        said = r'public.more, row 2 of those that COPY gives, column "word"'
         with (
             open_reader(address, held.snapshot, [piece.table for piece in pieces]) as reader,
             pytest.raises(ValueTooLargeError, match=said),
@@ -338,4 +342,5 @@ def test_a_table_of_large_values_is_cut_as_far_as_its_heap_allows(pages: int, pi
         size=8 * PIECE_BYTES,
         estimated_rows=400,
     )
-    assert len(cut(table)) == pieces
+    assert len(cut(table, queries=True)) == pieces
+    assert len(cut(table, queries=False)) == 1

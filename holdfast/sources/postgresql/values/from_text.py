@@ -1,19 +1,19 @@
 """Decoding of text values into arrays for Parquet, column by column.
 
-The same value gives the same array as `decode.Decoder` makes of it, sidecar included: text is what a
-stream of changes holds, written under the settings of `VALUE_SETTINGS`.
+The same value gives the same array as `decode.Decoder` makes of its binary form, sidecar included: text is what a
+stream of changes and `COPY` hold, written under the settings of `VALUE_SETTINGS`.
 """
 
 from __future__ import annotations
 
 from binascii import unhexlify
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError
+from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.values import arrow
 from holdfast.sources.postgresql.values.decode import check_size, check_text
 from holdfast.sources.postgresql.values.type_mapping import Form
@@ -21,7 +21,6 @@ from holdfast.sources.postgresql.values.type_mapping import Form
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.sources.postgresql.logical.pgoutput_tuples import Cells
     from holdfast.sources.postgresql.values.arrow import Bools
     from holdfast.sources.postgresql.values.pg_hash import Int64s, UInt8s
     from holdfast.sources.postgresql.values.type_mapping import Stored
@@ -33,6 +32,25 @@ _NIBBLES: Final = np.zeros(256, np.uint8)
 _NIBBLES[list(b"0123456789abcdef")] = np.arange(16)
 _US: Final = 1_000_000
 _LARGE_BYTES: Final = 64 << 10
+
+
+class Cells(NamedTuple):
+    """The values of one column in many tuples, as places in the buffer.
+
+    :param start, length: of the text; where there is none, an empty place.
+    :param text: which are there.
+    :param unchanged: which did not change and are not in the log; None where all are told.
+    """
+
+    start: Int64s
+    length: Int64s
+    text: Bools
+    unchanged: Bools | None
+
+    def of(self, rows: Int64s | Bools) -> Cells:
+        """Return those of some rows."""
+        unchanged = None if self.unchanged is None else self.unchanged[rows]
+        return Cells(self.start[rows], self.length[rows], self.text[rows], unchanged)
 
 
 class TextDecoder:
@@ -54,7 +72,7 @@ class TextDecoder:
 
         :param cells: in the order in which they stand in the buffer.
         :raises UnkeepableValueError: naming column and row.
-        :raises ProtocolError: a value is not what PostgreSQL writes.
+        :raises HoldfastError: a value is not what PostgreSQL writes.
         """
         form = each.form
         if form in (Form.TEXT, Form.OUTPUT, Form.BYTES):
@@ -90,7 +108,10 @@ class TextDecoder:
         try:
             return pc.cast(self.strings(cells), each.type)
         except pa.ArrowInvalid as error:
-            raise ProtocolError(f'a value of column "{each.column.name}" that is no {each.column.type}') from error
+            raise HoldfastError(
+                f'the server wrote a value of column "{each.column.name}" that is no {each.column.type} '
+                "as this release knows it: update Holdfast"
+            ) from error
 
     def strings(self, cells: Cells) -> pa.StringArray:
         """Copy the texts out of the buffer."""

@@ -10,9 +10,10 @@ import pytest
 
 from holdfast.sources.postgresql.catalog.columns import read_columns
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
+from holdfast.sources.postgresql.connection.copy_out import copy_out
 from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY, connect
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.values.copied import from_binary
 from holdfast.sources.postgresql.values.decode import Decoder, NoTextError, ValueTooLargeError
 from tests.support.databases.every_type import OBJECTS, VALUES
 from tests.support.databases.streams import Stream, open_stream
@@ -22,16 +23,16 @@ pytestmark = pytest.mark.service
 
 
 def of_snapshot(stream: Stream, *names: str) -> dict[int, pa.Table]:
-    """Return the rows of tables, each by its oid."""
+    """Return the rows of tables as a query gives them in binary, each by its oid."""
     oids = {name: stream.oid(name) for name in names}
     columns = read_columns(stream.session, list(oids.values()))
     stored = {}
-    with ArrowSession(stream.address) as session:
-        session.value(SETTINGS_QUERY)
-        for name, oid in oids.items():
-            decoder = Decoder(columns[oid])
-            found = session.batches(f"select {decoder.select_list()} from only {name}")
-            stored[oid] = pa.Table.from_batches([decoder.decode(batch) for batch in found])
+    for name, oid in oids.items():
+        decoder = Decoder(columns[oid])
+        with connect(stream.address) as session:
+            query = f"COPY (select {decoder.select_list()} from only {name}) TO STDOUT (FORMAT binary)"
+            sent = [(octets, sizes) for _, octets, sizes in copy_out(session, stream.address, [query])]
+        stored[oid] = pa.Table.from_batches([decoder.decode(from_binary(decoder.stored, *rows)) for rows in sent])
     return stored
 
 
