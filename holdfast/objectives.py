@@ -12,7 +12,7 @@ from holdfast.archive.history.restore_points import intervals, source_names
 from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_files, read_progress
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span, named
-from holdfast.drill.history import last_good_drill
+from holdfast.drill.history import drill_standing
 from holdfast.drill.key_proof import last_proof
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ class Facts:
 
     :param restorable_to: the newest restorable moment; None without a backup.
     :param drilled: when the last drill that went well ended.
+    :param drill_failure: why the newest drill failed; "" where it went well, or there is none.
     :param drill_s: seconds that it took, from its begin to a usable database.
     :param verified: every file was read, or written, after this; None without a backup.
     :param damaged: files that a verification found damaged.
@@ -61,6 +62,7 @@ class Facts:
 
     restorable_to: datetime | None = None
     drilled: datetime | None = None
+    drill_failure: str = ""
     drill_s: float | None = None
     verified: datetime | None = None
     damaged: tuple[str, ...] = ()
@@ -71,6 +73,7 @@ class Facts:
         return {
             "restorable_to": _told(self.restorable_to),
             "drilled": _told(self.drilled),
+            "drill_failure": self.drill_failure,
             "drill_s": self.drill_s,
             "verified": _told(self.verified),
             "damaged": list(self.damaged),
@@ -81,7 +84,12 @@ class Facts:
     def from_described(cls, told: Mapping[str, Any]) -> Facts:
         """Return the facts that `describe` told."""
         times = {key: _time(told.get(key)) for key in ("restorable_to", "drilled", "verified", "key_proved")}
-        return cls(drill_s=told.get("drill_s"), damaged=tuple(told.get("damaged", ())), **times)
+        return cls(
+            drill_s=told.get("drill_s"),
+            drill_failure=told.get("drill_failure", ""),
+            damaged=tuple(told.get("damaged", ())),
+            **times,
+        )
 
 
 def facts_of(
@@ -105,7 +113,8 @@ def facts_of(
 
 
 def _with_drill(facts: Facts, store: ObjectStore, source: str) -> Facts:
-    well = last_good_drill(store, source)
+    well, failure = drill_standing(store, source)
+    facts = replace(facts, drill_failure=failure)
     if well is None:
         return facts
     return replace(facts, drilled=datetime.fromisoformat(well["ended"]), drill_s=well.get("seconds"))
@@ -176,6 +185,8 @@ def _rpo(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
 
 
 def _drill_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    if facts.drill_failure:
+        return False, f"the newest drill failed: {facts.drill_failure}"
     if facts.drilled is None:
         return False, "no drill of it has gone well"
     age = now - facts.drilled

@@ -56,7 +56,7 @@ def _asked(job: Job) -> ClusterFindings:
 def _identity(store: ObjectStore) -> str:
     """Return the archive's id; "" where it cannot be read here, which the command says itself."""
     try:
-        return Identity.from_bytes(store.get(IDENTITY_KEY), IDENTITY_KEY).id
+        return Identity.from_bytes(store.read(IDENTITY_KEY).body, IDENTITY_KEY).id
     except (HoldfastError, StoreError):
         return ""
 

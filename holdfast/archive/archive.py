@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from functools import partial
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
@@ -17,9 +17,8 @@ from holdfast.archive.format.commits import (
 )
 from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
-from holdfast.archive.format.signature import add_signature
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
-from holdfast.archive.format.trust import CommitReader
+from holdfast.archive.format.trust import CommitReader, check_vouched
 from holdfast.archive.format.versions import (
     BORN_SINCE,
     DECISIONS_SINCE,
@@ -34,7 +33,7 @@ from holdfast.archive.format.versions import (
 )
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage.contract.base import check_new_document
-from holdfast.storage.encryption.signing_key import missing_key, signing_key
+from holdfast.storage.encryption.signing_key import missing_key
 from locking.one_line import line_logger
 from locking.runtime import SYSTEM
 from locking.store import ObjectExists, ObjectNotFound, StoreError
@@ -87,6 +86,8 @@ class Archive:
     """Before a commit that is damaged or missing."""
     _before_signing: bool = False
     """It is opened by who is about to vouch for what is there."""
+    documents: dict[str, str] = field(default_factory=dict)
+    """SHA-256 of its identity by its key, as commits vouch for it."""
 
     @classmethod
     def create(
@@ -116,7 +117,7 @@ class Archive:
             name=name,
             created=now,
             format=number,
-            min_reader=number,
+            min_reader=max(number, _signed_since(store)),
             writer=WRITER,
         )
         try:
@@ -151,7 +152,7 @@ class Archive:
         """
         before = read_seen(place_of(store))  # first: whoever adds a commit meanwhile remembers that after it is there
         try:
-            body = store.get(IDENTITY_KEY)
+            body = store.read(IDENTITY_KEY).body  # the commits say whether it is to be believed
         except ObjectNotFound as error:
             if store.first(COMMITS, 1):
                 raise DamagedError(
@@ -167,7 +168,10 @@ class Archive:
         newest = None if before_signing else read_newest(store, identity.id)
         archive = cls(store, identity, newest or State.begun(identity.format))
         archive._stops, archive._before_signing = before_damage, before_signing
+        archive.documents = {IDENTITY_KEY: hashlib.sha256(body).hexdigest()}
         archive.refresh()
+        if not before_signing:
+            check_vouched(archive.state, archive.documents)
         place = archive.state.log
         if place is not None and place.recovering and not recovering:
             raise DamagedError(
@@ -289,10 +293,9 @@ class Archive:
             validate(self.state, change)
             check()
             commit = self._next(change, identity, fence)
-            sign = self._sign(commit)
             if not change.executes_entry and change.adopted is None:  # else it was decided elsewhere
                 self._check_holds(self.state, commit)
-            key, body = commit_key(commit.sequence), commit.to_bytes(sign)
+            key, body = commit_key(commit.sequence), commit.to_bytes()
             check_new_document(key, len(body))
             begun = monotonic()
             stored = claim_commit(self.store, key, body)
@@ -323,7 +326,7 @@ class Archive:
             if self.state.sequence > late.sequence:
                 return late.sequence not in self.state.void
             settled = self._next(Change(kind="settled"), str(uuid.uuid4()), fence)
-            claim_commit(self.store, commit_key(settled.sequence), settled.to_bytes(self._sign(settled)))
+            claim_commit(self.store, commit_key(settled.sequence), settled.to_bytes())
 
     def check_may_add(self, *, vouches: bool = False) -> None:
         """Check that this release and this process may add commits: long work would be in vain otherwise.
@@ -340,11 +343,6 @@ class Archive:
                 f"{self.store.url} has commits that are not signed, and there is a key to sign with: 'holdfast signing "
                 "start' vouches for them first, or leave the key out"
             )
-
-    def _sign(self, commit: ArchiveCommit) -> Callable[[bytes], bytes] | None:
-        """Return what signs a commit, if there is a key to sign with."""
-        key = signing_key(self.store.signing)
-        return partial(add_signature, name=commit_key(commit.sequence), key=key) if key else None
 
     @staticmethod
     def _check_holds(state: State, commit: ArchiveCommit) -> None:
@@ -373,8 +371,8 @@ class Archive:
             parent_checksum=self.state.tip_checksum,
             kind=change.kind,
             format=change.format or self.state.format,
-            min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change)),
-            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change), self._signed_writer()),
+            min_reader=max(change.format or 0, self.state.min_reader, _reader_of(change), _signed_since(self.store)),
+            min_writer=max(change.format or 0, self.state.min_writer, _writer_of(change), _signed_since(self.store)),
             fence=fence,
             committed_at=self.store.list(IDENTITY_KEY).now,
             writer=WRITER,
@@ -389,6 +387,7 @@ class Archive:
             adopted=change.adopted,
             aside=change.aside,
             vouches=self._vouches(change),
+            documents=self._vouched_documents(change),
             supersedes=self._supersedes(change),
             void=None if change.void is None else self.state.sequence + 1,
         )
@@ -399,12 +398,20 @@ class Archive:
         replaced = before.replaces if before and before.archive == self.identity.id else {}
         return {**replaced, **change.supersedes}
 
-    def _signed_writer(self) -> int:
-        return SIGNED_SINCE if self.store.signing.key is not None else 1
+    def _vouched_documents(self, change: Change) -> dict[str, str] | None:
+        """Return the digests of objects that a commit vouches for: the first one by which every object is signed."""
+        if change.documents is not None:
+            return dict(change.documents)
+        return self.documents if self.state.documents is None and self.store.signing.key is not None else None
 
     def _vouches(self, change: Change) -> tuple[str, ...] | None:
         """Return the checksums that a commit vouches for; the first commit of a signed archive vouches for none."""
         return () if not self.state.sequence and self.store.signing.key is not None else change.vouches
+
+
+def _signed_since(store: ObjectStore) -> int:
+    """Return the version of readers and writers that the signatures of a store require."""
+    return SIGNED_SINCE if store.signing.key is not None else 1
 
 
 def _writer_of(change: Change) -> int:

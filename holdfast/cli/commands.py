@@ -102,7 +102,7 @@ COMMANDS = {
     "signing": CommandEntry(
         "trust.signing",
         "signing_app",
-        "Signatures of an archive's commits, and so of every file: who may write to the store forges no backup.",
+        "Signatures of all that is in an archive: who may write to the store forges nothing in it.",
     ),
     "accept": CommandEntry(
         "trust.accept",

@@ -107,7 +107,8 @@ def drill(
     with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
         work.records = open_place(folder) if no_lock else None
         found = work.run(run, restore)
-    value = {"run": None if no_lock else run, **found, "key": copy}
+    is_recorded = not (no_lock or store.signing.only_checks)
+    value = {"run": run if is_recorded else None, **found, "key": copy}
     output.result(value, lambda console: _show(console, value))
 
 
@@ -127,7 +128,7 @@ def _show(console: Console, value: dict[str, Any]) -> None:
         f"the newest restorable moment, {value['newest']}, is {human_span(value['age_s'])} old",
         *([f"the archive was opened by {value['key']}"] if value["key"] else []),
         *([f"not restored: {value['not_restored']} objects, named above"] if value["not_restored"] else []),
-        f"recorded as {value['run']}" if value["run"] else "recorded nowhere: --no-lock writes nothing to the archive",
+        f"recorded as {value['run']}" if value["run"] else "recorded nowhere: nothing was written to the archive",
     ]
     for line in lines:
         console.print(line, markup=False)

@@ -1,4 +1,4 @@
-"""Addresses of the keys that sign an archive's commits, and that check them."""
+"""Addresses of the keys that sign what is written to an archive, and that check it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class ArchiveKeys(NamedTuple):
     """Addresses of all keys of an archive.
 
     :param key: of the one that opens it, where it is encrypted.
-    :param signing: of those that sign and check its commits.
+    :param signing: of those that sign and check what is in it.
 
     Either is None where the environment says it.
     """
@@ -60,6 +60,11 @@ class Signing:
     def to_check(self) -> Signing:
         """Return what checks signatures and makes none."""
         return replace(self, key=None) if self.signers else self
+
+    @property
+    def only_checks(self) -> bool:
+        """Return whether signatures are asked for, and none can be made."""
+        return bool(self.signers) and self.key is None
 
     def __bool__(self) -> bool:
         return self.key is not None or bool(self.signers)

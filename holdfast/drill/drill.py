@@ -21,6 +21,7 @@ from holdfast.archive.history.restore_points import intervals, only_source
 from holdfast.archive.history.target_resolution import resolve
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
+from holdfast.common.signing import KEY_VARIABLE
 from holdfast.drill import assertions
 from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
@@ -92,6 +93,8 @@ class Drill:
         self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")
         self._found = {**_described(moment), "seed": None if self.at else self.seed, **self._newest(state)}
         self._moment = moment
+        if self.records is None and self.store.signing.only_checks:
+            self.say(f"this drill is no evidence: no key here signs its record, which {KEY_VARIABLE} would name")
 
     def run(self, run: str, restore: Restore) -> dict[str, Any]:
         """Run the drill, record it in the archive, and return its findings.

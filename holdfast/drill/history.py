@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.runs import RunRecord, last_records
+from holdfast.archive.format.runs import listed_runs, newest_records
 
 if TYPE_CHECKING:
-    from holdfast.storage import ObjectInfo, ObjectStore
+    from holdfast.archive.format.runs import ListedRun, Recorded
+    from holdfast.storage import ObjectStore
 
 PREFIX = "drill-"
 """What the names of their records begin with, before the source's."""
-
-_READERS = 8
 
 
 def drills_of(store: ObjectStore, source: str | None = None, *, most: int = 20) -> list[dict[str, Any]]:
@@ -25,33 +24,48 @@ def drills_of(store: ObjectStore, source: str | None = None, *, most: int = 20) 
 
     :param source: only those of this one.
     """
-    newest = _newest(store, source)[-most:]
-    with ThreadPoolExecutor(_READERS) as pool:
-        bodies = pool.map(store.get, [found.key for found in newest])
-        return [_described(found, body) for found, body in zip(newest, bodies, strict=True)]
+    runs, drills = _runs(store, source), list[dict[str, Any]]()
+    while runs and len(drills) < most:
+        runs, newest = runs[: len(drills) - most], runs[len(drills) - most :]
+        drills = [*map(_described, newest_records(newest)), *drills]
+    return drills
 
 
-def last_good_drill(store: ObjectStore, source: str, *, most: int = 20) -> dict[str, Any] | None:
-    """Return the newest drill of a source that went well, as `drills_of` does; None where none of the newest did.
+class DrillStanding(NamedTuple):
+    """Standing of a source's drills.
 
-    Requests: one listing, and one for each drill from the newest one back to it.
+    :param good: the newest drill that went well, as `drills_of` has it; None where none of the newest did.
+    :param failure: why the newest that has ended failed; "" where it went well, or none has ended.
     """
-    for found in reversed(_newest(store, source)[-most:]):
-        drill = _described(found, store.get(found.key))
-        if drill["state"] == "succeeded":
-            return drill
-    return None
+
+    good: dict[str, Any] | None
+    failure: str
 
 
-def _newest(store: ObjectStore, source: str | None) -> list[ObjectInfo]:
-    return last_records(store, f"{PREFIX}{f'{source}.' if source else ''}")
+def drill_standing(store: ObjectStore, source: str, *, most: int = 20) -> DrillStanding:
+    """Return how the drills of a source stand.
+
+    Requests: one listing, and one for each drill from the newest one back to one that went well.
+    """
+    failure = ""
+    each_newest = (run.newest() for run in reversed(_runs(store, source)))
+    for found in islice(filter(None, each_newest), most):
+        if found.record.state == "succeeded":
+            return DrillStanding(_described(found), failure)
+        if found.record.error and not failure:
+            failure = found.record.error.message
+    return DrillStanding(None, failure)
 
 
-def _described(found: ObjectInfo, body: bytes) -> dict[str, Any]:
-    record = RunRecord.from_bytes(body, found.key)
+def _runs(store: ObjectStore, source: str | None) -> list[ListedRun]:
+    return listed_runs(store, f"{PREFIX}{f'{source}.' if source else ''}")
+
+
+def _described(found: Recorded) -> dict[str, Any]:
+    record = found.record
     return {
         "run": record.run,
-        "ended": iso(found.modified),
+        "ended": iso(found.at),
         "state": record.state,
         "error": record.error.message if record.error else "",
         **(record.result or {}),

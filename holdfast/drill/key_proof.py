@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.runs import RunLog, RunRecord, last_records
+from holdfast.archive.format.runs import RunLog, listed_runs
 from holdfast.common.errors import UsageError
 from holdfast.operations.job_process import new_run_id
 from holdfast.storage import SealedStore
@@ -46,10 +46,9 @@ def last_proof(store: ObjectStore) -> datetime | None:
     wrapped_by = _wrapped_by(store)
     if wrapped_by is None:
         return None
-    for found in reversed(last_records(store, PREFIX)):
-        record = RunRecord.from_bytes(store.get(found.key), found.key)
-        if record.state == "succeeded" and (record.result or {}).get("wrapped_by") == wrapped_by:
-            return found.modified
+    for found in filter(None, (run.newest() for run in reversed(listed_runs(store, PREFIX)))):
+        if found.record.state == "succeeded" and (found.record.result or {}).get("wrapped_by") == wrapped_by:
+            return found.at
     return None
 
 

@@ -2,31 +2,27 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.runs import RunRecord, last_records
+from holdfast.archive.format.runs import listed_runs, newest_records
 from holdfast.archive.locks.lock_table import AVAILABLE
 from holdfast.archive.maintenance.scrub_schedule import RUN
-from holdfast.common.errors import DamagedError
 from holdfast.metrics.samples import sample
-from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
     from datetime import datetime
 
     from holdfast.archive import Archive
+    from holdfast.archive.format.runs import ListedRun, RunRecord
     from holdfast.metrics.samples import Sample
-    from holdfast.storage import ObjectInfo, ObjectStore
+    from holdfast.storage import ObjectStore
 
 NEWEST: Final = 8
 """Runs of one beginning of their names whose newest record is read: they are of one operation, and mostly of one
 source."""
-
-_READERS = 8
 
 
 @dataclass(frozen=True)
@@ -66,35 +62,25 @@ def last_jobs(archive: Archive, label: str) -> Iterator[Sample]:
 
 
 def _ended(store: ObjectStore) -> Iterator[EndedJob]:
-    newest = list(_newest(last_records(store)))
-    with ThreadPoolExecutor(_READERS) as pool:
-        for info, record in zip(newest, pool.map(lambda info: _record(store, info), newest), strict=True):
-            if record is not None and record.state != "running" and record.operation in AVAILABLE:
-                yield EndedJob(record, info.modified)
+    for record, at in newest_records(list(_newest(listed_runs(store)))):
+        if record.state != "running" and record.operation in AVAILABLE:
+            yield EndedJob(record, at)
 
 
-def _newest(last: Iterable[ObjectInfo]) -> Iterator[ObjectInfo]:
-    """Yield the last record of the newest runs of each beginning of a name.
+def _newest(runs: Iterable[ListedRun]) -> Iterator[ListedRun]:
+    """Yield the newest runs of each beginning of a name.
 
-    :param last: that of each run, the newest one last.
+    :param runs: the newest one last.
     """
-    account = f"runs/{RUN}/"  # of verification, and no job
-    jobs = (info for info in last if not info.key.startswith(account))
+    jobs = (run for run in runs if run.name != RUN)  # the account of verification, which is no job
     for _, group in groupby(sorted(jobs, key=_run_begins), key=_run_begins):
         yield from list(group)[-NEWEST:]
 
 
-def _run_begins(info: ObjectInfo) -> str:
-    return _begins(info.key.rpartition("/")[0])
+def _run_begins(run: ListedRun) -> str:
+    return _begins(run.name)
 
 
 def _begins(run: str) -> str:
     """Return a run's name without its time and random end, as `new_run_id` was given it."""
     return run.rsplit(".", 2)[0]
-
-
-def _record(store: ObjectStore, info: ObjectInfo) -> RunRecord | None:
-    try:
-        return RunRecord.from_bytes(store.get(info.key), info.key)
-    except (DamagedError, ObjectNotFound):  # nothing that can be restored depends on it
-        return None

@@ -1,5 +1,8 @@
 """Marks: names for positions in a source's log, with its objects at each of them in the archive.
 
+Anybody who may log in may write a mark's message into the log. So a mark is announced in the archive before its message
+is written, under an id that the message then names: others count for nothing.
+
 The log has rows alone. So the process that sets a mark reads the definitions, too, and leaves them in an object of its
 own, written once: the next backup of changes ends a block with the mark, as where a full backup was taken. A migration
 after it then takes nothing from the state before it. Such an object counts for nothing before a backup has taken it
@@ -9,17 +12,18 @@ over, and no two have one name: writing one needs no lock.
 from __future__ import annotations
 
 import base64
+import hashlib
 import json
 import re
 import secrets
 from contextlib import suppress
-from dataclasses import dataclass, replace
-from datetime import datetime
-from typing import TYPE_CHECKING, Any, Final
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 
-from holdfast.archive.format.block import Block, Stream  # noqa: TC001 - pydantic reads them at run time
+from holdfast.archive.format.block import Block, Mark, Stream
 from holdfast.archive.format.document import Moment, SealedDocument
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.timeline import stream_tip
@@ -29,17 +33,19 @@ from holdfast.operations.backup_decision import born_tables, describe_stream, wi
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.connection.session import connect, server_error
 from holdfast.sources.postgresql.dump.programs import below_floor
-from holdfast.sources.postgresql.logical.flush_position import MARK_PREFIX, emit, insert_position, schema_fingerprint
+from holdfast.sources.postgresql.logical.flush_position import emit, insert_position, schema_fingerprint
 from holdfast.sources.postgresql.logical.objects_read import ObjectsRead, read_objects
+from holdfast.sources.postgresql.logical.own_messages import LONGEST_NAME, MARK_PREFIX
 from holdfast.sources.postgresql.logical.stream import Seen, look, stream_name
 from holdfast.sources.postgresql.logical.stream_state import database_oid
 from holdfast.storage.contract.strangers import without_strangers
 from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.archive import Archive
+    from holdfast.archive.format.state import State
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
@@ -47,14 +53,29 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER: Final = "marks"
-_RECORD: Final = re.compile(rf"{FOLDER}/[^/]+/[0-9a-f]{{16}}-[0-9a-f]{{12}}\.json")
+_OURS: Final = re.compile(rf"{FOLDER}/[^/]+/([0-9a-f]{{16}}-[0-9a-f]{{12}}|[0-9a-f]{{32}})\.json")
 
-_LONGEST_NAME = 100
+_ID_BYTES = 16
+_ANNOUNCED = re.compile(rf".*/([0-9a-f]{{{_ID_BYTES * 2}}})\.json")
+
+_ANNOUNCED_FOR = timedelta(days=1)
+"""So long an announcement waits for its message, which follows within moments, or never."""
 
 _CHANGED = "definitions, or temporary tables, were changed just then"
 
 TRIES = 3
 """So often a mark is set anew where definitions were changed just then: of several of one name the newest counts."""
+
+
+class AnnouncedMark(SealedDocument):
+    """A mark that is about to be set.
+
+    :param id: that its message in the log names.
+    """
+
+    format: int = FORMAT
+    id: str
+    name: str
 
 
 class MarkRecord(SealedDocument):
@@ -117,8 +138,8 @@ def check_name(name: str) -> None:
 
     :raises UsageError: it cannot.
     """
-    if not 0 < len(name) <= _LONGEST_NAME or not name.isprintable() or name != name.strip():
-        raise UsageError(f"a mark's name has 1 to {_LONGEST_NAME} printable characters, and no blank at its ends")
+    if not 0 < len(name) <= LONGEST_NAME or not name.isprintable() or name != name.strip():
+        raise UsageError(f"a mark's name has 1 to {LONGEST_NAME} printable characters, and no blank at its ends")
     meaning = name.partition(":")[0].lower()
     is_time = False
     with suppress(ValueError):
@@ -146,29 +167,36 @@ def set_mark(
     :param allow_unsafe_dumper: read definitions also by a pg_dump below its floor; else they are not known.
     :raises UsageError: a mark cannot be called so.
     :raises RefusedError: nobody reads the source's log into this archive.
-    :raises HoldfastError: the source took no mark.
+    :raises HoldfastError: the source took no mark, or the archive no announcement.
     """
     check_name(name)
-    setting = _Setting(archive, address, source, tables, exclude, allow_unsafe_dumper)
+    archive.check_may_add()  # else nothing here signs what a mark counts by
+    setting = _Setting(archive, stores, address, source, tables, exclude, allow_unsafe_dumper)
     for _ in range(TRIES):
         mark, record = setting.set(name)
         if record is not None:
-            return replace(mark, why_unknown=_leave(stores, source, record))
+            key = f"{_folder(source)}{parse_position(record.position):016x}-{secrets.token_hex(6)}.json"
+            return replace(mark, why_unknown="; ".join({*setting.failures, *_leave(stores, key, record)}))
         if mark.why_unknown != _CHANGED:
             break
-    return mark
+    return replace(mark, why_unknown="; ".join((mark.why_unknown, *setting.failures)))
 
 
 @dataclass(frozen=True)
 class _Setting:
-    """A setter of marks in a source."""
+    """A setter of marks in a source.
+
+    :param failures: in words, of replicas that took no announcement: a backup through one does not know the mark.
+    """
 
     archive: Archive
+    stores: Sequence[ObjectStore]
     address: Address
     source: str
     tables: Sequence[str]
     exclude: Sequence[str]
     allow_unsafe_dumper: bool
+    failures: list[str] = field(default_factory=list)
 
     def set(self, name: str) -> tuple[SetMark, MarkRecord | None]:
         """Set a mark, and return it with a record of the objects, where these are known."""
@@ -176,8 +204,9 @@ class _Setting:
         with connect(self.address) as session:
             before = _before(session)
             state = self._look(session)
+            identity = self._announce(name)
             try:
-                position, at = emit(session, MARK_PREFIX, json.dumps({"mark": name}))
+                position, at = emit(session, MARK_PREFIX, json.dumps({"mark": name, "id": identity}))
             except psycopg.Error as error:
                 raise server_error(f"{self.source} took no mark", error) from error
             mark = SetMark(position, at)
@@ -195,6 +224,17 @@ class _Setting:
                 return mark, self._record(session, name, mark, before.position, state, objects)
             except (HoldfastError, psycopg.Error) as error:
                 return replace(mark, why_unknown=sentence(error)), None
+
+    def _announce(self, name: str) -> str:
+        """Announce a mark in every replica, and return its id.
+
+        :raises HoldfastError: none took it.
+        """
+        announced = AnnouncedMark(id=secrets.token_hex(_ID_BYTES), name=name)
+        self.failures[:] = _leave(self.stores, f"{_folder(self.source)}{announced.id}.json", announced)
+        if len(self.failures) == len(self.stores):
+            raise HoldfastError(f"no mark was set: {'; '.join(self.failures)}")
+        return announced.id
 
     def _look(self, session: Connection) -> StreamState:
         slot = stream_name(self.archive.identity.id, self.source)
@@ -260,49 +300,142 @@ def _before(session: Connection) -> _Before | HoldfastError:
         return server_error("its catalog could not be read", error)
 
 
-def pending(store: ObjectStore, source: str) -> dict[str, MarkRecord | None]:
-    """Return the pending records of a source's marks, by key.
+class PendingMarks(NamedTuple):
+    """Objects of a source's marks that the archive has not reached, as they were listed.
 
-    None stands for a damaged one: less is known of that mark.
+    :param records: by key; None stands for a damaged one: less is known of that mark.
+    :param announced: when each announcement was stored, by its key.
+    :param now: the store's time then.
     """
-    found: dict[str, MarkRecord | None] = {}
-    listed = store.list(_folder(source), most=MOST_OBJECTS).objects
-    for info in without_strangers(store.url, _folder(source), listed, _RECORD.fullmatch):
+
+    records: Mapping[str, MarkRecord | None]
+    announced: Mapping[str, datetime]
+    now: datetime
+
+
+def pending(
+    store: ObjectStore, source: str, vouched: Mapping[str, str], say: Callable[[str], None] = lambda words: None
+) -> PendingMarks:
+    """Return the pending objects of a source's marks.
+
+    :param vouched: SHA-256 of objects that a commit vouches for, by key.
+    :param say: is told of those that are not to be believed; they stay, and count for nothing.
+    """
+    listing = store.list(_folder(source), most=MOST_OBJECTS)
+    infos = without_strangers(store.url, _folder(source), listing.objects, _OURS.fullmatch)
+    announced = {info.key: info.modified for info in infos if _ANNOUNCED.fullmatch(info.key)}
+    records: dict[str, MarkRecord | None] = {}
+    for key in (info.key for info in infos if info.key not in announced):
         with suppress(ObjectNotFound):
-            body = store.get(info.key)
+            body = _believed(store, key, vouched)
+            if body is None:
+                say(f"{key} is not signed by a key that is known here: it counts for nothing")
+                continue
             try:
-                found[info.key] = MarkRecord.from_bytes(body, info.key)
+                records[key] = MarkRecord.from_bytes(body, key)
             except DamagedError:
-                found[info.key] = None
-    return found
+                records[key] = None
+    return PendingMarks(records, announced, listing.now)
 
 
-def forget(store: ObjectStore, found: Mapping[str, MarkRecord | None], last: Block) -> None:
-    """Remove the records of marks that the archive has reached, or cannot use.
+def forget(store: ObjectStore, found: PendingMarks, last: Block, settled: State) -> None:
+    """Remove the objects of marks that the archive has reached, or cannot use.
 
-    Only a backup of the source does this, under its lock. A record that stays for an error is removed by the next one.
+    Only a backup of the source does this, under its lock, once it has reached the end of the log as it was when the
+    backup began. An object that stays for an error is removed by the next one.
 
     :param found: as `pending` returned it.
     :param last: the source's newest block of changes.
+    :param settled: the archive's state without what may be taken back.
     """
-    for key, record in found.items():
-        is_reached = record and parse_position(record.position) <= parse_position(last.covers.to_position)
-        if record is None or is_reached or not record.follows(last):
-            with suppress(StoreError):
-                store.delete(key)
+    reached = parse_position(last.covers.to_position)
+    gone = [
+        key
+        for key, record in found.records.items()
+        if record is None or parse_position(record.position) <= reached or not record.follows(last)
+    ]
+    archived = {f"{_folder(last.source.name)}{each}.json" for each in _ids(settled, last.source.name)}
+    gone += [key for key, at in found.announced.items() if key in archived or found.now - at > _ANNOUNCED_FOR]
+    for key in gone:
+        with suppress(StoreError):
+            store.delete(key)
+
+
+def _ids(state: State, source: str) -> Iterator[str]:
+    """Yield the ids of a source's marks that are archived."""
+    mine = (placed for placed in state.blocks.values() if placed.source == source)
+    yield from (mark.id for placed in mine for mark in placed.head.marks if mark.id)
+
+
+class SeenMarks(NamedTuple):
+    """Marks that were seen in the log.
+
+    :param ours: those that were announced in the archive.
+    :param others: those that anybody may have written.
+    """
+
+    ours: tuple[Mark, ...]
+    others: tuple[Mark, ...]
+
+
+def tell_apart(store: ObjectStore, source: str, state: State, seen: Sequence[Mark]) -> SeenMarks:
+    """Tell marks that were set in the archive from others.
+
+    Each announcement makes one mark: the first that names it. One by an earlier release, which announced none, counts
+    by the record of the source's objects that it has left.
+    """
+    if not seen:
+        return SeenMarks((), ())
+    vouched = state.documents or {}
+    names = _announced(store, source, vouched)
+    for identity in _ids(state, source):
+        names.pop(identity, None)
+    left = [each for each in pending(store, source, vouched).records.values() if each]
+    ours, others = list[Mark](), list[Mark]()
+    for mark in seen:
+        is_ours = names.pop(mark.id) == mark.name if mark.id in names else not mark.id and _has_left(left, mark)
+        (ours if is_ours else others).append(mark)
+    return SeenMarks(tuple(ours), tuple(others))
+
+
+def _has_left(records: Sequence[MarkRecord], mark: Mark) -> bool:
+    at = parse_position(mark.position)
+    return any(
+        each.name == mark.name and parse_position(each.since) < at <= parse_position(each.position) for each in records
+    )
+
+
+def _announced(store: ObjectStore, source: str, vouched: Mapping[str, str]) -> dict[str, str]:
+    """Return the names of the marks that were announced, by their ids."""
+    found: dict[str, str] = {}
+    for info in store.list(_folder(source), most=MOST_OBJECTS).objects:
+        if _ANNOUNCED.fullmatch(info.key):
+            with suppress(ObjectNotFound, DamagedError):
+                body = _believed(store, info.key, vouched)
+                if body is not None:
+                    announced = AnnouncedMark.from_bytes(body, info.key)
+                    found[announced.id] = announced.name
+    return found
+
+
+def _believed(store: ObjectStore, key: str, vouched: Mapping[str, str]) -> bytes | None:
+    """Return the content of an object that is signed, or that a commit vouches for; None for another."""
+    stored = store.read(key)
+    if stored.is_believed or vouched.get(key) == hashlib.sha256(stored.body).hexdigest():
+        return stored.body
+    return None
 
 
 def _folder(source: str) -> str:
     return f"{FOLDER}/{source}/"
 
 
-def _leave(stores: Sequence[ObjectStore], source: str, record: MarkRecord) -> str:
-    """Write a mark's record into every replica; return the failures in words."""
-    key = f"{_folder(source)}{parse_position(record.position):016x}-{secrets.token_hex(6)}.json"
-    left = []
+def _leave(stores: Sequence[ObjectStore], key: str, document: SealedDocument) -> list[str]:
+    """Write a document into every replica; return the failures in words."""
+    failures = []
     for store in stores:
         try:
-            store.create(key, record.to_bytes())
+            store.create(key, document.to_bytes())
         except (StoreError, HoldfastError) as error:
-            left.append(f"{store.url} took no record of it ({sentence(error)})")
-    return "; ".join(left)
+            failures.append(f"{store.url} took no record of it ({sentence(error)})")
+    return failures

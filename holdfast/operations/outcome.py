@@ -7,7 +7,7 @@ import signal
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from holdfast.common.errors import ReportedError
+from holdfast.common.errors import DamagedError, ReportedError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -50,17 +50,28 @@ def last_words(output: str, operation: str) -> str:
 def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord | None, end: JobEnd) -> dict[str, Any]:
     """Return the result of a job that has ended.
 
-    The archive counts most: a job may be killed, or find no room for its last record, after its commit.
+    The archive counts most: a job may be killed, or find no room for its last record, after its commit. A record alone
+    counts for nothing: the process has to have ended well, or what it says it has committed has to be there.
 
     :param record: the newest record of the run; None where there is none.
     :raises ReportedError: it failed; with its own sentence and exit code where it left some.
     """
-    if record is not None and record.result is not None:
-        return record.result
+    result = (record.result if record is not None else None) or {}
+    block = result.get("block") if operation == "backup" else None
+    if record is not None and record.result is not None and block is None and end.code == 0:
+        return result
     from holdfast.archive import Archive  # takes a while to import, and Airflow's tasks import this early
     from holdfast.archive.format.block import summary
 
     state = Archive.open(store, before_damage=True).state
+    if block is not None and _is_there(state, block, result.get("commit")):
+        return result
+    if block is not None and end.code == 0:
+        raise ReportedError(
+            f"commit {result.get('commit')} does not hold the block of run {run}, as its record says: one of them was "
+            "changed meanwhile. See 'holdfast status'",
+            DamagedError.exit_code,
+        )
     if operation == "backup" and (placed := state.finished_by(run)) is not None:
         return {"commit": placed.number, **summary(placed.block)}
     if record is not None and record.error is not None:
@@ -72,6 +83,12 @@ def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord |
     raise ReportedError(
         f"the job's process {end.how}{step} before it could say why; {_left(operation, state, run)}: try again{last}", 1
     )
+
+
+def _is_there(state: State, block: str, commit: object) -> bool:
+    """Return whether a block is in the archive by a commit of this number, or was until it was made part of others."""
+    placed = state.blocks.get(block)
+    return placed.number == commit if placed is not None else block in state.removed
 
 
 def _left(operation: str, state: State, run: str) -> str:

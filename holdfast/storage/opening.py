@@ -1,11 +1,11 @@
-"""Opening of an archive's store, encrypted or not."""
+"""Opening of an archive's store, encrypted or not, signed or not."""
 
 from __future__ import annotations
 
 from functools import partial
 from typing import TYPE_CHECKING
 
-from holdfast.storage.encryption.sealed_store import SealedStore
+from holdfast.storage.encryption.signed_store import SignedStore
 from holdfast.storage.url import open_place
 
 if TYPE_CHECKING:
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
     from holdfast.storage.contract.base import ObjectStore
 
 
-def open_store(url: str, key: str | None = None, signing: Signing | None = None) -> SealedStore:
-    """Return the store of an archive, encrypted or not.
+def open_store(url: str, key: str | None = None, signing: Signing | None = None) -> SignedStore:
+    """Return the store of an archive, encrypted or not, signed or not.
 
     Parameters and errors are those of `open_place`.
 
     :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
-    :param signing: who signs its commits, and who is believed; None for what the environment says.
+    :param signing: who signs what is written, and who is believed; None for what the environment says.
     """
-    return SealedStore(open_place(url), key, signing)
+    return SignedStore(open_place(url), key, signing)
 
 
-def opener_like(store: ObjectStore) -> Callable[[str], SealedStore]:
+def opener_like(store: ObjectStore) -> Callable[[str], SignedStore]:
     """Return what opens other places by the keys and signers of this one, such as its archive's replicas."""
     return partial(open_store, key=store.key, signing=store.signing)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.lsn import parse_position, show_position
+from holdfast.common.words import named
+from holdfast.operations.marks import tell_apart
 from holdfast.replication.work.replica_backup import until_kept
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import stream as streams
@@ -15,7 +18,9 @@ from sparkjobs.driver.segments import known_cut
 from sparkjobs.driver.window_blocks import BlockContext, window_block
 
 if TYPE_CHECKING:
-    from holdfast.archive.format.block import Block
+    from collections.abc import Sequence
+
+    from holdfast.archive.format.block import Block, Mark
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.history.timeline import Chain
     from holdfast.sources.postgresql.connection.address import Address
@@ -23,6 +28,8 @@ if TYPE_CHECKING:
     from sparkjobs.driver.segments import Following, Segment
     from sparkjobs.driver.start_over import SegmentEnd
     from sparkjobs.tasks.changes import FinishedWindow
+
+_SHOWN: Final = 100
 
 NO_STREAM = "this archive follows no stream of the source: start the backup again"
 
@@ -122,7 +129,7 @@ class ArchivedLog:
         )
         at = show_position(self.position)
         added = window_block(
-            window,
+            replace(window, marks=self._our_marks(window.marks)),
             BlockContext(block, self._job.run, source, at, self.newest.block.covers.to_time, cut, stream),
             segment,
             last,
@@ -142,6 +149,17 @@ class ArchivedLog:
                 self._add(each)
         if lets_go or end is None:
             self.let_go()
+
+    def _our_marks(self, seen: Sequence[Mark]) -> tuple[Mark, ...]:
+        """Return the marks of a window that count, and name the others."""
+        found = tell_apart(self._job.store, self._source, self._archive.state, seen)
+        if found.others:
+            names = sorted({repr(each.name[:_SHOWN]) for each in found.others})
+            self._job.say(
+                f"what the log of {self._source} says of marks, and was not set in this archive, counts for nothing "
+                f"({len(found.others)}): {named(names, 5)}"
+            )
+        return found.ours
 
     def _add(self, *blocks: Block) -> None:
         """Add blocks to the archive by one commit."""

@@ -127,7 +127,7 @@ class Run:
         self._log = ArchivedLog(job, source, archive, address, decision.database_oid)
         self._catalog: tuple[str, Catalog] | None = None
         self._to_begin: Mapping[str, str] = {}
-        self._marks: Mapping[str, MarkRecord | None] = {}
+        self._marks: marks.PendingMarks | None = None
 
     @property
     def is_done(self) -> bool:
@@ -164,7 +164,8 @@ class Run:
 
     def forget_marks(self) -> None:
         """Remove the records of marks that the archive has reached."""
-        marks.forget(self._job.store, self._marks, self._log.newest.block)
+        if self._marks is not None:
+            marks.forget(self._job.store, self._marks, self._log.newest.block, self._archive.settled())
 
     def foreseen(self, now: Segment) -> dict[str, str]:
         """Return the tables that need a snapshot, each with the reason.
@@ -179,8 +180,9 @@ class Run:
     def _known_segments(self, flushed: int) -> Iterator[Segment]:
         """Yield the segments that end with a full backup or a mark with known objects."""
         found: list[tuple[int, Placed | MarkRecord]] = [(to_of(placed.block), placed) for placed in self._log.blocks()]
-        self._marks = marks.pending(self._job.store, self._source)
-        found += [(parse_position(each.position), each) for each in self._marks.values() if each]
+        vouched = self._archive.state.documents or {}
+        self._marks = marks.pending(self._job.store, self._source, vouched, self._job.say)
+        found += [(parse_position(each.position), each) for each in self._marks.records.values() if each]
         for end, known in sorted(found, key=lambda each: each[0]):
             if self._log.position < end <= flushed and (segment := self._segment(known)) is not None:
                 yield segment

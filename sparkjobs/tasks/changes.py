@@ -174,7 +174,7 @@ class ChangeReader:
             tables=tables,
             packs=packs,
             transactions=self._transactions(block, window) if window.transactions else None,
-            marks=tuple(Mark(name=each.name, position=each.position, at=each.at) for each in window.marks),
+            marks=tuple(Mark(name=each.name, position=each.position, at=each.at, id=each.id) for each in window.marks),
             ddl=window.ddl,
             defined=window.defined,
             uncertain=window.uncertain,

@@ -42,11 +42,11 @@ class StoreReach:
 
     def _read(self) -> DoctorFinding:
         try:
-            identity = Identity.from_bytes(self.store.get(IDENTITY_KEY), IDENTITY_KEY)
+            identity = Identity.from_bytes(self.store.read(IDENTITY_KEY).body, IDENTITY_KEY)
             if self.identity not in ("", identity.id):
                 return self._failed("archive", f"archive {identity.id} is there, and {self.identity} here: {_SHARED}")
             for commit in self.store.first(COMMITS, 1):
-                self.store.get(commit.key)  # what is encrypted asks for its key
+                self.store.read(commit.key)  # what is encrypted asks for its key
         except ObjectNotFound:
             return self._failed("archive", f"there is no {IDENTITY_KEY} at {self.store.url} there: {_SHARED}")
         except (HoldfastError, StoreError) as error:

@@ -128,11 +128,13 @@ class Mark(Document):
     """A named restore point that was set in the source.
 
     :param position: just behind the transaction that set it.
+    :param id: that it was announced by; "" where an earlier release set it.
     """
 
     name: str
     position: Position
     at: Moment
+    id: str = ""
 
 
 class DefinitionChange(Document):

@@ -11,7 +11,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import DamagedError
-from holdfast.storage.encryption.signing_key import signing_key
 from locking.one_line import line_logger
 from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound
 
@@ -49,11 +48,12 @@ def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
     """
     if state.at is None or state.tip is None:  # nothing was committed yet
         return
+    if store.signing.only_checks:  # as for a copy: nobody would believe it
+        return
     from holdfast.archive.format.checkpoint_file import to_bytes  # pyarrow, which few commands need
 
     try:
-        key = signing_key(store.signing)
-        store.create(checkpoint_key(state.sequence), to_bytes(archive, state, state.tip, state.at, key))
+        store.create(checkpoint_key(state.sequence), to_bytes(archive, state, state.tip, state.at))
     except ObjectExists:
         return
     for old in store.first(OURS, 2 * _KEPT)[_KEPT:]:
@@ -80,7 +80,7 @@ def _read(store: ObjectStore, archive: str, key: str) -> State | None:
     )
 
     try:
-        return from_bytes(store, archive, store.get(key), key)
+        return from_bytes(store, archive, store.read(key), key)
     except ObjectNotFound:  # it was removed a moment ago, since there are newer ones
         return None
     except DamagedError as error:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import io
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -20,7 +19,7 @@ from holdfast.archive.format.checkpoint import checkpoint_key
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.document import Count, Moment, SealedDocument, TableRecord
 from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
-from holdfast.archive.format.signature import add_signature, signed_by
+from holdfast.archive.format.signature import was_signed_by
 from holdfast.archive.format.state import Removed, State, check_readable
 from holdfast.archive.format.trust import CommitReader
 from holdfast.archive.format.versions import read_versions
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
-    from holdfast.storage.encryption.signing_key import SigningKey
+    from holdfast.storage.contract.base import StoredDocument
 
     _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]
 
@@ -79,16 +78,16 @@ class Header(SealedDocument):
     numbers: dict[str, int] = Field(default_factory=dict)
     vouched_by: int = 0
     superseded: dict[str, Count] = Field(default_factory=dict)
+    documents: dict[str, str] | None = None
     void: tuple[int, ...] = ()
     digest: str
 
 
-def to_bytes(archive: str, state: State, tip: str, at: datetime, key: SigningKey | None = None) -> bytes:
+def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
     """Return the bytes of a state's checkpoint.
 
     :param archive: id of the archive.
     :param tip: id of its last commit, which was made `at` a moment.
-    :param key: signs it.
     """
     table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
     header = Header(
@@ -110,13 +109,12 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime, key: SigningKey
         numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
         vouched_by=state.vouched_by,
         superseded=dict(state.superseded),
+        documents=None if state.documents is None else dict(state.documents),
         void=tuple(sorted(state.void)),
         digest=_digest(table),
     )
-    name = checkpoint_key(state.sequence)
-    told = header.to_bytes(partial(add_signature, name=name, key=key) if key else None)
     body = io.BytesIO()
-    pq.write_table(table.replace_schema_metadata({_HEADER: told}), body, compression="zstd")
+    pq.write_table(table.replace_schema_metadata({_HEADER: header.to_bytes()}), body, compression="zstd")
     return body.getvalue()
 
 
@@ -169,7 +167,7 @@ def _digest(table: pa.Table) -> str:
     return found.hexdigest()
 
 
-def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State:
+def from_bytes(store: ObjectStore, archive: str, document: StoredDocument, key: str) -> State:
     """Return the state that a checkpoint holds.
 
     :param archive: id of the archive that it must be of.
@@ -177,7 +175,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
     :raises UsageError: it needs a newer release.
     """
     try:
-        table = pq.read_table(pa.BufferReader(body))
+        table = pq.read_table(pa.BufferReader(document.body))
         stored = (table.schema.metadata or {})[_HEADER]
         if not table.schema.equals(_COLUMNS):  # values of another type may look the same
             raise ValueError(f"it has the columns {table.schema.names}")
@@ -185,7 +183,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
     except Exception as error:  # whatever a broken file does to its reader, nothing depends on it
         raise DamagedError(f"{key} is damaged or no checkpoint of ours") from error
     known = believed(store.signing)
-    if known is not None and signed_by(stored, key, known) is None:
+    if not document.is_believed and known is not None and was_signed_by(stored, key, known) is None:
         raise DamagedError(f"{key} is signed by nobody who is known here")
     check_readable(read_versions(stored, key), key)
     header = Header.from_bytes(stored, key)
@@ -198,6 +196,7 @@ def from_bytes(store: ObjectStore, archive: str, body: bytes, key: str) -> State
         tip_checksum=header.tip_checksum,
         vouched_by=header.vouched_by,
         superseded=header.superseded,
+        documents=header.documents,
         void=frozenset(header.void),
         format=header.format,
         min_reader=header.min_reader,

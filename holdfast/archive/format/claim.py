@@ -19,11 +19,14 @@ ATTEMPTS = 8
 """Times that an object is offered to a store that does not answer."""
 
 
-def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
+def claim(store: ObjectStore, key: str, body: bytes, *, signed: bool = False) -> bytes:
     """Create `key` unless it exists, and return the stored content.
 
     After a lost reply, the same bytes are offered again.
+
+    :param signed: the content is as another store has it signed, and so is what is returned.
     """
+    create = store.create_signed if signed else store.create
     try:
         for attempt in Retrying(
             retry=retry_if_exception_type((StoreOutcomeUnknown, StoreUnavailable)),
@@ -34,9 +37,10 @@ def claim(store: ObjectStore, key: str, body: bytes) -> bytes:
         ):
             with attempt:
                 try:
-                    store.create(key, body)
+                    create(key, body)
                 except ObjectExists:
-                    return store.get(key)
+                    found = store.read(key)
+                    return found.signed if signed else found.body
     except (StoreOutcomeUnknown, StoreUnavailable) as error:
         raise OutcomeUnknownError(
             f"the store did not tell whether {key} was written ({error}). Look with 'holdfast status' before "

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import ArchiveCommit, Identity
     from holdfast.storage import ObjectStore
+    from holdfast.storage.contract.base import StoredDocument
 
 _READERS = 8
 _READ_AHEAD = 256
@@ -41,7 +42,7 @@ class StoredNumber:
 
     number: int
     last: int
-    body: bytes | DamagedError
+    body: StoredDocument | DamagedError
 
 
 class _Step(BaseModel):
@@ -102,15 +103,16 @@ class CommitFolder:
                     yield StoredNumber(number, number, body)
                     expected = number + 1
 
-    def _body(self, number: int) -> bytes | DamagedError:
+    def _body(self, number: int) -> StoredDocument | DamagedError:
         key = commit_key(number)
         try:
-            return self._store.get(key) or empty_commit(key)
+            stored = self._store.read(key)
+            return stored if stored.body else empty_commit(key)
         except DamagedError as error:
             return error if self._store.bare.head(key).size else empty_commit(key)
 
 
-def counting(stored: Iterable[StoredNumber], since: int) -> Iterator[tuple[str, bytes]]:
+def counting(stored: Iterable[StoredNumber], since: int) -> Iterator[tuple[str, StoredDocument]]:
     """Yield key and content of the commits that count.
 
     :param since: number of the commit before the first, which counted when it was read.
@@ -153,12 +155,12 @@ def _step(each: StoredNumber) -> _Step | None:
     if isinstance(each.body, DamagedError):
         return None
     try:
-        return _Step.model_validate_json(each.body)
+        return _Step.model_validate_json(each.body.body)
     except ValidationError:
         return None
 
 
-def _whole(each: StoredNumber) -> tuple[str, bytes]:
+def _whole(each: StoredNumber) -> tuple[str, StoredDocument]:
     if isinstance(each.body, DamagedError):
         raise each.body
     return commit_key(each.number), each.body

@@ -13,6 +13,7 @@ from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
+    from holdfast.storage.contract.base import StoredDocument
 
 COMMITS: Final = "commits/"
 
@@ -57,16 +58,16 @@ def read_commit(store: ObjectStore, sequence: int) -> ArchiveCommit:
 
     :raises DamagedError: it is not there, or not what was written.
     """
-    return parse_commit(commit_key(sequence), read_body(store, sequence))
+    return parse_commit(commit_key(sequence), read_stored(store, sequence).body)
 
 
-def read_body(store: ObjectStore, sequence: int) -> bytes:
+def read_stored(store: ObjectStore, sequence: int) -> StoredDocument:
     """Read what is stored as one commit.
 
     :raises DamagedError: it is not there.
     """
     try:
-        return store.get(commit_key(sequence))
+        return store.read(commit_key(sequence))
     except ObjectNotFound as error:
         raise missing_commit(sequence) from error
 

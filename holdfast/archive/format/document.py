@@ -7,16 +7,13 @@ from __future__ import annotations
 
 import re
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Annotated, Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
 from holdfast.archive.format.seal import check_seal, damaged_seal, seal
 from holdfast.archive.format.versions import SEALED_SINCE
 from holdfast.common.errors import DamagedError
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 
 def iso(moment: datetime) -> str:
@@ -95,13 +92,9 @@ class SealedDocument(Document):
 
     format: int
 
-    def to_bytes(self, sign: Callable[[bytes], bytes] | None = None) -> bytes:
-        """Return the JSON that is stored, sealed.
-
-        :param sign: adds a signature to it before.
-        """
-        content = super().to_bytes()
-        return seal(sign(content) if sign else content)
+    def to_bytes(self) -> bytes:
+        """Return the JSON that is stored, sealed."""
+        return seal(super().to_bytes())
 
     @classmethod
     def from_bytes(cls, body: bytes, key: str) -> Self:

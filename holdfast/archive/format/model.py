@@ -117,6 +117,8 @@ class ArchiveCommit(SealedDocument):
     :param reason: why, in words, where a person has to say so.
     :param vouches: checksums of all commits before, from the first on: who signs this one answers for them. From it on
         commits are signed. None: it says nothing of that.
+    :param documents: SHA-256 of other objects from before it, by key: who signs this one answers for them, too. From it
+        on every object is signed. None: it says nothing of that.
     :param supersedes: newest commits of states that this archive takes the place of, by archive id: who has seen one of
         them, or an older one, need not take this for an older copy.
     :param log: of a replica, where it stands in the update log from then on. A commit that executes no entry repeats
@@ -150,6 +152,7 @@ class ArchiveCommit(SealedDocument):
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
+    documents: dict[str, str] | None = None
     supersedes: dict[str, Count] = Field(default_factory=dict)
     void: Annotated[int, Field(ge=1)] | None = None
 

@@ -1,8 +1,8 @@
 """Progress and result of jobs: `runs/<run>/<n>.json`, numbered, each written once.
 
-They let a command, an operator or a person follow a job that runs elsewhere, and tell afterwards how
-it ended; and a job that was killed goes on from the pieces that are recorded here. Nothing depends on
-them for safety.
+They let a command, an operator or a person follow a job that runs elsewhere, and tell afterwards how it ended; and a
+job that was killed goes on from the pieces that are recorded here. Where signatures are asked for, a record without one
+is none: it is named once, and the one before it counts.
 """
 
 from __future__ import annotations
@@ -12,32 +12,45 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Literal
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
-from holdfast.archive.format.document import Document
+from holdfast.archive.format.document import Document, Moment
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
-from holdfast.archive.format.signature import add_signature, signed_by
-from holdfast.common.errors import SparkNeededError, UsageError, exit_code_of, kind_of, sentence
+from holdfast.common.errors import DamagedError, SparkNeededError, UsageError, exit_code_of, kind_of, sentence
 from holdfast.common.words import human_span
 from holdfast.storage.contract.strangers import without_strangers
-from holdfast.storage.encryption.signing_key import believed, signing_key
-from locking.store import StoreError
+from holdfast.storage.encryption.signed_store import NotSignedError
+from locking.one_line import line_logger
+from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Iterator, Sequence
+    from datetime import datetime
     from types import TracebackType
     from typing import Self
 
     from holdfast.storage import ObjectInfo, ObjectStore
 
+log = line_logger(__name__)
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-_RECORD = re.compile(r"runs/[^/]+/[0-9]{6,}\.json")
 INTERVAL_S = 2.0
 """Seconds between two records of a step that goes on."""
 _LAST_ATTEMPTS = 5
 _READERS = 16
+
+_KEY: Final = re.compile(r"(runs/[^/]+)/([0-9]{6,15})\.json")
+_STARTED: Final = re.compile(r"\.([0-9]{8}T[0-9]{6}Z)\.[0-9a-f]+$")
+_MOST_LOOKS: Final = 100
+"""Records of a run that are looked at until one is believed: a stranger may have added any number."""
+
+AHEAD: Final = timedelta(minutes=10)
+"""A record may be so much ahead of the store's clock: a store may have several."""
 
 _NOT_STORED = {"truncation": "let go", "vacuum": "deleted", "verification": "looked at"}
 """What became of the bytes that operations tell of, where nothing was written."""
@@ -63,6 +76,7 @@ class RunRecord(Document):
     :param step: in words, such as "reading tables".
     :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
     :param elapsed_s: seconds since the job began; `step_s` since this step did.
+    :param at: when it was written, by the store's clock; None where an earlier release wrote it.
     :param said: what the job has told people so far, beside its progress.
     :param begun: the block that the job has just begun to fill.
     :param block: the id of the block that `pieces` belong to, which were finished since the record before.
@@ -78,6 +92,7 @@ class RunRecord(Document):
     estimated_rows: int = 0
     elapsed_s: float = 0.0
     step_s: float = 0.0
+    at: Moment | None = None
     said: tuple[str, ...] = ()
     begun: BegunBlock | None = None
     block: str | None = None
@@ -127,35 +142,121 @@ def check_run_name(run: str) -> str:
     return run
 
 
-def _prefix(run: str) -> str:
-    return f"runs/{check_run_name(run)}/"
+class Recorded(NamedTuple):
+    """Newest record of a run.
+
+    :param at: when it was written, by the store's clock; never later than its object was.
+    """
+
+    record: RunRecord
+    at: datetime
+
+
+@dataclass(frozen=True)
+class ListedRun:
+    """A run whose records were listed.
+
+    :param infos: of its records, the oldest first.
+    :param now: the store's time then.
+    """
+
+    store: ObjectStore
+    infos: Sequence[ObjectInfo]
+    now: datetime
+
+    @property
+    def name(self) -> str:
+        """Return its name."""
+        return self.infos[-1].key.split("/")[1]
+
+    @property
+    def next_number(self) -> int:
+        """Return the number of its next record: behind all that are there, no matter by whose hand."""
+        return int(self.infos[-1].key.rpartition("/")[2].removesuffix(".json")) + 1 if self.infos else 0
+
+    @property
+    def begun(self) -> str:
+        """Return when it began, by its name, in the form of names; else when its last record was stored."""
+        found = _STARTED.search(self.name)
+        return found[1] if found else f"{self.infos[-1].modified:%Y%m%dT%H%M%SZ}"
+
+    def newest(self) -> Recorded | None:
+        """Read the newest record that counts; None where none does.
+
+        One that is damaged, not to be believed, or of a time that is still to come counts for nothing, and is named.
+        """
+        for info in self.infos[: -_MOST_LOOKS - 1 : -1]:
+            try:
+                record = RunRecord.from_bytes(self.store.get(info.key), info.key)
+            except ObjectNotFound:
+                continue
+            except DamagedError as error:
+                _name(self.store.url, str(error))
+                continue
+            at = min(record.at or info.modified, info.modified)
+            if max(at, record.at or at) - self.now <= AHEAD:
+                return Recorded(record, at)
+            _name(self.store.url, f"{info.key} is of {record.at or at}, which is still to come")
+        return None
+
+
+@lru_cache(maxsize=1024)
+def _name(place: str, problem: str) -> None:
+    """Name a record that does not count, once in a process."""
+    log.warning("%s: %s. It counts for nothing", place, problem)
+
+
+def listed_runs(store: ObjectStore, begin: str = "") -> list[ListedRun]:
+    """List all runs, the newest one last; one request.
+
+    :param begin: of their names.
+    """
+    listing = store.list(f"runs/{begin}")
+    runs: dict[str, list[tuple[int, ObjectInfo]]] = {}
+    for info in without_strangers(store.url, "runs/", listing.objects, _KEY.fullmatch):
+        if found := _KEY.fullmatch(info.key):
+            runs.setdefault(found[1], []).append((int(found[2]), info))
+    listed = (ListedRun(store, _in_order(infos), listing.now) for infos in runs.values())
+    return sorted(listed, key=lambda run: (run.begun, run.infos[-1].modified))
+
+
+def _in_order(numbered: Iterable[tuple[int, ObjectInfo]]) -> list[ObjectInfo]:
+    return [info for _, info in sorted(numbered, key=lambda each: each[0])]
+
+
+def newest_records(runs: Sequence[ListedRun]) -> Iterator[Recorded]:
+    """Yield the newest record of each run that has one which counts, in their order; several are read at a time."""
+    with ThreadPoolExecutor(_READERS) as pool:
+        yield from filter(None, pool.map(ListedRun.newest, runs))
 
 
 def read_last(store: ObjectStore, run: str) -> RunRecord | None:
-    """Return the newest record of a run, or None before its first."""
-    keys = _keys(store, run)
-    return RunRecord.from_bytes(store.get(keys[-1]), keys[-1]) if keys else None
+    """Return the newest record of a run that is to be believed, or None before its first.
 
-
-def last_records(store: ObjectStore, begin: str = "") -> list[ObjectInfo]:
-    """Return the last record of each run, the newest one last; one listing.
-
-    :param begin: of the runs' names.
+    :raises DamagedError: it is damaged.
     """
-    last = {found.key.rpartition("/")[0]: found for found in _records(store, f"runs/{begin}")}
-    return sorted(last.values(), key=lambda found: found.modified)
+    return _last(store, _listed(store, run).infos)
+
+
+def _last(store: ObjectStore, infos: Sequence[ObjectInfo]) -> RunRecord | None:
+    for info in infos[: -_MOST_LOOKS - 1 : -1]:
+        try:
+            return RunRecord.from_bytes(store.get(info.key), info.key)
+        except NotSignedError as error:
+            _name(store.url, str(error))
+    return None
 
 
 def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
     """Return the last block that a run began, as far as written.
 
-    All records of the run are read. Where signatures are asked for, those without one are left out: what they name
-    would be committed, and signed.
+    All records of the run are read. Those that are not to be believed are left out: what they name would be committed,
+    and signed.
     """
-    keys, known = _keys(store, run), believed(store.signing)
+    keys = [info.key for info in _listed(store, run).infos]
     with ThreadPoolExecutor(_READERS) as pool:
-        bodies = list(zip(keys, pool.map(store.get, keys), strict=True))
-    records = [RunRecord.from_bytes(body, key) for key, body in bodies if known is None or signed_by(body, key, known)]
+        documents = list(zip(keys, pool.map(store.read, keys), strict=True))
+    records = [RunRecord.from_bytes(document.body, key) for key, document in documents if document.is_believed]
     begun = [record.begun for record in records if record.begun]
     if not begun:
         return None
@@ -163,39 +264,43 @@ def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
     return UnfinishedBlock(begun[-1], tuple(pieces))
 
 
-def _keys(store: ObjectStore, run: str) -> list[str]:
-    return [found.key for found in _records(store, _prefix(run))]
+def _listed(store: ObjectStore, run: str) -> ListedRun:
+    """List the records of one run, of which there may be none."""
+    listing = store.list(f"runs/{check_run_name(run)}/")
+    numbered = [(int(found[2]), info) for info in listing.objects if (found := _KEY.fullmatch(info.key))]
+    return ListedRun(store, _in_order(numbered), listing.now)
 
 
-def _records(store: ObjectStore, begin: str) -> list[ObjectInfo]:
-    return without_strangers(store.url, "runs/", store.list(begin).objects, is_record)
-
-
-def is_record(key: str) -> bool:
-    """Return whether a key is that of a run's record."""
-    return _RECORD.fullmatch(key) is not None
+def record_key(run: str, number: int) -> str:
+    """Return the key of a run's record."""
+    return f"runs/{check_run_name(run)}/{number:06d}.json"
 
 
 class RunLog:
     """Writer of a job's records.
 
     As a context manager it records how the job ended. Progress is written at most every two seconds, by whoever calls
-    `progress`. A process that goes on with a run goes on with its numbers and with what was said in it.
+    `progress`. A process that goes on with a run goes on with its numbers and with what was said in it. Where records
+    without a signature count for nothing, and none can be made, none is written.
+
+    :param always: write them all the same.
     """
 
-    def __init__(self, store: ObjectStore, run: str, operation: str) -> None:
+    def __init__(self, store: ObjectStore, run: str, operation: str, *, always: bool = False) -> None:
+        self._writes = always or not store.signing.only_checks
         self._store = store
         self._run = run
         self._operation = operation
-        self._signing_key = signing_key(store.signing)
         self._written = -INTERVAL_S
         self._lock = threading.Lock()
-        before = read_last(store, run)
+        listed = _listed(store, run)
+        before = _last(store, listed.infos)
         self.goes_on = before is not None
         """Another process has worked on this run before."""
-        self._number = before.number + 1 if before else 0
+        self._number = listed.next_number
         self._said = list(before.said) if before else []
         now = time.monotonic()
+        self._clock = listed.now, now
         self._started = now - (before.elapsed_s if before else 0)
         self._step = "starting"
         self._step_started = now
@@ -258,6 +363,7 @@ class RunLog:
                 step=self._step,
                 elapsed_s=round(now - self._started, 3),
                 step_s=round(now - self._step_started, 3),
+                at=self._clock[0] + timedelta(seconds=now - self._clock[1]),
                 said=tuple(self._said),
                 begun=self._begun,
                 block=self._block,
@@ -267,8 +373,8 @@ class RunLog:
             # The number is spent whatever happens: a lost reply may have written it.
             self._number += 1
             self.last = record
-            name, body, key = f"{_prefix(self._run)}{record.number:06d}.json", record.to_bytes(), self._signing_key
-            self._store.create(name, add_signature(body, name, key) if key else body)
+            if self._writes:
+                self._store.create(record_key(self._run, record.number), record.to_bytes())
             # Where the reply was lost it is told again: whoever reads it counts each piece once.
             self._begun, self._pieces = None, self._pieces[len(pieces) :]
 

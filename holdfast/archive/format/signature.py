@@ -1,7 +1,7 @@
-"""Signature in a JSON document, of everything before it.
+"""Signature in a commit or checkpoint that a release made before all objects of an archive were signed.
 
-It stands before the seal. What is signed is the name of the object and the SHA-256 of what stands before, so that a
-signed document is none under another name. Releases that know no signatures read over it.
+It stands before the seal, and is of the name of the object and the SHA-256 of what stands before. Such ones are read,
+and made no more.
 """
 
 from __future__ import annotations
@@ -16,24 +16,13 @@ from holdfast.archive.format.seal import without_seal
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.storage.encryption.signing_key import PublicKey, SigningKey
+    from holdfast.storage.encryption.signing_key import PublicKey
 
-_END: Final = b"\n}"
 _SIGNATURE: Final = re.compile(rb',\n "signature": "([0-9a-f]{16}):([A-Za-z0-9+/]{86}==)"\n}')
 _LENGTH: Final = len(b',\n "signature": ":"\n}') + 16 + 88
 
 
-def add_signature(body: bytes, name: str, key: SigningKey) -> bytes:
-    """Add the signature of an indented JSON object as its last field.
-
-    :param name: that it is to be stored under.
-    """
-    content = body.removesuffix(_END)
-    made = base64.b64encode(key.sign(_message(name, content)))
-    return content + b',\n "signature": "%s:%s"' % (key.public.fingerprint.encode(), made) + _END
-
-
-def signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> PublicKey | None:
+def was_signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> PublicKey | None:
     """Return the key among those known that has signed a document; None where none of them has.
 
     :param body: with its seal, if it has one.

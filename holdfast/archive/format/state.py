@@ -56,6 +56,8 @@ class State:
     min_writer: int = 1
     vouched_by: int = 0
     """The newest commit that vouches for all before it: from it on, commits are signed. 0: none does."""
+    documents: Mapping[str, str] | None = None
+    """SHA-256 of objects that are not signed by themselves and count all the same; None: only commits are signed."""
     void: frozenset[int] = frozenset()
     """Numbers up to `sequence` that never count."""
     superseded: Mapping[str, int] = field(default_factory=dict)
@@ -188,6 +190,7 @@ class _Fold:
             min_reader=commit.min_reader,
             min_writer=commit.min_writer,
             vouched_by=before.vouched_by if commit.vouches is None else commit.sequence,
+            documents=before.documents if commit.documents is None else commit.documents,
             void=before.void.union(commit.voided),
             superseded={**before.superseded, **commit.supersedes},
             at=commit.committed_at,
@@ -258,7 +261,7 @@ class Change:
     :param format: the one that the archive has from then on; None: the one it has.
     :param log: of a replica: where it then stands in the update log; None: where it stood.
     :param void: the number that was used last, where some behind the newest commit are to count for nothing.
-    :param adopted, aside, vouches, supersedes: as in `ArchiveCommit`.
+    :param adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`.
     """
 
     kind: str
@@ -275,6 +278,7 @@ class Change:
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
+    documents: Mapping[str, str] | None = None
     supersedes: Mapping[str, int] = field(default_factory=dict)
     void: int | None = None
 

@@ -8,17 +8,19 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.commits import commit_key, parse_commit, read_body
-from holdfast.archive.format.signature import signed_by, signer_of
+from holdfast.archive.format.commits import commit_key, parse_commit, read_stored
+from holdfast.archive.format.signature import signer_of, was_signed_by
 from holdfast.common.errors import DamagedError
+from holdfast.storage.encryption.signed_store import not_signed
 from holdfast.storage.encryption.signing_key import believed
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.format.model import ArchiveCommit
+    from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
-    from holdfast.storage.encryption.signing_key import PublicKey
+    from holdfast.storage.contract.base import StoredDocument
 
 
 class CommitReader:
@@ -37,11 +39,11 @@ class CommitReader:
 
         :raises DamagedError: it is not there, not what was written, or not to be believed.
         """
-        key, body = commit_key(sequence), read_body(self._store, sequence)
-        commit, known = parse_commit(key, body), believed(self._store.signing)
-        if known is None or signed_by(body, key, known) or self._is_vouched_for(commit):
+        key, stored = commit_key(sequence), read_stored(self._store, sequence)
+        commit = parse_commit(key, stored.body)
+        if _is_signed(self._store, key, stored) or self._is_vouched_for(commit):
             return commit
-        raise not_believed(key, body, known)
+        raise _not_believed(self._store, key, stored)
 
     def _is_vouched_for(self, commit: ArchiveCommit) -> bool:
         if commit.sequence >= self._vouched_by:
@@ -52,22 +54,21 @@ class CommitReader:
 
 
 def in_belief(
-    store: ObjectStore, bodies: Iterable[tuple[str, bytes]], *, before_signing: bool = False
+    store: ObjectStore, documents: Iterable[tuple[str, StoredDocument]], *, before_signing: bool = False
 ) -> Iterator[ArchiveCommit]:
     """Yield commits in their order, each once it is believed.
 
-    :param bodies: key and content of each, the first one being the archive's first, or after one that is believed.
+    :param documents: key and content of each, the first one being the archive's first, or after one that is believed.
     :param before_signing: believe all.
     :raises DamagedError: one is not what was written, or not to be believed; those before it were yielded.
     """
-    known = None if before_signing else believed(store.signing)
     waiting: list[ArchiveCommit] = []
-    first: tuple[str, bytes] | None = None
-    for key, body in bodies:
-        commit = parse_commit(key, body)
-        is_signed = known is None or signed_by(body, key, known) is not None
+    first: tuple[str, StoredDocument] | None = None
+    for key, stored in documents:
+        commit = parse_commit(key, stored.body)
+        is_signed = before_signing or _is_signed(store, key, stored)
         if not is_signed or (waiting and commit.vouches is None):
-            first = first if waiting else (key, body)
+            first = first if waiting else (key, stored)
             waiting.append(commit)
             continue
         if waiting and not _are_vouched_for(waiting, commit.vouches or ()):
@@ -75,8 +76,8 @@ def in_belief(
         yield from waiting
         waiting = []
         yield commit
-    if waiting and first is not None and known is not None:
-        raise not_believed(*first, known)
+    if waiting and first is not None:
+        raise _not_believed(store, *first)
 
 
 def _are_vouched_for(commits: Sequence[ArchiveCommit], checksums: Sequence[str]) -> bool:
@@ -85,11 +86,26 @@ def _are_vouched_for(commits: Sequence[ArchiveCommit], checksums: Sequence[str])
     )
 
 
-def not_believed(key: str, body: bytes, known: Mapping[str, PublicKey]) -> DamagedError:
-    """Return the error for a document that no known key has signed."""
-    signer = signer_of(body)
-    how = f"says to be signed by {signer}, which is not so or not known here" if signer else "is not signed"
-    return DamagedError(
-        f"{key} {how}, and nothing signed vouches for it (known: {', '.join(sorted(known))}): it may be forged. "
-        "Compare with a copy of the archive; where it is all right, 'holdfast signing start' vouches for what is there"
-    )
+def check_vouched(state: State, documents: Mapping[str, str]) -> None:
+    """Refuse a document that is not the one which the commits vouch for.
+
+    :param documents: SHA-256 by key.
+    """
+    for key, digest in documents.items():
+        if (state.documents or {}).get(key, digest) != digest:
+            raise DamagedError(
+                f"{key} is not the one that the archive's commits vouch for: it was exchanged. Restore this "
+                "object from a copy of the archive."
+            )
+
+
+def _is_signed(store: ObjectStore, key: str, stored: StoredDocument) -> bool:
+    """Return whether a known key has signed a commit, as a whole or in the way of before."""
+    if stored.is_believed:
+        return True
+    known = believed(store.signing)
+    return known is None or was_signed_by(stored.body, key, known) is not None
+
+
+def _not_believed(store: ObjectStore, key: str, stored: StoredDocument) -> DamagedError:
+    return not_signed(key, stored.signer or signer_of(stored.body), store.signing)

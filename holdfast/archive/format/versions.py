@@ -20,7 +20,8 @@ WRITES = 7
 """The newest writers' version of this release.
 
 2: format 2. 3: replicas, whose every commit follows an update log. 4: logs that say which quorums have succeeded, and
-which replicas there are. 5: commits that are signed. 7: numbers that never count.
+which replicas there are. 5: commits that are signed. 6: archives of
+which every object is. 7: numbers that never count.
 """
 
 REPLICAS_SINCE = 3
@@ -32,13 +33,13 @@ DECISIONS_SINCE = 4
 Older ones would take them for empty.
 """
 
-SIGNED_SINCE = 5
-"""The version of writers that know archives whose commits are signed."""
+SIGNED_SINCE = 6
+"""The version of writers, and of readers, that know archives of which every object is signed."""
 
 READS = 7
 """The newest readers' version of this release. 2: format 2. 3: packs. 4: tables without a snapshot.
 
-7: numbers that never count.
+6: objects that are signed as a whole. 7: numbers that never count.
 """
 
 VOID_SINCE = 7

@@ -13,7 +13,7 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.runs import RunError, RunRecord, last_records
+from holdfast.archive.format.runs import RunError, RunRecord, listed_runs, newest_records, record_key
 from holdfast.common.errors import RefusedError, UsageError, exit_code_of, sentence
 from locking import LockError, Owner, end, inspect
 from locking.store import StoreError
@@ -65,9 +65,10 @@ def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
 
     :param txn: only breaks of this transaction.
     """
-    newest = last_records(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")[-_NEWEST:]
-    records = [RunRecord.from_bytes(store.get(found.key), found.key) for found in newest]
-    return sorted(records, key=lambda record: str((record.result or {}).get("at")))
+    runs = listed_runs(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")[-_NEWEST:]
+    return sorted(
+        (found.record for found in newest_records(runs)), key=lambda record: str((record.result or {}).get("at"))
+    )
 
 
 def describe_break(record: RunRecord) -> str:
@@ -125,7 +126,7 @@ class _BreakLog:
         Its number is spent whatever happens: a lost reply may have written it.
         """
         self._number += 1
-        self._store.create(f"runs/{record.run}/{record.number:06d}.json", record.to_bytes())
+        self._store.create(record_key(record.run, record.number), record.to_bytes())
 
     def write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
         """Make the next record and write it."""

@@ -87,7 +87,7 @@ TABLE: tuple[Row, ...] = (
         ("migration", "key-rotation", "signing", "joining", "voiding"),
         {"format": _W},
         {
-            "signing": "commits are signed from then on, or by another key",
+            "signing": "every object is signed from then on, or by another key",
             "joining": "an archive becomes the first replica of its update log",
             "voiding": "a number that holds no commit is given up",
         },

@@ -24,7 +24,7 @@ from holdfast.archive.format.checkpoint import write_checkpoint
 from holdfast.archive.format.claim import claim
 from holdfast.archive.format.commits import COMMITS, commit_key, number_of, parse_commit
 from holdfast.archive.format.model import Identity
-from holdfast.archive.format.runs import RunLog, read_last
+from holdfast.archive.format.runs import RunLog
 from holdfast.archive.history.restore_points import source_names
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from locking import Owner
@@ -193,13 +193,13 @@ def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> t
     since = next((number for number, key in enumerate(there) if key != commit_key(number + 1)), len(there))
     if since:
         key = commit_key(since)
-        _same(archive, target, key, target.get(key))
+        _same(archive, target, key, target.read(key).signed)
     return archive, since
 
 
 def _check_place(archive: Archive, target: ObjectStore) -> None:
     try:
-        body = target.get(IDENTITY_KEY)
+        body = target.read(IDENTITY_KEY).body
     except ObjectNotFound:
         there = [found.key for found in target.list("").objects if not found.key.startswith(_NOT_COPIED)]
         if there and not any(key.startswith(f"runs/{_run(archive)}/") for key in there):
@@ -222,7 +222,7 @@ def _check_place(archive: Archive, target: ObjectStore) -> None:
 
 def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
     """Refuse a target with another commit than the source's."""
-    if archive.store.get(key) != body:
+    if archive.store.read(key).signed != body:
         raise RefusedError(
             f"{key} of {target.url} is not that of {archive.store.url}: something was added to the copy, or it was "
             "damaged. Copy to an empty place"
@@ -237,6 +237,11 @@ def _run(archive: Archive) -> str:
     return f"copy.{archive.identity.id}"
 
 
+def is_copy(archive: Archive) -> bool:
+    """Return whether an archive was made as a copy of another place."""
+    return bool(archive.store.first(f"runs/{_run(archive)}/", 1))
+
+
 def _begin(archive: Archive, target: ObjectStore) -> RunLog:
     """Record in the target that a copy of the archive is under way."""
     if not _is_there(target, IDENTITY_KEY) and not target.probe_create_if_absent():
@@ -245,9 +250,9 @@ def _begin(archive: Archive, target: ObjectStore) -> RunLog:
             "another one's commit. Copy to a store with conditional writes (If-None-Match)."
         )
     target.begin(like=archive.store)
-    log = RunLog(target, _run(archive), "copy")
+    log = RunLog(target, _run(archive), "copy", always=True)
     log.progress("copying files")
-    if read_last(target, _run(archive)) is None:
+    if not target.first(f"runs/{_run(archive)}/", 1):
         raise StoreUnavailable(f"Could not note in {target.url} that a copy was begun there: try again.")
     return log
 
@@ -367,7 +372,7 @@ class _Copying:
             with ThreadPoolExecutor(AT_ONCE) as pool:
                 for _ in pool.map(self._add_commit, order):
                     pass
-            claim(self._target, IDENTITY_KEY, self._source.get(IDENTITY_KEY))
+            claim(self._target, IDENTITY_KEY, self._source.read(IDENTITY_KEY).signed, signed=True)
         copied = Archive.open(self._target)
         if copied.state.tip != state.tip:
             raise RefusedError(f"somebody else has added to {self._target.url} meanwhile: see 'holdfast status'")
@@ -377,9 +382,9 @@ class _Copying:
 
     def _add_commit(self, number: int) -> None:
         key = commit_key(number)
-        body = self._source.get(key)
-        parse_commit(key, body)
-        _same(self._archive, self._target, key, claim(self._target, key, body))
+        found = self._source.read(key)
+        parse_commit(key, found.body)
+        _same(self._archive, self._target, key, claim(self._target, key, found.signed, signed=True))
 
     def result(self, since: int) -> Copied:
         """Return the result of the copy."""

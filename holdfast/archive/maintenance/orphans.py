@@ -7,14 +7,11 @@ folders of blocks that were).
 
 from __future__ import annotations
 
-from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.format.paths import DataPath, place_of
-from holdfast.archive.format.runs import RunRecord, is_record
-from holdfast.common.errors import DamagedError
-from locking.store import ObjectNotFound
+from holdfast.archive.format.runs import listed_runs, newest_records
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
@@ -132,13 +129,6 @@ def at_work(store: ObjectStore, grace: timedelta) -> frozenset[str]:
 
     The newest record of a recent run is younger than the grace.
     """
-    listing = store.list("runs/")
-    newest = {info.key.rpartition("/")[0]: info for info in listing.objects if is_record(info.key)}
-    blocks: set[str] = set()
-    for info in newest.values():
-        if listing.now - info.modified >= grace:
-            continue
-        with suppress(DamagedError, ObjectNotFound):  # whoever works has the lock, and no commit depends on records
-            record = RunRecord.from_bytes(store.get(info.key), info.key)
-            blocks |= {record.block or "", record.begun.id if record.begun else ""}
-    return frozenset(blocks)
+    recent = [run for run in listed_runs(store) if run.now - run.infos[-1].modified < grace]
+    found = (each.record for each in newest_records(recent))
+    return frozenset(block for record in found for block in (record.block, record.begun and record.begun.id) if block)

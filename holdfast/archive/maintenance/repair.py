@@ -95,9 +95,9 @@ def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None
             f"no commit behind it tells whether {key} of {copy.url} is the one that was made here. Where nothing was "
             "added to that copy by itself, it is: put it back by hand"
         )
-    body = copy.get(key)
+    body = copy.read(key).signed
     store.delete(key)
-    store.create(key, body)
+    store.create_signed(key, body)
 
 
 def _is_followed(store: ObjectStore, copy: ObjectStore, commit: ArchiveCommit) -> bool:
@@ -108,7 +108,7 @@ def _is_followed(store: ObjectStore, copy: ObjectStore, commit: ArchiveCommit) -
     while True:
         key = commit_key(commit.sequence + 1)
         try:
-            return parse_commit(key, store.get(key)).follows(commit.id, commit.own_checksum)
+            return parse_commit(key, store.read(key).body).follows(commit.id, commit.own_checksum)
         except (DamagedError, ObjectNotFound):
             pass
         try:

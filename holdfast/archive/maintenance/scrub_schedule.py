@@ -17,8 +17,9 @@ from pydantic import Field, ValidationError
 from holdfast.archive.files.file_index import files_of
 from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.document import Document, Moment, iso
-from holdfast.archive.format.runs import RunRecord, is_record, read_last
+from holdfast.archive.format.runs import AHEAD, RunRecord, listed_runs, newest_records, record_key
 from holdfast.common.errors import DamagedError
+from locking.one_line import line_logger
 from locking.store import ObjectExists, StoreError
 
 if TYPE_CHECKING:
@@ -29,11 +30,12 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
+log = line_logger(__name__)
+
 RUN: Final = "verification"
 READER: Final = f"pyarrow {version('pyarrow')}"
 """What decodes files: of another version, it is not known whether it can."""
 
-_PREFIX: Final = f"runs/{RUN}/"
 _KEPT: Final = 2
 _AHEAD: Final = 32
 """Blocks whose commits are read together, before the files of the first are handed out."""
@@ -74,35 +76,51 @@ class ScrubProgress(Document):
     reader: str = ""
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
+    def is_after(self, time: datetime) -> bool:
+        """Return whether it tells of anything that was read after a time."""
+        told = (self.at, *map(datetime.fromisoformat, self.read), *(each.since for each in self.under_way.values()))
+        return any(each is not None and each > time for each in told)
+
 
 def read_progress(store: ObjectStore) -> ScrubProgress:
     """Return the progress of verification so far.
 
-    It is empty where that cannot be read.
+    It is empty where that cannot be read, or is of a time that is still to come.
     """
-    with suppress(DamagedError, ValidationError):
-        record = read_last(store, RUN)
-        if record is not None and record.result is not None:
-            return ScrubProgress.model_validate(record.result)
+    for run in listed_runs(store, f"{RUN}/"):
+        with suppress(ValidationError):
+            for record, at in newest_records([run]):
+                progress = ScrubProgress.model_validate(record.result or {})
+                if not progress.is_after(at + AHEAD):
+                    return progress
+                log.warning("The account of verification tells of a time that is still to come, and counts for nothing")
     return ScrubProgress()
 
 
 def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
     """Store the progress, and remove older ones.
 
-    Where that fails, some files are read once more.
+    Where that fails, some files are read once more. Nothing is stored where it would not be believed.
     """
+    if store.signing.only_checks:
+        return
     result: dict[str, Any] = progress.model_dump(mode="json")
     with suppress(StoreError):
-        before = [found.key for found in store.list(_PREFIX).objects if is_record(found.key)]
-        number = int(before[-1].removeprefix(_PREFIX).removesuffix(".json")) + 1 if before else 0
+        run = next(iter(listed_runs(store, f"{RUN}/")), None)
+        number = run.next_number if run else 0
         record = RunRecord(
-            run=RUN, number=number, operation=RUN, state="succeeded", step="verified so far", result=result
+            run=RUN,
+            number=number,
+            operation=RUN,
+            state="succeeded",
+            step="verified so far",
+            at=progress.at,
+            result=result,
         )
         with suppress(ObjectExists):  # another verification has ended at the same moment
-            store.create(f"{_PREFIX}{number:06d}.json", record.to_bytes())
-        for old in before[: 1 - _KEPT]:
-            store.delete(old)
+            store.create(record_key(RUN, number), record.to_bytes())
+        for old in run.infos[: 1 - _KEPT] if run else ():
+            store.delete(old.key)
 
 
 def checked_since(state: State, progress: ScrubProgress, source: str) -> datetime | None:

@@ -19,7 +19,7 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.file_index import content_problem, files_of, size_problem, wrong_size
 from holdfast.archive.format.commits import commit_key, number_of
 from holdfast.archive.format.document import iso
-from holdfast.archive.format.runs import RunRecord, last_records
+from holdfast.archive.format.runs import listed_runs, newest_records
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
 from holdfast.archive.maintenance.damage_report import Costs
@@ -429,16 +429,12 @@ def _lost_commits(archive: Archive) -> Iterator[Damage]:
         return
     since = archive.state.at
     behind = archive.state.sequence + bool(archive.state.cut_off)
-    for found in last_records(archive.store):
-        if since is not None and found.modified < since:
-            continue
-        try:
-            result = RunRecord.from_bytes(archive.store.get(found.key), found.key).result or {}
-        except DamagedError:  # nothing that can be restored depends on it
-            continue
+    runs = [run for run in listed_runs(archive.store) if since is None or run.infos[-1].modified >= since]
+    for record, _ in newest_records(runs):
+        result = record.result or {}
         number = result.get("commit")
         if isinstance(number, int) and number > behind and not _is_there(archive, commit_key(number)):
-            what = f"{commit_key(number)} is missing, which {found.key} says was made: put it back from a copy"
+            what = f"{commit_key(number)} is missing, which run {record.run} says was made: put it back from a copy"
             yield Damage(what, BACKUP, str(result.get("source") or ""), number, commit_key(number))
 
 

@@ -1,8 +1,9 @@
-"""The commit that begins the signing of an archive's commits, or goes over to other signers."""
+"""The commit that begins the signing of an archive, or goes over to other signers."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import hashlib
+from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.archive import Archive
 from holdfast.archive.format.state import Change
@@ -15,10 +16,13 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
-def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, reason: str = "") -> ArchiveCommit:
-    """Add a signed commit that vouches for all commits before it, as they are now.
+_MARKS: Final = "marks/"
 
-    All of them are read. From then on, commits have to be signed.
+
+def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, reason: str = "") -> ArchiveCommit:
+    """Add a signed commit that vouches for what is there: all commits before it, the identity, and pending marks.
+
+    All of them are read. From then on, every object has to be signed.
 
     :param check: raises if the lock `format` is no longer held.
     :raises UsageError: there is no key to sign with.
@@ -29,6 +33,12 @@ def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, r
     def plan(_: State) -> Change:
         checksums = {commit.sequence: commit.own_checksum for commit in archive.commits()}
         vouched = tuple(checksums.get(number, "") for number in range(1, archive.state.sequence + 1))
-        return Change(kind="signing", vouches=vouched, reason=reason)
+        documents = {**archive.documents, **_marks(store)}
+        return Change(kind="signing", vouches=vouched, documents=documents, reason=reason)
 
     return archive.add(plan, check=check, fence=fence)
+
+
+def _marks(store: ObjectStore) -> dict[str, str]:
+    keys = [found.key for found in store.list(_MARKS).objects]
+    return {key: hashlib.sha256(store.read(key).body).hexdigest() for key in keys}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import tempfile
 import time
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -15,9 +16,9 @@ from holdfast.common.errors import HoldfastError, OutcomeUnknownError, ReportedE
 from holdfast.common.signing import ArchiveKeys
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
+from holdfast.operations.job_records import records_of
 from holdfast.operations.outcome import JobEnd, job_result, last_words
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.storage import open_place
 from locking import Owner
 from locking.store import StoreError
 
@@ -75,22 +76,13 @@ def run_job(
     database, password = (address.url, address.password) if address else (None, None)
     keys = ArchiveKeys(store.key, store.signing)
     place = job_process.local_environment(job_process.DEFAULT_MASTER) if here else {}
-    if unlocked:
-        with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
-            environment = {
-                **job_process.job_environment(database, password, None, role, keys=keys),
-                job_process.RECORDS_VARIABLE: folder,
-                **place,
-            }
-            return _submit(starter, store, open_place(folder), run, request, address, environment)
-    with locks.acquire(
-        store, operation, sources=sources, owner=Owner(), purpose=f"{operation} {run}", wait=wait
-    ) as held:
-        environment = {
-            **job_process.job_environment(database, password, held, role, keys=keys),
-            **place,
-        }
-        return _submit(starter, store, store, run, request, address, environment)
+    take = partial(locks.acquire, owner=Owner(), purpose=f"{operation} {run}", wait=wait)
+    with (
+        records_of(store, unlocked=unlocked) as (records, variables),
+        nullcontext() if unlocked else take(store, operation, sources=sources) as held,
+    ):
+        environment = {**job_process.job_environment(database, password, held, role, keys=keys), **variables, **place}
+        return _submit(starter, store, records, run, request, address, environment)
 
 
 @dataclass(frozen=True)

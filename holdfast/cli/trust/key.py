@@ -8,21 +8,26 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.table import Column, Table
 
-from holdfast.archive import Archive, locks
+from holdfast.archive import Archive, Change, locks
 from holdfast.archive.format.document import iso
+from holdfast.archive.maintenance.copy_archive import is_copy
 from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.key_files import make_key_file
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.errors import UsageError
+from holdfast.common.errors import DamagedError, UsageError
 from holdfast.storage.encryption.key_source import find_key
 from holdfast.storage.encryption.keyring import document_names
 from locking import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from rich.console import Console
 
+    from holdfast.archive.format.model import ArchiveCommit
+    from holdfast.storage import SealedStore
     from holdfast.storage.encryption.keyring import RingDocument
 
 key_app = typer.Typer(
@@ -89,9 +94,34 @@ def rotate(
     find_key(to or store.key)
     confirm(name, _consequence(name, store.key, to), yes=yes, output=output)
     with locks.acquire(store, "key-rotation", owner=Owner(), purpose="key rotation", wait=wait) as held:
-        held.check()
-        ring = store.renew(to or store.key)
-    output.result(_value(ring.document, store.key), lambda console: _show(console, ring.document, store.key))
+        made = _rotate(store, to or store.key, check=held.check, fence=held.fence)
+    if made is None:
+        output.say(f"{store.url} is a copy, so no commit says that its keys were exchanged: the next one it takes does")
+    ring = store.ring()
+    if ring is None:
+        raise DamagedError(f"{store.url} has lost its keys just now: put back what was under keys/")
+    value = {**_value(ring.document, store.key), "commit": made.sequence if made else None}
+    output.result(value, lambda console: _show(console, ring.document, store.key))
+
+
+def _rotate(store: SealedStore, key: str, *, check: Callable[[], None], fence: str | None) -> ArchiveCommit | None:
+    """Exchange the keys of an archive, and add a commit that is sealed with the new data key.
+
+    By that commit it is noticed where the former keys are put back: they do not open it. A copy gets none, since it
+    takes its commits from its source: there the next one that it takes does the same.
+
+    :param key: address of the key that opens the archive from now on.
+    :param check: raises if the lock `format` is no longer held.
+    :raises UsageError: the archive is signed, and there is no key to sign with; nothing is changed.
+    """
+    archive = Archive.open(store)
+    if is_copy(archive):
+        store.renew(key)
+        return None
+    archive.check_may_add()
+    check()
+    store.renew(key)
+    return archive.add(lambda _: Change(kind="key-rotation"), check=check, fence=fence)
 
 
 def _consequence(name: str, key: str, to: str | None) -> str:

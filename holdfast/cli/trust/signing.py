@@ -1,4 +1,4 @@
-"""`holdfast signing`: keys that sign an archive's commits, and the begin of that. Works with Airflow down."""
+"""`holdfast signing`: keys that sign what is in an archive, and the begin of that. Works with Airflow down."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 signing_app = typer.Typer(
     name="signing",
-    help="Signatures of an archive's commits, and so of every file: who may write to the store forges no backup.",
+    help="Signatures of all that is in an archive: who may write to the store forges nothing in it.",
     no_args_is_help=True,
 )
 
@@ -55,6 +55,7 @@ def show(url: Url, as_json: Json = False) -> None:
     known, own = believed(store.signing), signing_key(store.signing)
     value = {
         "signed_since": state.vouched_by or None,
+        "commits_alone": bool(state.vouched_by) and state.documents is None,
         "commit": state.sequence,
         "signs": str(own.public) if own else None,
         "believed": sorted(map(str, (known or {}).values())),
@@ -64,6 +65,7 @@ def show(url: Url, as_json: Json = False) -> None:
 
 def _words(value: dict[str, Any]) -> str:
     since = f"signed since commit {value['signed_since']}" if value["signed_since"] else "not signed"
+    since += " (its commits alone, until the next one)" if value["commits_alone"] else ""
     signs = f"signs with {value['signs']}" if value["signs"] else "signs nothing"
     believes = f"believes {', '.join(value['believed'])}" if value["believed"] else "asks for no signature"
     return f"{since}, of {value['commit']} commits; this process {signs}, and {believes}"
@@ -71,7 +73,7 @@ def _words(value: dict[str, Any]) -> str:
 
 @signing_app.command(name="start")
 def start(url: Url, yes: Yes = False, wait: Wait = 0, as_json: Json = False) -> None:
-    """Sign all commits from now on, and vouch for those that are there; on each replica.
+    """Sign all that is written from now on, and vouch for what is there; on each replica.
 
     Also goes over to other signers: then the earlier ones need to be believed no more. Asks for the archive's name
     first. `holdfast verify --deep` before it shows whether the files are those that were written.

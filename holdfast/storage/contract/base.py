@@ -51,6 +51,20 @@ class Extended(NamedTuple):
     failed: Mapping[str, StoreError]
 
 
+class StoredDocument(NamedTuple):
+    """Small object as it is stored.
+
+    :param body: its content; `signed`: with its signature, if it has one, for `create_signed` of another store.
+    :param is_believed: a key that is known here has signed it, or no signature is asked for.
+    :param signer: fingerprint of the key that it says to be signed by, which proves nothing; "" for none.
+    """
+
+    body: bytes
+    signed: bytes
+    is_believed: bool = True
+    signer: str = ""
+
+
 class ObjectStore(ABC):
     """Objects under keys, at one URL.
 
@@ -69,7 +83,7 @@ class ObjectStore(ABC):
     """The address of the key that opens what is there; None where nothing is encrypted, as far as is known."""
 
     signing: Signing = Signing()
-    """Who signs the commits of the archive that is there, and whose signatures are believed."""
+    """Who signs what is written to the archive that is there, and whose signatures are believed."""
 
     clock_source: str = "unknown"
     """In words: where the times in listings come from."""
@@ -128,6 +142,15 @@ class ObjectStore(ABC):
     @abstractmethod
     def get(self, key: str) -> bytes:
         """Return the content of a small object; raises :class:`ObjectNotFound`."""
+
+    def read(self, key: str) -> StoredDocument:
+        """Return a small object, and whether it is to be believed; `get` refuses one that is not."""
+        body = self.get(key)
+        return StoredDocument(body, body)
+
+    def create_signed(self, key: str, body: bytes) -> None:
+        """Create an object as another store has it signed; errors as for `create`."""
+        self.create(key, body)
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> None:

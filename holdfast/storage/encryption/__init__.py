@@ -1,4 +1,4 @@
-"""Encryption on the client: a store behind a store, its keys and where they come from.
+"""Encryption and signatures on the client: a store behind a store, keys and where they come from.
 
 Imports `contract` and `url`.
 """

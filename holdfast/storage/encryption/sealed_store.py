@@ -18,7 +18,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.remote_environment import needed
-from holdfast.common.signing import Signing
 from holdfast.storage.contract.base import ObjectStore, check_new_document
 from holdfast.storage.contract.keys import check_key
 from holdfast.storage.contract.parts import AHEAD_BYTES, RangeReader
@@ -66,17 +65,14 @@ class SealedStore(ObjectStore):
 
     :param key: address of the key that opens the archive; None for what `HOLDFAST_KEY` says. Where there is one, an
         archive that is not encrypted is refused.
-    :param signing: who signs its commits and who is believed; None for what `HOLDFAST_SIGNING_KEY` and
-        `HOLDFAST_SIGNERS` say.
     """
 
-    def __init__(self, inner: ObjectStore, key: str | None = None, signing: Signing | None = None) -> None:
+    def __init__(self, inner: ObjectStore, key: str | None = None) -> None:
         self._inner = inner
         self.url = inner.url
         self.endpoint = inner.endpoint
         self.clock_source = inner.clock_source
         self.key = key or os.environ.get(ENVIRONMENT) or None
-        self.signing = signing or Signing.from_environment()
         self._loading = threading.Lock()
         self._ring: KeyRing | None = None
         self._loaded = False
@@ -184,13 +180,17 @@ class SealedStore(ObjectStore):
     def replace(self, key: str, body: bytes, etag: str) -> None:
         self._inner.replace(key, self._seal(key, body), etag)
 
+    def behind(self, inner: ObjectStore) -> SealedStore:
+        """Return such a store with the same keys in front of another."""
+        return SealedStore(inner, self.key)
+
     def gated(self, gate: Callable[[], None]) -> ObjectStore:
         gated = self._inner.gated(gate)
-        return self if gated is self._inner else SealedStore(gated, self.key, self.signing)
+        return self if gated is self._inner else self.behind(gated)
 
     def impatient(self) -> ObjectStore:
         hurried = self._inner.impatient()
-        return self if hurried is self._inner else SealedStore(hurried, self.key, self.signing)
+        return self if hurried is self._inner else self.behind(hurried)
 
     def touch(self, key: str, body: bytes) -> None:
         self._inner.touch(key, self._seal(key, body))
@@ -285,12 +285,15 @@ class SealedStore(ObjectStore):
             ring = self.ring(anew=anew)
             if ring is not None and wanted in ring.keys:
                 return ring.keys[wanted]
-        raise DamagedError(f"{name} is sealed with the key {wanted.hex()}, which this archive does not have")
+        raise DamagedError(
+            f"{name} is sealed with the key {wanted.hex()}, which this archive does not have: its {KEYS} are older "
+            f"than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has printed"
+        )
 
     def __reduce__(self) -> tuple[Any, ...]:
         remote = needed()  # processes of this machine find the key themselves
         key = carry_key(self.key, remote) if self.key is not None and remote is not None else self.key
-        return SealedStore, (self._inner, key, self.signing.to_check())
+        return SealedStore, (self._inner, key)
 
     @classmethod
     def from_url(cls, url: str) -> SealedStore:

@@ -31,6 +31,7 @@ from holdfast.operations.job_process import (
     new_run_id,
     spark_conf,
 )
+from holdfast.operations.job_records import records_of
 from holdfast.operations.outcome import job_result
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
 from holdfast_airflow.arguments import span
@@ -320,10 +321,11 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         about = f" of {job.source}" if job.source else ""
         self.log.info("%s%s begins: run %s in %s", self.operation, about, job.run, job.url)
         leave_note(RUN, {"run": job.run, "archive": self.archive, "url": job.url})
-        with progress_logged(lambda: read_last_record(store, job.run), lambda words: self.log.info("%s", words)):
-            problem = self.submit(store, job, context)
-        end = end_of(problem, self.operation)
-        result = job_result(store, self.operation, job.run, read_last_record(store, job.run), end)
+        with records_of(store) as (records, self._records):
+            with progress_logged(lambda: read_last_record(records, job.run), lambda words: self.log.info("%s", words)):
+                problem = self.submit(store, job, context)
+            end = end_of(problem, self.operation)
+            result = job_result(store, self.operation, job.run, read_last_record(records, job.run), end)
         if problem:
             self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)
@@ -394,7 +396,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             environment[STORE_VARIABLE] = job.coordination.url
         if job.coordination.replicas:
             environment[REPLICAS_VARIABLE] = show_replicas(job.coordination.replicas)
-        return {**environment, RUN_VARIABLE: job.run}
+        return {**environment, **self._records, RUN_VARIABLE: job.run}
 
     def _set_up_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> None:
         self._secret_environment = {**local_environment(self._check_spark()), **environment}

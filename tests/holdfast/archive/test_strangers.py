@@ -10,7 +10,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive import archive as archive_module
 from holdfast.archive.format.checkpoint import CHECKPOINTS
-from holdfast.archive.format.runs import RunLog, last_records, read_last, read_unfinished
+from holdfast.archive.format.runs import RunLog, listed_runs, read_last, read_unfinished
 from holdfast.archive.maintenance.commit_chain import broken_commits
 from holdfast.archive.maintenance.scrub_schedule import ScrubProgress, read_progress, write_progress
 from holdfast.operations.marks import FOLDER, forget, pending
@@ -74,7 +74,7 @@ def test_records_of_runs_are_read_among_strangers(archive: Archive) -> None:
     assert record is not None
     assert record.result == {"rows": 7}
     assert read_unfinished(store, "backup.1") is None
-    assert [found.key for found in last_records(store)] == [f"runs/backup.1/{record.number:06d}.json"]
+    assert [run.infos[-1].key for run in listed_runs(store)] == [f"runs/backup.1/{record.number:06d}.json"]
     assert strangers < store.keys("runs/")
 
 
@@ -92,9 +92,9 @@ def test_marks_are_read_among_strangers_which_no_backup_removes(archive: Archive
     store = archive.store
     assert isinstance(store, MemoryStore)
     strangers = put_strangers(store, f"{FOLDER}/shop/")
-    found = pending(store, "shop")
-    assert found == {}
-    forget(store, found, make_block())
+    found = pending(store, "shop", {})
+    assert (found.records, found.announced) == ({}, {})
+    forget(store, found, make_block(), archive.state)
     assert store.keys(FOLDER) == strangers
 
 
@@ -107,7 +107,7 @@ def test_a_chain_with_strangers_in_it_is_whole(archive: Archive) -> None:
 
 
 def _marks(store: ObjectStore) -> object:
-    return pending(store, "shop")
+    return pending(store, "shop", {})
 
 
 @pytest.mark.parametrize(

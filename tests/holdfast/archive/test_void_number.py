@@ -25,8 +25,9 @@ from holdfast.archive.maintenance.vouching import vouch
 from holdfast.archive.void_number import void
 from holdfast.common.errors import BusyError, DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.common.signing import Signing
-from holdfast.storage import ObjectExists, ObjectStore, SealedStore, open_store
+from holdfast.storage import ObjectExists, ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
+from holdfast.storage.encryption.signed_store import SignedStore
 from locking.terms import Terms
 from tests.support.stores.memory_store import MemoryStore
 
@@ -246,8 +247,8 @@ def test_signed_and_encrypted_archives_go_on_in_the_same_way(tmp_path: Path, beg
     (tmp_path / "key").write_text(new_key())
     (tmp_path / "sign").write_text(new_key())
     bare, signing = MemoryStore(), Signing(key=f"file:{tmp_path / 'sign'}")
-    plain = SealedStore(bare, f"file:{tmp_path / 'key'}", Signing())
-    store = SealedStore(bare, f"file:{tmp_path / 'key'}", signing)
+    plain = SignedStore(bare, f"file:{tmp_path / 'key'}", Signing())
+    store = SignedStore(bare, f"file:{tmp_path / 'key'}", signing)
     add(Archive.create(store if begins == "signed" else plain, name="shop"))
     leave_empty(bare, 2)
     given_up = store if begins == "signed" else plain
@@ -257,7 +258,7 @@ def test_signed_and_encrypted_archives_go_on_in_the_same_way(tmp_path: Path, beg
     if begins == "not signed":
         vouch(store, check=nothing, fence=None)
     bare.put(commit_key(2), b"whatever comes")
-    archive = Archive.open(SealedStore(bare, f"file:{tmp_path / 'key'}", signing))
+    archive = Archive.open(SignedStore(bare, f"file:{tmp_path / 'key'}", signing))
     assert archive.state.void == {2}
     assert broken_commits(archive) == []
     add(archive, "0/300")

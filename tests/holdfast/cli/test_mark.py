@@ -37,7 +37,7 @@ def stream(
 
 @pytest.mark.service
 def test_a_mark_is_in_the_log_just_before_the_position_that_is_told(
-    holdfast: RunCommand, stream: str, address: Address
+    holdfast: RunCommand, store: ObjectStore, stream: str, address: Address
 ) -> None:
     done = holdfast("mark", "a", 'before 4.2 — "ü"', "--json")
     assert (done.code, done.value["mark"], done.value["source"]) == (0, 'before 4.2 — "ü"', "shop")
@@ -53,7 +53,9 @@ def test_a_mark_is_in_the_log_just_before_the_position_that_is_told(
     ((message,),) = messages
     prefix, _, content = message[10:].partition(b"\0")
     assert (message[1], prefix) == (1, b"holdfast")
-    assert json.loads(content[4:]) == {"mark": 'before 4.2 — "ü"'}
+    said = json.loads(content[4:])
+    assert said["mark"] == 'before 4.2 — "ü"'
+    assert json.loads(store.get(f"marks/shop/{said['id']}.json"))["name"] == said["mark"]
     shown = holdfast("mark", "a", "v5", "--source", "shop")
     assert shown.out.startswith("marked 'v5' in shop at ")
 

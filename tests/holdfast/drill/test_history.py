@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Literal
 
 import pytest
 
 from holdfast.archive.format.runs import RunError, RunRecord
-from holdfast.common.errors import DamagedError
-from holdfast.drill.history import PREFIX, drills_of, last_good_drill
+from holdfast.drill.history import PREFIX, drill_standing, drills_of
 from tests.support.stores.memory_store import MemoryStore
 
 
@@ -84,19 +83,56 @@ def test_without_drills_there_are_none(drills: Drills) -> None:
     assert drills_of(drills.store) == []
 
 
-def test_a_damaged_record_is_named(drills: Drills) -> None:
+def test_a_damaged_record_is_named_and_counts_for_nothing(drills: Drills, caplog: pytest.LogCaptureFixture) -> None:
     drills.store.put(f"runs/{PREFIX}shop.1/000000.json", b"{")
-    with pytest.raises(DamagedError, match=rf"^runs/{PREFIX}shop\.1/000000\.json is damaged or not ours"):
-        drills_of(drills.store)
+    drills.write(f"{PREFIX}shop.2", 0)
+    assert drills.shown() == [f"{PREFIX}shop.2"]
+    assert f"runs/{PREFIX}shop.1/000000.json is damaged or not ours" in caplog.text
 
 
 def test_the_last_one_that_went_well_is_read_back_to_and_no_further(drills: Drills) -> None:
     for run, state in (("1", "succeeded"), ("2", "succeeded"), ("3", "failed"), ("4", "running")):
         drills.write(f"{PREFIX}shop.{run}", 0, state)  # type: ignore[arg-type]
     drills.store.requests.clear()
-    found = last_good_drill(drills.store, "shop")
-    assert found is not None
-    assert found["run"] == f"{PREFIX}shop.2"
+    found = drill_standing(drills.store, "shop")
+    assert found.good is not None
+    assert found.good["run"] == f"{PREFIX}shop.2"
     assert len(drills.store.requests) == 1 + 3
-    assert last_good_drill(drills.store, "shop", most=2) is None
-    assert last_good_drill(drills.store, "crm") is None
+    assert drill_standing(drills.store, "shop", most=2).good is None
+    assert drill_standing(drills.store, "crm") == (None, "")
+
+
+def test_the_newest_one_that_has_ended_counts_good_or_bad(drills: Drills) -> None:
+    drills.write(f"{PREFIX}shop.1", 0, "succeeded")
+    error = RunError(type="DamagedError", message="public.orders is not equal", exit_code=4)
+    drills.write(f"{PREFIX}shop.2", 0, "failed", error=error)
+    drills.write(f"{PREFIX}shop.3", 0)
+    assert drill_standing(drills.store, "shop").failure == "public.orders is not equal"
+    drills.write(f"{PREFIX}shop.4", 0, "succeeded")
+    assert drill_standing(drills.store, "shop").failure == ""
+
+
+@pytest.mark.parametrize("how", ["said", "stored"])
+def test_one_of_a_time_to_come_is_named_and_counts_for_nothing(
+    drills: Drills, caplog: pytest.LogCaptureFixture, how: str
+) -> None:
+    run = f"{PREFIX}shop.1"
+    if how == "said":
+        drills.write(run, 0, "succeeded", at=datetime(2027, 1, 1, tzinfo=UTC))
+    else:
+        drills.store.advance(timedelta(days=300))
+        drills.write(run, 0, "succeeded")
+        drills.store.advance(timedelta(days=-300))
+    assert drill_standing(drills.store, "shop").good is None
+    assert f"runs/{run}/000000.json is of 202" in caplog.text
+    assert "which is still to come. It counts for nothing" in caplog.text
+
+
+def test_one_that_was_stored_again_is_as_old_as_it_says(drills: Drills) -> None:
+    at = drills.store.now
+    drills.write(f"{PREFIX}shop.1", 0, "succeeded", at=at)
+    drills.store.advance(timedelta(days=30))
+    drills.write(f"{PREFIX}shop.1", 0, "succeeded", at=at)
+    good = drill_standing(drills.store, "shop").good
+    assert good is not None
+    assert good["ended"] == "2026-03-01T00:00:00.000000Z"

@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import base64
+from datetime import timedelta
+from hashlib import sha256
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast.archive.format.block import Block, Stream
+from holdfast.archive import Archive, State
+from holdfast.archive.format.block import Block, Mark, Stream
+from holdfast.archive.format.block_ref import Placed
 from holdfast.common.errors import UsageError
-from holdfast.operations.marks import FOLDER, MarkRecord, check_name, forget, pending
+from holdfast.operations.marks import FOLDER, AnnouncedMark, MarkRecord, check_name, forget, pending, tell_apart
+from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreDenied
 from tests.support.archives.evolving import NOON, catalog, table
+from tests.support.signers import signing
 from tests.support.stores.memory_store import MemoryStore
 
 STREAM = Stream(slot="s", position="0/80", publication="s", publication_oid=5, snapshot="1:2:", definitions="told")
@@ -113,12 +120,12 @@ def store() -> MemoryStore:
 
 
 def test_records_of_a_source_are_found_and_a_damaged_one_is_told_from_them(store: MemoryStore) -> None:
-    assert pending(store, "shop") == {
+    assert pending(store, "shop", {}).records == {
         mark_key("shop/1"): record("0/100"),
         mark_key("shop/2"): record("0/200"),
         mark_key("shop/3"): None,
     }
-    assert pending(store, "sho") == {}
+    assert pending(store, "sho", {}).records == {}
 
 
 def test_one_that_goes_while_they_are_read_is_not_there(store: MemoryStore) -> None:
@@ -129,12 +136,12 @@ def test_one_that_goes_while_they_are_read_is_not_there(store: MemoryStore) -> N
 
     going = Going()
     going.put(mark_key("shop/1"), b"")
-    assert pending(going, "shop") == {}
+    assert pending(going, "shop", {}).records == {}
 
 
 def test_what_the_archive_has_reached_or_cannot_use_is_removed(store: MemoryStore) -> None:
     store.put(mark_key("shop/4"), record("0/900", timeline=2).to_bytes())
-    forget(store, pending(store, "shop"), block(position="0/100"))
+    forget(store, pending(store, "shop", {}), block(position="0/100"), State())
     assert store.keys(FOLDER) == {mark_key("shop/2"), mark_key("shop_db/1")}
 
 
@@ -145,5 +152,90 @@ def test_one_that_cannot_be_removed_is_left_for_the_next_backup() -> None:
 
     store = Strict()
     store.put(mark_key("shop/1"), record().to_bytes())
-    forget(store, pending(store, "shop"), block())
+    forget(store, pending(store, "shop", {}), block(), State())
     assert store.keys() == {mark_key("shop/1")}
+
+
+IDS = ("a" * 32, "b" * 32)
+
+
+def announce(store: ObjectStore, *names: str) -> None:
+    for identity, name in zip(IDS, names, strict=False):
+        store.create(f"{FOLDER}/shop/{identity}.json", AnnouncedMark(id=identity, name=name).to_bytes())
+
+
+def seen(name: str = "m", identity: str = "", position: str = "0/95") -> Mark:
+    return Mark(name=name, id=identity, position=position, at=NOON)
+
+
+def holding(*marks: Mark) -> State:
+    made = block().model_copy(update={"marks": marks})
+    source = made.source.model_copy(update={"name": "shop"})
+    return State(blocks={made.id: Placed(made.model_copy(update={"source": source}), 1)})
+
+
+def test_a_mark_counts_by_its_announcement_and_nothing_else_does() -> None:
+    store = MemoryStore()
+    announce(store, "m", "n")
+    ours, others = tell_apart(
+        store, "shop", State(), [seen("m", IDS[0]), seen("m"), seen("m", "c" * 32), seen("other", IDS[1]), seen("")]
+    )
+    assert ours == (seen("m", IDS[0]),)
+    assert [(each.name, each.id) for each in others] == [
+        ("m", ""), ("m", "c" * 32), ("other", IDS[1]), ("", "")
+    ]  # fmt: skip
+
+
+def test_an_announcement_makes_one_mark_whoever_repeats_it() -> None:
+    store = MemoryStore()
+    announce(store, "m")
+    first, again = seen("m", IDS[0]), seen("m", IDS[0], "0/200")
+    assert tell_apart(store, "shop", State(), [first, again]) == ((first,), (again,))
+    assert tell_apart(store, "shop", holding(first), [again]) == ((), (again,))
+
+
+@pytest.mark.parametrize(
+    ("mark", "counts"),
+    [
+        (seen("before 4.2"), True),
+        (seen("before 4.2", position="0/100"), True),
+        (seen("before 4.2", position="0/101"), False),
+        (seen("before 4.2", position="0/90"), False),
+        (seen("before 4.3"), False),
+        (seen("before 4.2", IDS[0]), False),
+    ],
+)
+def test_one_by_an_earlier_release_counts_by_the_record_that_it_left(mark: Mark, *, counts: bool) -> None:
+    store = MemoryStore()
+    store.put(mark_key("shop/1"), record("0/100").to_bytes())
+    assert bool(tell_apart(store, "shop", State(), [mark]).ours) is counts
+
+
+def test_in_a_signed_archive_only_signed_announcements_and_records_count(tmp_path: Path) -> None:
+    place = str(tmp_path / "archive")
+    us = open_store(place, None, signing(tmp_path / "key"))
+    Archive.create(us, name="shop")
+    announce(open_store(place), "m")
+    forged = {mark_key("shop/1"): record("0/100").to_bytes()}
+    for key, body in forged.items():
+        open_store(place).create(key, body)
+    said: list[str] = []
+    assert pending(us, "shop", {}, said.append).records == {}
+    assert said == [f"{mark_key('shop/1')} is not signed by a key that is known here: it counts for nothing"]
+    marks = [seen("m", IDS[0]), seen("before 4.2")]
+    assert tell_apart(us, "shop", State(), marks) == ((), tuple(marks))
+    vouched = {key: sha256(body).hexdigest() for key, body in forged.items()}
+    assert tell_apart(us, "shop", State(documents=vouched), marks).ours == (marks[1],)
+
+
+def test_an_announcement_goes_once_its_mark_is_archived_or_was_never_set() -> None:
+    store = MemoryStore()
+    announce(store, "m", "n")
+    last = block().model_copy(update={"source": block().source.model_copy(update={"name": "shop"})})
+    forget(store, pending(store, "shop", {}), last, State())
+    assert len(store.keys(FOLDER)) == 2
+    forget(store, pending(store, "shop", {}), last, holding(seen("m", IDS[0])))
+    assert store.keys(FOLDER) == {f"{FOLDER}/shop/{IDS[1]}.json"}
+    store.advance(timedelta(days=2))
+    forget(store, pending(store, "shop", {}), last, State())
+    assert store.keys(FOLDER) == set()

@@ -65,9 +65,28 @@ def test_the_last_sentence_of_a_driver_is_found_in_its_output(output: str, words
     assert last_words(output, "backup") == words
 
 
-def test_what_the_job_itself_recorded_counts(store: ObjectStore) -> None:
-    found = job_result(store, "backup", "r", record(result={"rows": 7}), JobEnd(-9))
-    assert found == {"rows": 7}
+def test_what_the_job_itself_recorded_counts_where_its_process_ended_well(store: ObjectStore) -> None:
+    for operation in ("backup", "restore"):
+        assert job_result(store, operation, "r", record(result={"rows": 7}), JobEnd(0)) == {"rows": 7}
+
+
+def test_a_result_whose_block_is_in_the_archive_counts_however_its_job_ended(store: ObjectStore) -> None:
+    told = {"commit": 2, "block": "half"}
+    assert job_result(store, "backup", "half", record(result=told), JobEnd(-9)) == told
+
+
+@pytest.mark.parametrize(("code", "exit_code"), [(0, 4), (1, 1), (5, 5), (-9, 1), (None, 1)])
+def test_no_record_alone_makes_a_backup(store: ObjectStore, code: int | None, exit_code: int) -> None:
+    forged = record(result={"commit": 7, "rows": 1_234_567, "block": "0" * 32})
+    with pytest.raises(ReportedError) as caught:
+        job_result(store, "backup", "r", forged, JobEnd(code, words="" if code == 0 else "no room"))
+    assert caught.value.reported_code == exit_code
+
+
+@pytest.mark.parametrize("operation", ["restore", "compaction", "truncation"])
+def test_no_record_makes_a_success_of_a_process_that_failed(store: ObjectStore, operation: str) -> None:
+    with pytest.raises(ReportedError, match=r"^no room$"):
+        job_result(store, operation, "r", record(result={"rows": 7}), JobEnd(1, words="no room"))
 
 
 def test_a_backup_that_is_in_the_archive_has_succeeded_however_its_job_ended(store: ObjectStore) -> None:

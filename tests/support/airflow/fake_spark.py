@@ -10,7 +10,7 @@ import socket
 import threading
 import uuid
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,7 +147,8 @@ def _answer(connection: socket.socket) -> None:
         answer["ends"] = job.run()
     except Exception as error:  # noqa: BLE001 - it ends as a process would
         answer["said"] += f"{type(error).__name__}: {error}\n"
-    connection.sendall(json.dumps(answer).encode())
+    with suppress(BrokenPipeError):  # the process that asked was killed meanwhile
+        connection.sendall(json.dumps(answer).encode())
 
 
 @contextmanager

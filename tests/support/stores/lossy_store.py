@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.storage import ObjectStore
+from holdfast.storage.contract.base import StoredDocument
 from locking.store import Listing, ObjectInfo, StoreOutcomeUnknown
 
 
@@ -43,6 +44,9 @@ class FaultyCreates:
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         return self._store.first(prefix, count)
+
+    def read(self, key: str) -> StoredDocument:
+        return self._store.read(key)
 
     def get(self, key: str) -> bytes:
         return self._store.get(key)

@@ -6,7 +6,6 @@ of ADBC's, or of the largest message.
 
 from __future__ import annotations
 
-import json
 import re
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
@@ -24,7 +23,7 @@ from holdfast.sources.postgresql.connection.outages import BrokenOffError, Sessi
 from holdfast.sources.postgresql.connection.session import NOTICE_CLIENTS, SETTINGS_QUERY
 from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical.change_rows import change_rows
-from holdfast.sources.postgresql.logical.flush_position import MARK_PREFIX
+from holdfast.sources.postgresql.logical.own_messages import MARK_PREFIX, mark_in
 from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, check_nothing_is_skipped, copy_slot, peek_query
 from holdfast.sources.postgresql.logical.pgoutput import MessageReader
 from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError
@@ -107,12 +106,16 @@ class SeenDefinition(NamedTuple):
 class SeenMark(NamedTuple):
     """Mark (named restore point) found in the log.
 
+    Anybody may write such a message.
+
     :param position: just behind the transaction that set it.
+    :param id: that it says to have been announced by; "" where it says none.
     """
 
     name: str
     position: str
     at: datetime
+    id: str
 
 
 @dataclass(frozen=True)
@@ -321,9 +324,10 @@ class WindowReader:
                 self._seen.uncertain.add(form.oid)
 
     def _note_definition(self, position: int, touched: Touched | None) -> None:
-        """Note the objects that a commit has touched: those of all of its messages."""
+        """Note the objects that a commit has touched: those of all of its messages, as far as they are not too many."""
         known = self._seen.defined.get(position, frozenset())
-        self._seen.defined[position] = None if touched is None or known is None else known | touched
+        every = None if touched is None or known is None else known | touched
+        self._seen.defined[position] = every if every is None or len(every) <= ddl_triggers.MOST_OBJECTS else None
 
     def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
         """Record the ended transactions that count, with their marks and definition changes."""
@@ -341,7 +345,7 @@ class WindowReader:
                 self._note_definition(int(commits.lsn[which]), each.touched)
             elif which < ended and each.mark is not None:
                 at = _EPOCH + timedelta(microseconds=int(commits.committed_at[which]))
-                self._seen.marks.append(SeenMark(each.mark, show_position(int(commits.end_lsn[which])), at))
+                self._seen.marks.append(SeenMark(each.mark, show_position(int(commits.end_lsn[which])), at, each.id))
         kept = np.flatnonzero(touched[:ended])
         if len(kept):
             columns = (commits.lsn, commits.end_lsn, commits.xid, commits.committed_at)
@@ -420,11 +424,13 @@ class _Said(NamedTuple):
     """A message of ours in the batch at hand.
 
     :param mark: the name of the mark that it sets; None: it tells that definitions were changed.
+    :param id: that the mark says to have been announced by.
     :param touched: objects of these definitions; None: it is not known which.
     """
 
     row: int
     mark: str | None
+    id: str = ""
     touched: Touched | None = None
 
 
@@ -435,11 +441,6 @@ def _ours(messages: Iterable[LogicalMessage]) -> Iterator[_Said]:
     """
     for message in messages:
         if message.prefix == ddl_triggers.PREFIX:
-            yield _Said(message.row, None, ddl_triggers.touched_by(message.content))
-        elif message.prefix == MARK_PREFIX:
-            try:
-                said = json.loads(message.content)
-            except ValueError:
-                continue
-            if isinstance(said, dict) and isinstance(said.get("mark"), str):
-                yield _Said(message.row, said["mark"])
+            yield _Said(message.row, None, touched=ddl_triggers.touched_by(message.content))
+        elif message.prefix == MARK_PREFIX and (said := mark_in(message.content)) is not None:
+            yield _Said(message.row, said.name, said.id)

@@ -13,7 +13,6 @@ Sources: PostgreSQL manual, 'Event Triggers', 'Event Trigger Functions' and 'Sys
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -21,6 +20,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.sources.postgresql.catalog.own_objects import LOG_SCHEMA, LOG_TRIGGERS
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import literal
+from holdfast.sources.postgresql.logical.own_messages import said_in
 
 if TYPE_CHECKING:
     import psycopg
@@ -42,8 +42,10 @@ PG_TYPE: Final = 1247
 PRIVILEGES: Final = (0, 0)
 """Stands in a message for the privileges of any objects: GRANT and the like do not say of which."""
 
-_MOST_OBJECTS: Final = 10_000
-"""Named by one message, at most; of a larger change it is only known that there was one."""
+MOST_OBJECTS: Final = 10_000
+"""Named by one message, or by those of one commit, at most; of more it is only known that there was a change."""
+
+_OIDS: Final = 1 << 32
 
 Touched = frozenset[tuple[int, int]]
 """Objects, each by the oid of its catalog and its own."""
@@ -86,7 +88,7 @@ begin{_IS_OF_A_BACKUP}
     if tg_event = 'sql_drop' then
       select jsonb_agg(jsonb_build_array(classid::int8, objid::int8)) into touched from (
         select distinct classid, objid from pg_event_trigger_dropped_objects()
-        where not is_temporary and object_identity !~ '{_OURS}' limit {_MOST_OBJECTS + 1}
+        where not is_temporary and object_identity !~ '{_OURS}' limit {MOST_OBJECTS + 1}
       ) o;
     else
       with recursive told as (
@@ -123,10 +125,10 @@ begin{_IS_OF_A_BACKUP}
           where a.attnum > 0 and age(a.xmin) <= age(pg_current_xact_id()::xid)
         union select 'pg_attribute'::regclass::oid, d.adrelid from pg_attrdef d join below b on b.oid = d.adrelid
           where age(d.xmin) <= age(pg_current_xact_id()::xid)
-        limit {_MOST_OBJECTS + 1}
+        limit {MOST_OBJECTS + 1}
       ) o;
     end if;
-    if jsonb_array_length(touched) > {_MOST_OBJECTS} then
+    if jsonb_array_length(touched) > {MOST_OBJECTS} then
       touched := null;
     end if;
   exception when others then
@@ -193,18 +195,16 @@ def touched_by(content: bytes) -> Touched | None:
     None where it names none: an older trigger wrote it, or there were too many. Anybody may write a message, so that
     one may name more objects than were touched.
     """
-    try:
-        told = json.loads(content)
-    except ValueError:
-        return None
-    objects = told.get("objects") if isinstance(told, dict) else None
-    if not isinstance(objects, list) or len(objects) > _MOST_OBJECTS or not all(map(_is_object, objects)):
+    objects = said_in(content).get("objects")
+    if not isinstance(objects, list) or len(objects) > MOST_OBJECTS or not all(map(_is_object, objects)):
         return None
     return frozenset((catalog, oid) for catalog, oid in objects)
 
 
 def _is_object(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 2 and all(type(each) is int and each >= 0 for each in value)
+    return (
+        isinstance(value, list) and len(value) == 2 and all(type(each) is int and 0 <= each < _OIDS for each in value)
+    )
 
 
 def left(session: Connection) -> bool:

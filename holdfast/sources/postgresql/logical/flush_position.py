@@ -6,7 +6,7 @@ They are for the end of an incremental backup, and for finding changes of defini
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import PAGE_HEADER, parse_position
@@ -17,9 +17,6 @@ if TYPE_CHECKING:
     import psycopg
 
     Connection = psycopg.Connection[tuple[Any, ...]]
-
-MARK_PREFIX: Final = "holdfast"
-"""Of the message in a log that carries the name of a mark."""
 
 FLUSH_WAIT_S = 10.0
 _POLL_S = 0.01

@@ -21,6 +21,7 @@ from holdfast.archive.format.model import ArchiveCommit, Hold, LogPlace
 from holdfast.archive.format.state import Removed, State
 from holdfast.archive.format.versions import FORMAT, READS
 from holdfast.common.errors import DamagedError, UsageError
+from holdfast.storage.contract.base import StoredDocument
 from tests.support.stores.memory_store import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -79,15 +80,19 @@ def full_state() -> State:
     )
 
 
+def read(store: MemoryStore, archive: str, body: bytes) -> State:
+    return from_bytes(store, archive, StoredDocument(body, body), KEY)
+
+
 def test_the_state_is_read_as_it_was_written(store: MemoryStore) -> None:
     state = full_state()
-    found = from_bytes(store, "id", to_bytes("id", state, "c2", NOON), KEY)
+    found = read(store, "id", to_bytes("id", state, "c2", NOON))
     assert found == state
     assert [placed.number for placed in found.blocks.values()] == [1, 9, 1, 1]
 
 
 def test_heads_are_read_without_a_request_and_lack_what_the_commit_tells(store: MemoryStore) -> None:
-    found = from_bytes(store, "id", to_bytes("id", full_state(), "c2", NOON), KEY).blocks
+    found = read(store, "id", to_bytes("id", full_state(), "c2", NOON)).blocks
     assert store.requests == [f"put {commit_key(1)}"]
     assert [placed.head.stream for placed in found.values()] == [each.stream for each in BLOCKS]
     (table,) = found["b1"].head.tables
@@ -101,7 +106,7 @@ def test_heads_are_read_without_a_request_and_lack_what_the_commit_tells(store: 
 
 def test_a_commit_that_does_not_add_the_block_is_named(store: MemoryStore) -> None:
     state = replace(full_state(), blocks={"b9": Placed(block("b9", None), 1)})
-    found = from_bytes(store, "id", to_bytes("id", state, "c2", NOON), KEY)
+    found = read(store, "id", to_bytes("id", state, "c2", NOON))
     with pytest.raises(DamagedError, match=f"^{commit_key(1)} does not add block b9: it is not what was written$"):
         assert found.blocks["b9"].block
 
@@ -134,23 +139,23 @@ def rewritten(body: bytes, change: str) -> bytes:
 def test_a_file_with_any_other_value_is_not_believed(store: MemoryStore, change: str) -> None:
     body = to_bytes("id", full_state(), "c2", NOON)
     with pytest.raises(DamagedError, match=f"^{KEY} is damaged"):
-        from_bytes(store, "id", rewritten(body, change), KEY)
+        read(store, "id", rewritten(body, change))
 
 
 @pytest.mark.parametrize("body", [b"", b"PAR1", b"PAR1" * 5, b"{}"])
 def test_what_is_no_parquet_is_no_checkpoint(store: MemoryStore, body: bytes) -> None:
     with pytest.raises(DamagedError, match=f"^{KEY} is damaged or no checkpoint of ours$"):
-        from_bytes(store, "id", body, KEY)
+        read(store, "id", body)
 
 
 @pytest.mark.parametrize(("archive", "key"), [("other", KEY), ("id", checkpoint_key(3))])
 def test_a_checkpoint_of_another_archive_or_commit_is_not_believed(store: MemoryStore, archive: str, key: str) -> None:
     body = to_bytes("id", full_state(), "c2", NOON)
     with pytest.raises(DamagedError, match=f"^{key} is damaged: it is not what was written under this name$"):
-        from_bytes(store, archive, body, key)
+        from_bytes(store, archive, StoredDocument(body, body), key)
 
 
 def test_a_checkpoint_of_a_newer_release_says_which_one_it_needs(store: MemoryStore) -> None:
     body = to_bytes("id", replace(full_state(), min_reader=READS + 1), "c2", NOON)
     with pytest.raises(UsageError, match=f"needs a reader of format {READS + 1}"):
-        from_bytes(store, "id", body, KEY)
+        read(store, "id", body)

@@ -8,12 +8,17 @@ import pytest
 
 from holdfast.archive.format.commit_folder import StoredNumber, TipVoidedError, counting
 from holdfast.common.errors import DamagedError
+from holdfast.storage.contract.base import StoredDocument
 
 EMPTY = DamagedError("it is empty")
 
 
+def document(body: bytes) -> StoredDocument:
+    return StoredDocument(body, body)
+
+
 def step(number: int, void: int | None = None) -> StoredNumber:
-    return StoredNumber(number, number, json.dumps({"sequence": number, "void": void}).encode())
+    return StoredNumber(number, number, document(json.dumps({"sequence": number, "void": void}).encode()))
 
 
 def hole(first: int, last: int) -> StoredNumber:
@@ -21,7 +26,7 @@ def hole(first: int, last: int) -> StoredNumber:
 
 
 def numbers(*stored: StoredNumber, since: int = 0) -> list[int]:
-    return [int(json.loads(body)["sequence"]) for _, body in counting(stored, since)]
+    return [int(json.loads(each.body)["sequence"]) for _, each in counting(stored, since)]
 
 
 @pytest.mark.parametrize(
@@ -30,7 +35,7 @@ def numbers(*stored: StoredNumber, since: int = 0) -> list[int]:
         ([], []),
         ([step(1), step(2)], [1, 2]),
         ([step(1), StoredNumber(2, 2, EMPTY), step(3, void=2)], [1, 3]),
-        ([step(1), StoredNumber(2, 2, b"{"), step(3, void=2), step(4)], [1, 3, 4]),
+        ([step(1), StoredNumber(2, 2, document(b"{")), step(3, void=2), step(4)], [1, 3, 4]),
         ([step(1), hole(2, 4), step(5, void=2)], [1, 5]),
         ([StoredNumber(1, 1, EMPTY), step(2, void=1)], [2]),
         # A void that was voided voids nothing.
@@ -54,7 +59,7 @@ def test_a_number_counts_unless_one_that_counts_voids_it(stored: list[StoredNumb
 )
 def test_what_counts_and_cannot_be_read_is_damage_behind_what_can(stored: list[StoredNumber]) -> None:
     found = counting(stored, 0)
-    assert json.loads(next(found)[1])["sequence"] == 1
+    assert json.loads(next(found)[1].body)["sequence"] == 1
     with pytest.raises(DamagedError):
         list(found)
 

@@ -4,7 +4,7 @@ from typing import cast
 
 import pytest
 
-from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, last_records, read_last
+from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, listed_runs, read_last
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from tests.support.no_waiting import no_waiting
@@ -128,8 +128,7 @@ def test_the_last_record_of_each_run_is_listed_the_newest_last(store: ObjectStor
     for run in ("drill-b.1", "drill-a.1", "other.1"):
         with RunLog(store, run, "drill") as log:
             log.result = {}
-    found = last_records(store, "drill-")
-    assert {info.key.split("/")[1] for info in found} == {"drill-a.1", "drill-b.1"}
-    assert [info.modified for info in found] == sorted(info.modified for info in found)
-    assert all(info.key == store.list(info.key.rpartition("/")[0] + "/").objects[-1].key for info in found)
-    assert len(last_records(store)) == 3
+    assert [run.name for run in listed_runs(store, "drill-")] == ["drill-b.1", "drill-a.1"]
+    newest = [run.newest() for run in listed_runs(store)]
+    assert [found.record.run for found in newest if found] == ["drill-b.1", "drill-a.1", "other.1"]
+    assert {found.record.state for found in newest if found} == {"succeeded"}

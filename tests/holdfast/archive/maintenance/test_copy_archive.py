@@ -22,15 +22,19 @@ from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.runs import read_last
 from holdfast.archive.maintenance import copy_archive
 from holdfast.archive.maintenance.copy_archive import copy, in_order, plan
+from holdfast.archive.maintenance.repair import repair
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from holdfast.common.signing import KEY_VARIABLE, Signing
 from holdfast.storage import ObjectStore, StoreFull, StoreUnavailable, open_store
+from holdfast.storage.encryption.key_source import new_key
 from locking import LockBusy, Owner, RWLock
 from locking import inspect as inspect_locks
 from tests.support.archives.archive_fixture import FIXTURES
 from tests.support.archives.damaged_archive import add_backup, fill
 from tests.support.jobs.steps import SteppedStore, When
 from tests.support.no_waiting import no_waiting
+from tests.support.signers import new_signer
 from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.slow
@@ -384,3 +388,28 @@ def test_how_far_it_is_is_told_for_each_file(source: ObjectStore, target: Object
     assert [each.files for each in told] == list(range(1, 13))
     assert {each.all_files for each in told} == {12}
     assert (told[-1].size, {each.all_size for each in told}) == (done.size, {done.size})
+
+
+@pytest.mark.parametrize("sealed", [False, True])
+def test_a_signed_archive_is_copied_and_repaired_by_who_can_only_check(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sealed: bool
+) -> None:
+    address, public = new_signer(tmp_path / "sign")
+    with monkeypatch.context() as patch:
+        patch.setenv(KEY_VARIABLE, address)
+        source = fill(str(tmp_path / "source")).store
+    readers = Signing(signers=(public,))
+    (tmp_path / "key").write_text(new_key())
+    (tmp_path / "key").chmod(0o600)
+    target = open_store(str(tmp_path / "target"), f"file:{tmp_path / 'key'}" if sealed else None, readers)
+    for _ in range(2):
+        assert copy(open_store(source.url, None, readers), target).commit == 3
+        assert contents(target) == contents(source)
+    assert verify(Archive.open(target), deep=True).damage == ()
+    assert target.list("checkpoints/").objects == ()  # nobody would believe one
+    add_backup(Archive.open(source), 4)
+    assert copy(open_store(source.url, None, readers), target).commits == 1
+    Path(target.url, commit_key(2)).write_bytes(b"damaged")
+    damaged = Archive.open(target, before_damage=True)
+    assert repair(damaged, Archive.open(source), [commit_key(2)], check=lambda: None).files == (commit_key(2),)
+    assert Archive.open(target).state.tip == Archive.open(source).state.tip

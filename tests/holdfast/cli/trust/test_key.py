@@ -137,3 +137,27 @@ def test_archives_yaml_says_where_the_key_is(
     Path("archives.yaml").write_text(f"archives: {{shop: {{url: {archive}, encryption: {{key: '{key}'}}}}}}")
     assert holdfast("status", "shop").code == 0
     assert holdfast("status", archive).code == 0
+
+
+def test_keys_that_are_put_back_after_a_rotation_are_noticed(
+    holdfast: RunCommand, archive: str, tmp_path: Path
+) -> None:
+    first = Path(archive, "keys", "00000001.json")
+    before = first.read_bytes()
+    done = holdfast("key", "rotate", archive, "--yes", "--json")
+    assert (done.code, done.value["commit"]) == (0, 1)
+    Path(archive, "keys", "00000002.json").rename(tmp_path / "newest")
+    first.write_bytes(before)
+    done = holdfast("status", archive)
+    assert (done.code, "its keys/ are older than it" in done.err) == (4, True)
+    (tmp_path / "newest").rename(Path(archive, "keys", "00000002.json"))
+    assert holdfast("status", archive).code == 0
+
+
+def test_the_keys_of_a_copy_are_exchanged_without_a_commit(holdfast: RunCommand, archive: str, tmp_path: Path) -> None:
+    copy = str(tmp_path / "copy")
+    assert holdfast("copy", archive, copy, "--to-key", f"file:{tmp_path / 'key'}").code == 0
+    done = holdfast("key", "rotate", copy, "--yes", "--json")
+    assert (done.code, done.value["commit"], "is a copy, so no commit says" in done.err) == (0, None, True)
+    assert holdfast("copy", archive, copy, "--to-key", f"file:{tmp_path / 'key'}").code == 0
+    assert holdfast("status", copy).code == 0

@@ -46,7 +46,7 @@ def test_an_archive_is_signed_from_a_commit_on(
     done = holdfast("signing", "start", archive, "--yes", "--json")
     assert (done.code, done.value["commits"], done.value["public"]) == (0, {archive: 1}, key[1])
     shown = holdfast("signing", "show", archive, "--json").value
-    assert shown == {"signed_since": 1, "commit": 1, "signs": key[1], "believed": [key[1]]}
+    assert shown == {"signed_since": 1, "commits_alone": False, "commit": 1, "signs": key[1], "believed": [key[1]]}
     assert (
         f"signed since commit 1, of 1 commits; this process signs with {key[1]}"
         in holdfast("signing", "show", archive).out

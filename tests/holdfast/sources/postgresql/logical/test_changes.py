@@ -310,7 +310,7 @@ def test_marks_and_the_transactions_that_count(open_tables: OpenStream) -> None:
         emit.format("false", "holdfast", '{"mark": "of no transaction"}'),
         "begin",
         "insert into public.t values (1)",
-        emit.format("true", "holdfast", '{"mark": "é"}'),
+        emit.format("true", "holdfast", '{"mark": "é", "id": "abc"}'),
         "insert into public.t values (2)",
         "commit",
     )
@@ -322,8 +322,8 @@ def test_marks_and_the_transactions_that_count(open_tables: OpenStream) -> None:
         transactions = [row for part in window.transactions for row in part.to_pylist()]
         assert len(transactions) == 2
         assert list(window.marks) == [
-            SeenMark(name, f"{row['end_lsn'] >> 32:X}/{row['end_lsn'] & 0xFFFFFFFF:X}", row["committed_at"])
-            for name, row in zip(("before the sale", "é"), transactions, strict=True)
+            SeenMark(name, f"{row['end_lsn'] >> 32:X}/{row['end_lsn'] & 0xFFFFFFFF:X}", row["committed_at"], id)
+            for (name, id), row in zip((("before the sale", ""), ("é", "abc")), transactions, strict=True)
         ]
         assert [change.seq for change in changes_of(batches, stream.oid("public.t"))] == [0, 4]
         commit_times = [row["committed_at"] for row in transactions]
