@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import takewhile
 from typing import TYPE_CHECKING
 
 from holdfast.archive import locks
@@ -95,7 +96,7 @@ def plan(source: ObjectStore, target: ObjectStore, *, before_damage: bool = Fals
     return Copied(
         archive=archive.identity,
         commit=archive.state.sequence,
-        commits=archive.state.sequence - since,
+        commits=len(archive.state.numbers(since)),
         files=len(missing),
         size=sum(file.size for file in missing),
         skipped=len(files) - len(missing),
@@ -190,7 +191,8 @@ def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> t
             f"{target.url} has {there[-1]}, but {source.url} ends at commit {newest}: they went different ways, or "
             "this is the older of both: copy in the other direction, or to an empty place"
         )
-    since = next((number for number, key in enumerate(there) if key != commit_key(number + 1)), len(there))
+    held = set(there)
+    since = max(takewhile(lambda number: commit_key(number) in held, archive.state.numbers()), default=0)
     if since:
         key = commit_key(since)
         _same(archive, target, key, target.read(key).signed)
@@ -392,7 +394,7 @@ class _Copying:
         return Copied(
             archive=self._archive.identity,
             commit=state.sequence,
-            commits=state.sequence - since,
+            commits=len(state.numbers(since)),
             files=len(self._copied),
             size=sum(file.size for file in self._copied.values()),
             skipped=sum(file.path not in self._copied for file in _files(state)),
