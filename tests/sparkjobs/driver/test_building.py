@@ -10,7 +10,7 @@ from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.databases.owners import loaders, passing_roles
 from tests.support.databases.roundtrips import schema_of
-from tests.support.jobs.inline_jobs import RunJob
+from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
 
@@ -73,3 +73,42 @@ def test_views_hold_what_their_owners_may_see(
     with connect(target) as session:
         assert session.execute(LEFT).fetchall() == []
         assert session.execute("select evtname from pg_event_trigger").fetchall() == []
+
+
+def test_a_child_of_a_table_that_is_there_is_for_the_owner_of_that(
+    create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    made = ("create table parent (id int)", "create table child (n int) inherits (parent)")
+    source, target = create_database(*made), create_database(made[0])
+    assert run_backup(source)[0] == 0
+    before = schema_of(target)
+
+    code, message = failed(run_restore(target, "--tables", "public.child"))
+
+    assert code == 5
+    assert "must be owner of table parent: restore as the owner of what the table belongs to" in message
+    assert schema_of(target) == before
+    assert run_restore(target, "--tables", "public.child", "--trust-source")[0] == 0
+
+
+def test_a_key_leads_only_to_what_its_owner_may_refer_to(
+    server: Address, create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
+) -> None:
+    made = ("create table customers (id int primary key)", "insert into customers values (1)")
+    key = "create table orders (id int primary key, customer int references customers)"
+    source = create_database(
+        *made, "grant references on customers to building_two", key, "insert into orders values (1, 1)"
+    )
+    with connect(source) as session:
+        session.execute("alter table public.orders owner to building_two")
+    assert run_backup(source)[0] == 0
+    for granted, left in ((True, []), (False, ["foreign key public.orders orders_customer_fkey"])):
+        target = create_database(*made)
+        with connect(target) as session:
+            if granted:
+                session.execute("grant references on public.customers to building_two")
+        code, record = run_restore(target, "--tables", "public.orders")
+        assert code == 0, record.error
+        assert record.result is not None
+        assert [each["object"] for each in record.result["not_restored"]] == left
+        assert loaders(target) == {}

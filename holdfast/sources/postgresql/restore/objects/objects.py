@@ -57,6 +57,7 @@ _BATCH = 500
 """Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
 
 _OWNER = "owner of "
+_AS_OWNER = "restore as the owner of what the table belongs to, or say --trust-source"
 
 SETTINGS = "set check_function_bodies = off; set xmloption = content; set client_min_messages = warning"
 """What pg_dump sets for what it writes; the rest of its settings are those of every session."""
@@ -175,7 +176,8 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry,
         left += [NotRestored(f"{_OWNER}{entry.label}", words(why), each) for each, why in tried if why is not None]
     elif entry.kind in TABLES:
         before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
-        raise RefusedError("".join((str(refused), *before))) from refused.__cause__
+        remedy = f": {_AS_OWNER}" if plan.login else ""
+        raise RefusedError("".join((str(refused), remedy, *before))) from refused.__cause__
     else:
         left.append(_left_out(entry, refused))
 
