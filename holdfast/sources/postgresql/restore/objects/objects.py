@@ -37,7 +37,7 @@ from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, FOLLOWE
 from holdfast.sources.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
 from holdfast.sources.postgresql.restore.rights.guard import RESET
 from holdfast.sources.postgresql.restore.rights.inlined import lend_to_read
-from holdfast.sources.postgresql.restore.rights.lending import is_elsewhere, lend_servers, referred
+from holdfast.sources.postgresql.restore.rights.lending import is_elsewhere, lend_extensions, referred
 from holdfast.sources.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST, run_as_superuser
 from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
 
@@ -91,7 +91,7 @@ def create_tables(sessions: Sessions, plan: RestorePlan, superuser: Sessions | N
         created = by.run(range(0, len(some), size), create, at_once=1)
         left += [each for one in created for each in one]
         if superuser is not None and by is superuser:
-            superuser.run([plan.login], lend_servers)
+            superuser.run([plan.login], lend_extensions)
     left = [each for each in sessions.run(left, _give_once_more) if each is not None]
     defined = (superuser or sessions).run(plan.large_objects, create_large_objects)
     return (*left, *(each for some in defined for each in some))

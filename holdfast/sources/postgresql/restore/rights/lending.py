@@ -34,11 +34,14 @@ union all select pg_catalog.format('grant create on tablespace %%I to %%I', spcn
 from pg_catalog.pg_tablespace where spcname = any(%(tablespaces)s)
 """
 
-_SERVERS = """
+_OF_EXTENSIONS = """
 select pg_catalog.format('grant usage on foreign data wrapper %%I to %%I', fdwname, %(login)s::text)
 from pg_catalog.pg_foreign_data_wrapper where not pg_catalog.has_foreign_data_wrapper_privilege(%(login)s, oid, 'usage')
 union all select pg_catalog.format('grant usage on foreign server %%I to %%I', srvname, %(login)s::text)
 from pg_catalog.pg_foreign_server where not pg_catalog.has_server_privilege(%(login)s, oid, 'usage')
+union all select pg_catalog.format('grant usage on schema %%I to %%I', n.nspname, %(login)s::text)
+from pg_catalog.pg_namespace n join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_namespace'::regclass
+  and d.objid = n.oid and d.deptype = 'e' where not pg_catalog.has_schema_privilege(%(login)s, n.oid, 'usage')
 """
 
 _REFERENCES = """
@@ -79,12 +82,12 @@ def lend(session: Connection, plan: RestorePlan) -> None:
     _grant(session, _PLACES, asked)
 
 
-def lend_servers(session: Connection, login: str) -> None:
-    """Let the login use the foreign-data wrappers and servers that extensions have brought.
+def lend_extensions(session: Connection, login: str) -> None:
+    """Let the login use the schemas, foreign-data wrappers and servers that extensions have brought.
 
     :param session: a superuser's.
     """
-    _grant(session, _SERVERS, {"login": login})
+    _grant(session, _OF_EXTENSIONS, {"login": login})
 
 
 def lend_references(session: Connection, plan: RestorePlan) -> None:

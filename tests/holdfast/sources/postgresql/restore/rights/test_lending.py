@@ -16,8 +16,8 @@ from holdfast.sources.postgresql.restore.rights.lending import (
     close_database,
     is_elsewhere,
     lend,
+    lend_extensions,
     lend_references,
-    lend_servers,
     open_database,
     referred,
 )
@@ -72,7 +72,7 @@ def test_beside_other_things_only_what_is_named_may_be_used(begun: Session, logi
     assert begun.execute(may, (login.user,)).fetchone() == (["other", "public"],)
     lend(begun, plan(login.user, beside=False))
     assert begun.execute(may, (login.user,)).fetchone() == (["other", "public", "third"],)
-    lend_servers(begun, login.user)
+    lend_extensions(begun, login.user)
     row = begun.execute("select has_foreign_data_wrapper_privilege(%s, 'there', 'usage')", (login.user,)).fetchone()
     assert row == (True,)
 
