@@ -79,6 +79,7 @@ def test_a_backup_that_was_refused_succeeds_once_its_reason_is_gone(shop: Shop, 
     assert "may not read" in refused.err
     page.does("holdfast doctor", code=1)
     assert "FAIL" in page.does("holdfast source check", code=5).out
+    page.does("holdfast locks reap")
     names = {"SOURCE": shop.database.url, "<role>": shop.role}
     script = page.does("holdfast source setup", names=names).out
     shop.sql(*(line for line in script.splitlines() if line.lower().startswith("grant")))

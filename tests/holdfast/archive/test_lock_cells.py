@@ -43,6 +43,7 @@ sync                      . . . . . . . . . . . . r r r . f f f f r
 copy                      . . . . . . . . . . . . r r r . f f f f r r
 rebuilding                . . . . . . . . . . . . r r r . f f f f r r r
 recovery                  f f f f f f f f f f f f f f f f f f f f f f f f
+voiding                   f f f f f f f f f f f f f f f f f f f f f f f f f
 """
 """What keeps the operation of a row and that of a column apart; the columns stand in the order of the rows.
 

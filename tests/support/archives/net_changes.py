@@ -22,7 +22,7 @@ _COUNT = pa.field("__count", pa.int64())
 def rows(tables: Tables, table: str, where: str = "true") -> pa.RecordBatch:
     """Return rows of a table as a file of changes keeps them: without generated columns."""
     decoder = Decoder([column for column in tables.columns(table) if not column.generated])
-    found = tables.read(f"{table} where {where} order by 1" if decoder.columns else table, decoder)
+    found = tables.read_by_query(f"{table} where {where} order by 1" if decoder.columns else table, decoder)
     batches = pa.Table.from_batches(found, decoder.schema).combine_chunks().to_batches()
     return batches[0] if batches else pa.RecordBatch.from_pylist([], schema=decoder.schema)
 

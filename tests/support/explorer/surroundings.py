@@ -10,6 +10,8 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from holdfast.archive import archive as archive_module
+from holdfast.archive.format import claim as claim_module
+from holdfast.archive.format import commit_folder as folder_module
 from locking import Owner
 from locking import reaper as reaper_module
 from tests.support.explorer.clients import commit_id, process_is_gone
@@ -36,8 +38,8 @@ def surroundings() -> Iterator[None]:
     with (
         patch.object(Owner, "here", lambda self: self),
         patch.object(reaper_module, "process_is_gone", process_is_gone),
-        patch.object(archive_module, "ThreadPoolExecutor", _InPlace),
-        patch.object(archive_module, "time", SimpleNamespace(sleep=lambda seconds: None)),
+        patch.object(folder_module, "ThreadPoolExecutor", _InPlace),
+        patch.object(claim_module, "time", SimpleNamespace(sleep=lambda seconds: None)),
         patch.object(archive_module, "uuid", SimpleNamespace(uuid4=commit_id)),
         _silence(),
         _no_collector(),
