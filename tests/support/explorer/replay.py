@@ -15,6 +15,7 @@ from functools import lru_cache
 from typing import cast
 
 from holdfast.common.signing import Signing
+from holdfast.storage.contract.base import StoredDocument
 from locking.store import Listing, ObjectInfo, StoreError, check_listed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -121,6 +122,10 @@ class AskingStore:
 
     def get(self, key: str) -> bytes:
         return cast(bytes, self._ask(Question("get", key)))
+
+    def read(self, key: str) -> StoredDocument:
+        body = self.get(key)
+        return StoredDocument(body, body)
 
     def put(self, key: str, body: bytes) -> None:
         self._ask(Question("put", key, body))
