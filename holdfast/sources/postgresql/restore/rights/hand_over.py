@@ -72,7 +72,7 @@ where d.refclassid = 'pg_catalog.pg_authid'::regclass and d.deptype = 'o' and i.
     where (d.classid, d.objid) = (o.classid, o.objid) and o.refclassid = o.classid and o.deptype in ('a', 'i')))
 order by d.classid, d.objid
 """
-"""What a role owns, without sequences that follow the table of their column."""
+"""Objects of a role, without sequences that follow the table of their column."""
 
 _MISSING = ("42704", "42P01", "42883", "3F000")
 """SQLSTATEs of what is not there: its creation was refused, and has been named."""

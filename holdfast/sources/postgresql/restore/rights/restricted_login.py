@@ -53,7 +53,7 @@ from pg_catalog.pg_roles r where r.rolname = any(%s) and exists (
     d.rolsuper or d.rolcreaterole or d.rolcreatedb or d.rolreplication or d.rolbypassrls
     or (d.rolname ~ '^pg_' and d.rolname <> 'pg_database_owner')))
 """
-"""Which of these roles may do more than own things in databases, also by what they are members of."""
+"""Those of these roles that may do more than own things in databases, also by their memberships."""
 
 _STANDING = "select rolname::text from pg_catalog.pg_roles where rolname ~ %s"
 """Roles that stand in for owners (`hand_over`)."""
@@ -75,7 +75,7 @@ _SETTINGS = {
     "client_min_messages": "warning",
     "event_triggers": "on",
 }
-"""What a login's sessions begin with, beside what all have, in versions that know it."""
+"""Settings that a login's sessions begin with, beside those of all sessions, in versions that know them."""
 
 _TRIES = 20
 _PAUSE_S = 0.1

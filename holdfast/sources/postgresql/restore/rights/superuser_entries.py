@@ -7,6 +7,7 @@ or in an untrusted language, and what is built of them) needs an archive that no
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 
@@ -82,6 +83,8 @@ _FORMS = (
 
 Source: PostgreSQL manual, 'SQL Commands'.
 """
+
+_OWN_ROUTINES = "select pg_catalog.count(*) from pg_catalog.pg_proc where proowner = session_user::pg_catalog.regrole"
 
 _OWNED = {
     *("AGGREGATE", "EVENT", "FOREIGN", "FUNCTION", "LANGUAGE", "OPERATOR", "PROCEDURAL", "PROCEDURE", "PUBLICATION"),
@@ -162,12 +165,17 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
     if entry.kind not in _OF_SUPERUSERS:
         for statement, _ in owner_statements(sql):
             sql = sql.replace(statement, f"{statement.rpartition(' OWNER TO ')[0]} OWNER TO {login};", 1)
+    if len(re.findall(r"\bCREATE\b", " ".join(token.word for token in tokens(sql)))) > 1 and entry.kind in ROUTINES:
+        raise RefusedError(f"{entry.label} is not created by a superuser: it creates more than one thing")
     with session.transaction():
+        before = session.execute(_OWN_ROUTINES).fetchone()
         for statement in _allowed(entry, sql):
             try:
                 session.execute(statement.encode("utf-8", "surrogateescape"), binary=True)
             except psycopg.Error as error:
                 raise server_error(f"{entry.label} could not be created", error) from error
+        if entry.kind != "EXTENSION" and session.execute(_OWN_ROUTINES).fetchone() != before:
+            raise RefusedError(f"{entry.label} is not created by a superuser: its code would have a superuser's rights")
 
 
 def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
@@ -176,9 +184,17 @@ def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
         if len(bare) < 2:
             continue
         text = "".join(" " if token.kind == COMMENT else token.text for token in statement)
-        if not _has_form(bare) or _evaluates(bare):
+        if not _has_form(bare) or _evaluates(bare) or not _is_of(entry, bare):
             raise RefusedError(f"{entry.label} is not created by a superuser: {text[:200]} is no form that may be")
         yield text
+
+
+def _is_of(entry: DumpEntry, statement: Sequence[Token]) -> bool:
+    """Return whether a statement that creates something creates what its entry is."""
+    if statement[0].word != "CREATE":
+        return True
+    words = [token.word for token in statement[1:5] if token.word not in ("OR", "REPLACE", "TRUSTED", "PROCEDURAL")]
+    return words[0] == entry.kind.removeprefix("PROCEDURAL ").removeprefix("SHELL ").split()[0]
 
 
 def _has_form(statement: Sequence[Token]) -> bool:

@@ -96,6 +96,8 @@ FORGED = {
     "a subscription that connects": "CREATE SUBSCRIPTION s CONNECTION 'host=127.0.0.1' PUBLICATION p;",
     "a publication that asks": "CREATE PUBLICATION p FOR TABLE public.t WHERE (public.f());",
     "a first value": "CREATE AGGREGATE public.a(int) (SFUNC = public.f, STYPE = internal, INITCOND = '0');",
+    "native code in a comment": "CREATE FUNCTION public.f() RETURNS int LANGUAGE internal AS 'int4in';",
+    "a function in a comment": "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql SECURITY DEFINER AS $$select 1$$;",
     "a setting": "SET session_replication_role = replica;",
     "an escaped string": "COMMENT ON SCHEMA public IS E'\\''; CREATE ROLE forged_role SUPERUSER; --';",
 }
@@ -144,3 +146,14 @@ def test_settings_that_only_superusers_make_are_known(begun: Session) -> None:
     found = superuser_settings(begun)
     assert {"session_replication_role", "log_statement"} <= found
     assert found.isdisjoint({"search_path", "work_mem"})
+
+
+@pytest.mark.service
+def test_no_function_stays_with_the_superuser(begun: Session) -> None:
+    made = "CREATE FUNCTION public.g() RETURNS int\n    LANGUAGE sql LEAKPROOF SECURITY DEFINER\n    AS $$select 1$$;"
+    with pytest.raises(RefusedError, match="would have a superuser's rights"):
+        run_as_superuser(begun, entry(1, "FUNCTION", "g()", sql=made), "postgres")
+    assert begun.execute("select from pg_proc where proname = 'g'").fetchall() == []
+    two = f"{made}\nCREATE FUNCTION public.h() RETURNS int LANGUAGE internal AS 'int4in';"
+    with pytest.raises(RefusedError, match="more than one thing"):
+        run_as_superuser(begun, entry(1, "FUNCTION", "g()", sql=two), "postgres")
