@@ -10,11 +10,12 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.owners_code import owners_code, readable_columns, refuse_owners_code
-from holdfast.sources.postgresql.snapshot.read import cut, open_reader
+from holdfast.sources.postgresql.snapshot.read import Piece, SnapshotTableReader, cut, open_reader
 from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.sources.postgresql.values.decode import Decoder
 from tests.support.jobs.command_here import run_here
@@ -128,6 +129,42 @@ def test_a_query_would_run_it(tenant: Address) -> None:
             session.execute(b"select word from only tenant.t where ctid >= '(1,0)'")
         put(tenant, "drop table tenant.t; create table tenant.t (id int, word text)")
         put(tenant, "drop statistics if exists tenant.s")
+
+
+THIEF = """
+create function tenant.never(tid, tid) returns bool language sql immutable as 'select false';
+create function tenant.never(text, text) returns bool language sql immutable as 'select false';
+create operator tenant.>= (leftarg = tid, rightarg = tid, function = tenant.never);
+create operator tenant.< (leftarg = tid, rightarg = tid, function = tenant.never);
+create operator tenant.= (leftarg = text, rightarg = text, function = tenant.never);
+create function tenant.steal(text) returns text language plpgsql immutable as $$
+  begin perform set_config('search_path', 'tenant, pg_catalog', false); return $1; end $$;
+create index on tenant.t ((tenant.steal('x') || word));
+"""
+
+
+def test_operators_of_an_owner_take_no_rows_and_a_session_that_they_change_is_not_believed(tenant: Address) -> None:
+    """The owner makes an index between two pieces: the planner then runs its function in the session that reads."""
+    with hold_snapshot(tenant) as held:
+        (table,) = (table for table in held.catalog.with_rows() if table.name == "t")
+        decoder = Decoder(table.columns)
+        first, second, *others = cut(table, 8192 * 80, queries=True)
+
+        def count(reader: SnapshotTableReader, *pieces: Piece) -> int:
+            return sum(batch.num_rows for piece in pieces for batch in reader.batches(piece, decoder))
+
+        def all_pieces() -> int:
+            with open_reader(tenant, held.snapshot, [table]) as reader:
+                rows = count(reader, first)
+                put(tenant, THIEF)
+                rows += count(reader, second, *others)
+                assert rows == 20000
+            return rows
+
+        with pytest.raises(RefusedError, match="search_path is 'tenant, pg_catalog' and was ''"):
+            all_pieces()
+        with connect(tenant) as now, pytest.raises(RefusedError, match="which belongs to reading_tenant"):
+            refuse_owners_code(owners_code(now), {table.oid})
 
 
 def test_values_of_generated_columns_that_only_a_query_gives_are_left_out_by_name(

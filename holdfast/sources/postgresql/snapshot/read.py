@@ -60,8 +60,9 @@ select pg_catalog.set_config(name, value, false) from (values
 at."""
 
 _BY_COLUMNS = """
-select pg_catalog.getdatabaseencoding() = 'UTF8' and not exists (
-    select from pg_catalog.pg_constraint where conrelid = {oid} and contype = 'n' and not convalidated)
+select pg_catalog.getdatabaseencoding() operator(pg_catalog.=) 'UTF8' and not exists (
+    select from pg_catalog.pg_constraint
+    where conrelid operator(pg_catalog.=) {oid} and contype operator(pg_catalog.=) 'n' and not convalidated)
 """
 """Since PostgreSQL 18 a column may be NOT NULL, but not in the rows that were there before."""
 
