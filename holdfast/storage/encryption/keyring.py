@@ -75,7 +75,11 @@ class RingDocument(BaseModel):
     @property
     def name(self) -> str:
         """Return the document's key in the store."""
-        return f"{KEYS}{self.number:08d}.json"
+        return _document_name(self.number)
+
+
+def _document_name(number: int) -> str:
+    return f"{KEYS}{number:08d}.json"
 
 
 @dataclass(frozen=True)
@@ -102,6 +106,9 @@ def document_names(store: ObjectStore) -> list[str]:
 def read_document(store: ObjectStore) -> RingDocument | None:
     """Return the ring as it is stored; None for an archive that is not encrypted.
 
+    An empty document is passed over where there is an older one: it is what a refused write has left, for instance at
+    a full quota, and its rotation has removed nothing.
+
     :raises DamagedError: it is not what was written.
     :raises StoreUnavailable: it is exchanged again and again meanwhile.
     """
@@ -110,13 +117,14 @@ def read_document(store: ObjectStore) -> RingDocument | None:
         if not names:
             return None
         try:
-            document = RingDocument.model_validate_json(store.get(names[-1]))
+            name, body = next(((name, body) for name in reversed(names) if (body := store.get(name))), (names[-1], b""))
+            document = RingDocument.model_validate_json(body)
         except ObjectNotFound:  # a rotation was just here
             continue
         except ValidationError:
-            raise _damaged(names[-1], store.url) from None
-        if document.name != names[-1]:
-            raise _damaged(names[-1], store.url)
+            raise _damaged(name, store.url) from None
+        if document.name != name:
+            raise _damaged(name, store.url)
         return document
     raise StoreUnavailable(f"Could not read the keys of {store.url}: they are just being exchanged.")
 
@@ -182,13 +190,22 @@ def renew_ring(store: ObjectStore, ring: KeyRing, address: str) -> RingDocument:
     """
     before = ring.document
     secrets = {each.hex(): data_key.secret for each, data_key in ring.keys.items()}
-    document = _make(store, address, before.ring, before.number + 1, before.keys, secrets)
+    document = _make(store, address, before.ring, _next_number(store, before), before.keys, secrets)
     older = [name for name in document_names(store) if name < document.name]
     for left, error in store.delete_many(older).items():
         raise RefusedError(
             f"the new keys are in force, but the old key still opens {left}, which could not be removed: {error}"
         )
     return document
+
+
+def _next_number(store: ObjectStore, before: RingDocument) -> int:
+    """Return the number of the next document: each is written once, also where a refused write has left it empty."""
+    number = before.number + 1
+    names = document_names(store)
+    while (name := _document_name(number)) in names and not store.get(name):
+        number += 1
+    return number
 
 
 def store_document(store: ObjectStore, document: RingDocument) -> None:

@@ -157,6 +157,22 @@ def test_a_rotation_that_was_killed_before_it_removed_the_old_keys_is_completed_
     assert [path.name for path in (place / "keys").iterdir()] == ["00000003.json"]
 
 
+def test_a_document_that_a_refused_write_left_empty_keeps_nobody_from_the_archive(
+    store: SealedStore, place: Path
+) -> None:
+    for number in (2, 3):
+        (place / "keys" / f"{number:08d}.json").write_bytes(b"")
+    again = open_store(str(place), store.key)
+    assert Archive.open(again).identity.name == "shop"
+    assert again.key is not None
+    again.renew(again.key)
+    assert [path.name for path in (place / "keys").iterdir()] == ["00000004.json"]
+    assert Archive.open(open_store(str(place), store.key)).identity.name == "shop"
+    (place / "keys" / "00000004.json").write_bytes(b"")
+    with pytest.raises(DamagedError, match=r"keys/00000004.json in .* is damaged"):
+        Archive.open(open_store(str(place), store.key))
+
+
 def test_what_is_not_encrypted_has_no_keys_to_renew(place: Path, keys: list[str]) -> None:
     store = open_store(str(place))
     Archive.create(store, name="shop")
