@@ -146,7 +146,14 @@ _VOID_NUMBERS = (
     Guard("the newest decides first", "TwoVoiders", "Kept", spec="VoidNumbers"),
 )
 
-GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM + _OLD_STORE + _VOID_NUMBERS
+_LAST_SEEN = (
+    Guard("a number is compared with its commit", "SeenByTwo", "Noticed", spec="LastSeen"),
+    Guard("an index is compared with its entry", "SeenFork", "Noticed", spec="LastSeen"),
+    Guard("who accepts remembers what was accepted", "LastSeen", "Noticed", spec="LastSeen"),
+    Guard("an acceptance that was seen excuses nothing", "LastSeen", "Noticed", spec="LastSeen"),
+)
+
+GUARDS = _LOCKS + _TRIMMING + _REPLICATION + _QUORUM + _OLD_STORE + _VOID_NUMBERS + _LAST_SEEN
 
 _HEAD = """# What goes wrong without each guard
 
@@ -185,6 +192,11 @@ _TITLES = {
 # Numbers without a commit
 
 `VoidNumbers.tla`. The number is the writer or the voider that takes the step; of `Arrive` and `Tick`, the commit's.
+""",
+    "LastSeen": """
+# Archives that were put back
+
+`LastSeen.tla`. The number is the machine that takes the step; 0: one without a memory.
 """,
 }
 

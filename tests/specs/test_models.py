@@ -44,6 +44,7 @@ MODELS = {
         "Suspended": 1277,
     },
     "VoidNumbers": {"VoidNumbers": 13605, "TwoVoiders": 5407},
+    "LastSeen": {"LastSeen": 1068, "SeenByTwo": 926, "SeenReplica": 3141, "SeenFork": 2391},
 }
 """How many states each model of each module has. Another number means that the model says something else."""
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from pydantic import Field, ValidationError
+from pydantic import AwareDatetime, Field, ValidationError
 
 from holdfast.archive.format.document import Count, Document
 from holdfast.common.errors import DamagedError
@@ -48,32 +48,44 @@ class PutBackError(DamagedError):
 class LastSeen(Document):
     """State of an archive at one place, as it was last seen.
 
-    :param archive: its id; `name`: for people.
+    Each number is kept with the id of what it numbers: a number alone does not tell an archive from one that went
+    another way.
+
+    :param archive: its id; `name`: for people; `created`: when it was made at this place. None: an earlier release
+        kept this.
     :param sequence: number of its newest commit; `commit`: the id of that.
     :param log: id of the coordination store that it follows as a replica; "" for an archive at one place.
-    :param index: of the last entry of that which it had executed.
+    :param index: of the last entry of that which it had executed; `entry`: the id of that, where it is known.
+    :param accepted: the states that it was known to take the place of, as in `State.superseded`.
     :param replaces: newest commits of what was there before, by archive id, where this one was just created.
     """
 
     archive: str
     name: str
+    created: AwareDatetime | None = None
     sequence: Count
     commit: str
     log: str = ""
     index: Count = 0
+    entry: str = ""
+    accepted: dict[str, Count] = Field(default_factory=dict)
     replaces: dict[str, Count] = Field(default_factory=dict)
 
     @classmethod
     def of(cls, identity: Identity, state: State) -> LastSeen:
         """Return an archive's state as it is seen now."""
         place = state.log
+        index, entry = max((place.index, place.entry), (place.reached, place.reached_entry)) if place else (0, "")
         return cls(
             archive=identity.id,
             name=identity.name,
+            created=identity.created,
             sequence=state.sequence,
             commit=state.tip or "",
             log=place.store if place else "",
-            index=max(place.index, place.reached) if place else 0,
+            index=index,
+            entry=entry,
+            accepted=dict(state.superseded),
         )
 
     def __str__(self) -> str:
@@ -129,9 +141,16 @@ def read_seen(place: str) -> LastSeen | None:
         return None
 
 
-def note_seen(place: str, now: LastSeen) -> None:
-    """Remember what is seen at a place; of one archive the newest commit stays."""
-    _keep(place, lambda before: now if before is None or _is_news(before, now) else before)
+def note_seen(place: str, now: LastSeen, *, instead_of: LastSeen | None = None) -> None:
+    """Remember what is seen at a place; of one archive the newest commit stays.
+
+    :param instead_of: what was seen there, and does not count any more since somebody has accepted that.
+    """
+
+    def newest(before: LastSeen | None) -> LastSeen:
+        return now if before in (None, instead_of) or _is_news(before, now) else before
+
+    _keep(place, newest)
 
 
 def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
@@ -140,7 +159,9 @@ def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
     :param before: what was seen there before, which its first commit is to say that it takes the place of.
     """
     replaces = {**before.replaces, before.archive: before.sequence} if before else {}
-    begun = LastSeen(archive=identity.id, name=identity.name, sequence=0, commit="", replaces=replaces)
+    begun = LastSeen(
+        archive=identity.id, name=identity.name, created=identity.created, sequence=0, commit="", replaces=replaces
+    )
     _keep(place, lambda _: begun)
 
 

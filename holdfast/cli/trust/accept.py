@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from holdfast.archive import Archive, Change, locks
-from holdfast.archive.format.last_seen import LastSeen, place_of, read_seen
+from holdfast.archive.format.last_seen import LastSeen, note_seen, place_of, read_seen
 from holdfast.archive.void_number import void as void_number
 from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
@@ -53,6 +53,7 @@ def accept(
     change = Change(kind="accepted", reason=reason, supersedes={before.archive: before.sequence})
     with locks.acquire(store, "hold", owner=Owner(), purpose="accepting an older state", wait=wait) as held:
         made = archive.add(lambda _: change, check=held.check, fence=held.fence)
+    note_seen(place_of(store), LastSeen.of(archive.identity, archive.state), instead_of=before)
     value = {"commit": made.sequence, "archive": now.archive, "superseded": before.model_dump(mode="json")}
     output.result(
         value,

@@ -2,6 +2,9 @@
 
 Ids stay when their entries are trimmed, and when the log is rebuilt. So a replica that has executed another entry is
 told from one that is behind, however long it was away.
+
+The rule for every memory of how far something was, of an archive, a machine or this store: a number is kept with the id
+of what it numbers, and both are compared. A number alone does not tell a replica from one that went another way.
 """
 
 from __future__ import annotations

@@ -144,6 +144,8 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
     except HoldfastError as error:
         logger.info("Whether %s is an older copy of itself was not asked: %s", archive.store.url, error)
         return
+    archive.refresh()  # a sync may have gone on since it was opened, and before the store was asked
+    place = archive.state.log or place
     if known.log.store == place.store and max(place.index, place.reached) < known.row.pointer - 1:
         forget_seen(place_of(archive.store))
         raise PutBackError(

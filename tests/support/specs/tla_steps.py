@@ -102,6 +102,13 @@ def _party_to_a_number(action: str, old: State, new: State) -> object:
     return who
 
 
+def _machine(action: str, old: State, new: State) -> object:
+    """Of who is shown the archive the machine; 0: one without a memory."""
+    if action in ("Extend", "Keep", "PutBack"):
+        return None
+    return _first(_changed(old["shown"], new["shown"])) or 0
+
+
 def _goes_on(archive: State, store: State) -> bool:
     return archive["store"] == store["id"] and not archive["aside"]
 
@@ -151,6 +158,7 @@ _WHO = {
     "Quorum": _party_to_a_quorum,
     "OldStore": _party_to_an_old_store,
     "VoidNumbers": _party_to_a_number,
+    "LastSeen": _machine,
 }
 _WHERE = {
     "PutAndVerify": _places,

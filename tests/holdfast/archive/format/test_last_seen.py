@@ -98,6 +98,24 @@ def test_an_older_state_is_refused_until_it_is_accepted(place: Place) -> None:
     assert place.backup() == 3
 
 
+def test_who_has_accepted_an_older_state_notices_when_that_is_put_back(place: Place) -> None:
+    place.backup()
+    older = place.copy("older")
+    for _ in range(3):
+        place.backup()
+    place.put_back(older)
+    archive = Archive.open(open_store(str(place.folder)), unseen=True)
+    seen = read_seen(archive.store.url)
+    assert seen is not None
+    archive.add(lambda _: Change(kind="accepted", supersedes={seen.archive: 4}), check=nothing, fence="t")
+    assert place.open().state.sequence == 2
+    accepted = place.copy("accepted")
+    assert place.backup() == 3
+    place.put_back(accepted)
+    with pytest.raises(PutBackError, match=r"had commit 3 of shop .* and has commit 2 of shop"):
+        place.open()
+
+
 def test_others_who_have_seen_no_more_accept_it_with_that_and_those_who_have_do_not(
     place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +209,51 @@ def test_a_replica_is_compared_by_its_log_and_not_by_its_commits(
     archive = place.open()
     before = LastSeen(archive=archive.identity.id, name="shop", sequence=90, commit="x", log=seen[0], index=seen[1])
     assert _replica(archive, **now).is_put_back(before) is put_back
+
+
+@pytest.mark.parametrize(
+    ("seen", "now", "put_back"),
+    [
+        ({"index": 2, "entry": "b"}, {}, False),  # synced again after its place was put back
+        ({"index": 2, "entry": "B"}, {}, True),  # all were put back, and the log went another way
+        ({"index": 4, "entry": "d"}, {}, True),
+        ({"index": 2, "entry": ""}, {}, False),  # as an earlier release has kept it
+        ({"index": 5, "entry": "e"}, {"reached": 5, "reached_entry": "e", "index": 4, "entry": "d"}, False),
+        ({"index": 2, "entry": "B", "log": "before"}, {"entry": "", "before": {"before": 2}}, True),
+        ({"index": 9, "entry": "i", "log": "before"}, {"entry": "", "before": {"before": 2}}, True),
+    ],
+)
+def test_an_index_is_compared_with_the_entry_that_a_commit_has_executed(
+    place: Place, seen: dict[str, object], now: dict[str, object], put_back: bool
+) -> None:
+    archive = place.open()
+
+    def add(at: LogPlace) -> None:
+        archive.add(lambda _: Change(kind="synced", log=at), check=nothing, fence="t")
+
+    for index, entry in enumerate("abc", start=1):
+        add(LogPlace(store="log", replica="a", index=index, entry=entry))
+    before = LastSeen.of(archive.identity, archive.state).model_copy(update={"sequence": 90, "commit": "x", **seen})
+    if now and archive.state.log is not None:
+        add(archive.state.log.model_copy(update=now))
+    assert archive.is_put_back(before) is put_back
+
+
+def test_what_was_seen_before_a_place_was_made_a_replica_refuses_nobody(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        place.backup()
+    archive = place.open()
+    before = LastSeen.of(archive.identity, archive.state)
+    shutil.rmtree(place.folder)
+    monkeypatch.setenv(VARIABLE, "off")  # another machine makes it
+    replica = Archive.create(open_store(str(place.folder)), name="shop", replica_of=archive.identity)
+    at = LogPlace(store="log", replica="a", index=5, entry="e")
+    replica.add(lambda _: Change(kind="recovered", log=at), check=nothing, fence="t")
+    assert not replica.is_put_back(before)
+    older = before.model_copy(update={"created": replica.identity.created})
+    assert replica.is_put_back(older)
 
 
 def test_whoever_reads_while_another_adds_is_not_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 import sqlalchemy as sa
+from pydantic import BaseModel
 
+from holdfast.archive.format.last_seen import LastSeen
 from holdfast.archive.format.model import LogPlace
 from holdfast.replication.log import line, schema
 from holdfast.replication.log.replicas import LogState, log_state, register
@@ -66,3 +68,18 @@ def test_ids_and_stores_are_kept(store: CoordinationStore) -> None:
     assert store.run(lambda c: line.entry_ids(c, "a")) == {1: "e1", 2: "e2"}
     assert store.run(lambda c: line.stores_before(c, "a")) == {"old": 1}
     assert store.run(lambda c: line.entry_id(c, "a", 9)) is None
+
+
+NUMBERED = {
+    LastSeen: {"sequence": "commit", "index": "entry"},
+    LogPlace: {"index": "entry", "reached": "reached_entry", "acknowledged": "entry", "base": ""},
+}
+"""Fields that say how far something is, each with that of the id. `base` says where a log began, not how far it is."""
+
+
+@pytest.mark.parametrize("document", NUMBERED)
+def test_whatever_an_archive_or_a_machine_remembers_by_number_has_the_id_of_it(document: type[BaseModel]) -> None:
+    fields = {name: str(field.annotation) for name, field in document.model_fields.items()}
+    numbers = {name for name, words in fields.items() if "int" in words and "dict" not in words}
+    assert numbers == NUMBERED[document].keys()
+    assert {name for name in NUMBERED[document].values() if name} <= fields.keys()

@@ -22,6 +22,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import Opened, open_first, open_to_read, words_of
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
+from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
 from tests.support.servers.postgres import Standby, create_database
 
@@ -294,3 +295,41 @@ def test_a_machine_that_never_saw_a_replica_asks_the_store_whether_it_is_an_olde
         open_to_read(two.place("near"), address=address)
     gone = open_to_read(two.place("near"), address=f"sqlite:///{tmp_path / 'gone.db'}")
     assert gone.state.sequence  # a store that cannot be asked keeps nobody from an eventual read
+
+
+def test_a_machine_that_never_saw_a_replica_reads_it_while_a_sync_goes_on(
+    two: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(last_seen.VARIABLE, str(tmp_path / "never seen"))
+    two.back_up("near")
+    shutil.rmtree(tmp_path / "never seen")
+    executing_between(monkeypatch, two, "far", lambda: two.sync("far"))
+    assert open_to_read(two.place("far"), address=two.coordination.url).state.log is not None
+
+
+def test_a_machine_notices_that_all_were_put_back_and_went_another_way(
+    two: Replicas, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(last_seen.VARIABLE, str(tmp_path / "seen"))
+    two.back_up("near")
+    two.sync("far")
+    put_store_back = copied(two)
+    for name in ("near", "far"):
+        shutil.copytree(two.place(name).url, tmp_path / "kept" / name)
+    for _ in range(3):
+        two.back_up("near")
+    two.sync("far")
+    for name in ("near", "far"):
+        open_to_read(two.place(name))
+    put_store_back()
+    for name in ("near", "far"):
+        shutil.rmtree(two.place(name).url)
+        shutil.copytree(tmp_path / "kept" / name, two.place(name).url)
+    monkeypatch.setenv(last_seen.VARIABLE, "off")  # a worker without memory
+    for _ in range(3):
+        two.back_up("near")
+    two.sync("far")
+    monkeypatch.setenv(last_seen.VARIABLE, str(tmp_path / "seen"))
+    for name in ("near", "far"):
+        with pytest.raises(PutBackError, match="it was put back to an older state, or exchanged"):
+            open_to_read(two.place(name))
