@@ -2,7 +2,8 @@
 
 A copy of the coordination store from before such an entry is contradicted by each replica that has executed it. So an
 addition or a removal counts once two of the replicas before it have, or all where there are fewer: then every set of
-replicas that must be readable has one of them. One transaction each.
+replicas that must be readable has one of them. For a larger quorum it counts once as many have (`quorum.counted`). One
+transaction each.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import BusyError
 from holdfast.replication.log import schema
+from holdfast.replication.log.errors import OldStoreError
+from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.log import MEMBERS, EntryChange, append_decision
-from holdfast.replication.log.quorum import SMALLEST
-from holdfast.replication.log.replicas import add, check_removable, log_state, replica, replicas
+from holdfast.replication.log.quorum import SMALLEST, executed
+from holdfast.replication.log.replicas import add, check_removable, forget, log_state, replica, replicas
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -56,6 +59,30 @@ def leave(connection: Connection, archive: str, name: str, *, force: bool) -> in
     return _append(connection, archive, name, "leaves_by", stay)
 
 
+def end(
+    connection: Connection, archive: str, name: str, removal: tuple[int, str | None], *, force: bool, but_for: str = ""
+) -> None:
+    """Delete the row of a replica whose removal counts in this store.
+
+    The store may have been put back since the removal was appended, or since enough replicas had executed it there.
+
+    :param removal: index and id of the entry that removes it; 0: there is none, since it is the last one.
+    :param force: even where too few replicas have executed the entry; `but_for`: as `waited_for` takes it.
+    :raises OldStoreError: this store has no such entry.
+    :raises BusyError: as `check_counts` does.
+    """
+    if removal[0]:
+        index = replica(connection, archive, name).leaves_by
+        if (index, entry_id(connection, archive, index)) != removal:
+            raise OldStoreError(
+                f"the coordination store was put back meanwhile: it does not have entry {removal[0]}, which removes "
+                f"{name}, and {name} is still a replica there. Look at 'holdfast replica status', then run this again"
+            )
+        if not force:
+            check_counts(connection, archive, index, but_for=but_for)
+    forget(connection, archive, name)
+
+
 def _append(connection: Connection, archive: str, name: str, column: str, members: dict[str, str]) -> int:
     index = append_decision(connection, archive, EntryChange(kind=MEMBERS, members=members), by="")
     of_row = schema.replicas.update().where(_R.archive == archive, _R.name == name)
@@ -71,7 +98,7 @@ def waited_for(connection: Connection, archive: str, index: int, *, but_for: str
     :param but_for: the name of a replica that leaves by it and cannot execute it any more.
     """
     old = [row for row in replicas(connection, archive) if row.joined_by < index and row.name != but_for]
-    done = [row for row in old if row.pointer > index and not row.is_lost]
+    done = executed(old, index)
     return max(0, min(SMALLEST, len(old)) - len(done)), [row for row in old if row not in done]
 
 

@@ -28,11 +28,11 @@ from holdfast.replication.log.replicas import guard, replicas
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Sequence
+    from collections.abc import Collection, Iterable, Sequence
 
     from sqlalchemy import Connection
 
-    from holdfast.replication.log.replicas import Acting
+    from holdfast.replication.log.replicas import Acting, ReplicaRow
     from holdfast.replication.log.settings import QuorumRequest
 
 PENDING, COMMITTED, FAILED = "pending", "committed", "failed"
@@ -87,6 +87,25 @@ class Quorum:
         return f"{which}: {len(self.votes)} of {self.size} replicas ({', '.join(self.votes) or 'none'})"
 
 
+def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
+    """Return the replicas of whom a quorum of a size is.
+
+    One that was added counts once as many of those before it have executed its addition, or all where there were fewer.
+    Else a copy of the coordination store from before that could have the same index acknowledged by the others alone.
+    """
+
+    def counts(row: ReplicaRow) -> bool:
+        old = [each for each in rows if each.joined_by < row.joined_by]
+        return len(executed(old, row.joined_by)) >= min(size, len(old))
+
+    return [row for row in rows if counts(row)]
+
+
+def executed(rows: Iterable[ReplicaRow], index: int) -> list[ReplicaRow]:
+    """Return those of some replicas that have executed an entry and are not lost."""
+    return [row for row in rows if row.pointer > index and not row.is_lost]
+
+
 def check_possible(connection: Connection, archive: str, size: int) -> None:
     """Check that an archive has enough replicas for a quorum.
 
@@ -109,7 +128,7 @@ def too_few_readable(connection: Connection, archive: str, size: int, unread: Co
     :param size: of the smallest quorum that it is about.
     :param unread: names of replicas that could not be read.
     """
-    there = [row.name for row in replicas(connection, archive)]
+    there = [row.name for row in counted(replicas(connection, archive), size)]
     away = [name for name in there if name in unread]
     needed = len(there) - size + 1
     if len(there) - len(away) >= needed:
@@ -191,7 +210,7 @@ def vote(connection: Connection, acting: Acting, *, index: int, blocks: Collecti
         if quorum.index > index or quorum.block not in blocks:
             continue
         _vote(connection, acting, quorum.index)
-        if len(_votes(connection, acting.archive, quorum.index)) >= quorum.size:
+        if len(_votes(connection, acting.archive, quorum.index, quorum.size)) >= quorum.size:
             complete.append(quorum)
     return complete
 
@@ -215,14 +234,15 @@ def _vote(connection: Connection, acting: Acting, index: int) -> None:
         connection.execute(schema.votes.insert(), row)
 
 
-def _votes(connection: Connection, archive: str, index: int) -> tuple[str, ...]:
+def _votes(connection: Connection, archive: str, index: int, size: int) -> tuple[str, ...]:
     """Return the replicas with a valid vote.
 
-    The vote of a replica that was lost since, or is in another epoch by now, does not count.
+    The vote of a replica that was lost since, or is in another epoch by now, does not count, nor that of one whose
+    addition does not count yet.
     """
     query = sa.select(_V.replica, _V.epoch).where(_V.archive == archive, _V.index == index)
     given = {(row[0], row[1]) for row in connection.execute(query)}
-    rows = replicas(connection, archive)
+    rows = counted(replicas(connection, archive), size)
     return tuple(row.name for row in rows if not row.is_lost and (row.name, row.epoch) in given)
 
 
@@ -339,7 +359,7 @@ def _select() -> sa.Select[Any]:
 
 def _read(connection: Connection, archive: str, row: Sequence[Any]) -> Quorum:
     index, block, source, size, state, deadline, dropped_by, acknowledged_by = row
-    rows = replicas(connection, archive) if acknowledged_by else []
-    told = tuple(each.name for each in rows if each.pointer > acknowledged_by and not each.is_lost)
-    votes = _votes(connection, archive, index)
+    rows = counted(replicas(connection, archive), size) if acknowledged_by else []
+    told = tuple(each.name for each in executed(rows, acknowledged_by))
+    votes = _votes(connection, archive, index, size)
     return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, told)

@@ -19,8 +19,9 @@ from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sent
 from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import check_line, run_agreed
-from holdfast.replication.log.membership import check_counts, join, leave, waited_for
-from holdfast.replication.log.replicas import LogState, forget, log_state, log_states, register, replica, replicas
+from holdfast.replication.log.line import entry_id
+from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
+from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
 from holdfast.replication.work.survey import LIMIT_S
 from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
@@ -128,15 +129,22 @@ def remove(
     :raises BusyError: too few replicas could execute the entry; names them.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
-    index = run_agreed(coordination, archive, lambda c, told: leave(c, archive, name, force=force), places)
+
+    def begin(connection: Connection) -> tuple[int, str | None]:
+        index = leave(connection, archive, name, force=force)
+        return index, entry_id(connection, archive, index)
+
+    removal = run_agreed(coordination, archive, lambda c, told: begin(c), places)
+    index = removal[0]
     why = _execute(coordination, archive, row, wait, places) if index else ""
+    gone = name if why else ""
     if index:
         try:
-            _spread(coordination, archive, index, but_for=name if why else "", wait=wait, places=places)
+            _spread(coordination, archive, index, but_for=gone, wait=wait, places=places)
         except HoldfastError:
             if not force:
                 raise
-    coordination.run(lambda c: forget(c, archive, name))
+    coordination.run(lambda c: end(c, archive, name, removal, force=force, but_for=gone))
     if not why:
         return ""
     return (

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from sqlalchemy import Connection
 from holdfast.archive import Archive
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import log, quorum, replicas, schema
-from holdfast.replication.log.errors import EpochOverError
+from holdfast.replication.log.errors import EpochOverError, OldStoreError
 from holdfast.replication.log.leader import lead
 from holdfast.replication.log.membership import leave
 from holdfast.replication.log.replicas import add, replica
@@ -24,7 +25,7 @@ from holdfast.replication.work import membership
 from holdfast.replication.work.membership import candidates, elect, found, only_archive
 from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
-from tests.support.replicas.rebuilt import away, joined, rebuild
+from tests.support.replicas.rebuilt import away, copied, joined, rebuild
 from tests.support.replicas.replicated import Replicas, nothing, remove
 
 pytestmark = pytest.mark.slow
@@ -336,6 +337,67 @@ def test_a_removal_goes_on_where_it_was_not_over(three: Replicas) -> None:
     (entry,) = three.coordination.run(lambda c: log.entries(c, three.archive, 1))
     assert entry.change.members.keys() == {"far", "near"}
     assert three.sync("far").index == 1
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_a_removal_ends_only_in_a_store_that_has_its_entry(
+    three: Replicas, monkeypatch: pytest.MonkeyPatch, force: bool
+) -> None:
+    put_back, spread = copied(three), membership._spread
+
+    def suspended(*given: Any, **more: Any) -> None:
+        spread(*given, **more)
+        put_back()
+
+    monkeypatch.setattr(membership, "_spread", suspended)
+    with pytest.raises(OldStoreError, match="was put back meanwhile: it does not have entry 1, which removes off"):
+        membership.remove(three.coordination, three.archive, "off", force=force)
+    assert three.coordination.run(lambda c: replica(c, three.archive, "off")).leaves_by == 0
+
+
+def test_and_only_where_that_counts(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store is put back to where the removal was appended, and nobody had executed it."""
+    puts: list[Callable[[], None]] = []
+    executing, spread = membership._execute, membership._spread
+
+    def copying(*given: Any) -> str:
+        puts.append(copied(three))
+        return executing(*given)
+
+    def suspended(*given: Any, **more: Any) -> None:
+        spread(*given, **more)
+        puts[0]()
+
+    monkeypatch.setattr(membership, "_execute", copying)
+    monkeypatch.setattr(membership, "_spread", suspended)
+    with pytest.raises(BusyError, match="entry 1, which says which replicas shop has, counts once 2 of far, near, off"):
+        membership.remove(three.coordination, three.archive, "off")
+    monkeypatch.undo()
+    assert membership.remove(three.coordination, three.archive, "off") == ""
+
+
+def test_a_new_replica_has_no_word_on_a_larger_quorum_before_as_many_have_executed_its_addition(
+    three: Replicas,
+) -> None:
+    away(three, "off")
+    joined(three, "new")
+    near = three.open("near")
+    near.wish = QuorumRequest(3)
+    block = near.add(three.backup(near.store), check=nothing, fence=None).add[0].id
+    for name in ("far", "new"):
+        three.sync(name)
+
+    def stands() -> quorum.Quorum | None:
+        return three.coordination.run(lambda c: quorum.of_block(c, three.archive, block))
+
+    found = stands()
+    assert found is not None
+    assert (found.state, found.votes) == ("pending", ("far", "near"))
+    away(three, "off", back=True)
+    three.sync("off")
+    found = stands()
+    assert found is not None
+    assert (found.state, found.votes) == ("committed", ("far", "near", "new", "off"))
 
 
 def test_the_last_replica_leaves_no_entry(tmp_path: Path, coordination: CoordinationStore) -> None:
