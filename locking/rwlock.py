@@ -13,7 +13,7 @@ from locking.owner import Owner
 from locking.record import LockRecord, encode_record
 from locking.rules import View, reader_may_enter, writer_may_enter
 from locking.runtime import SYSTEM, Runtime
-from locking.store import LockStore, StoreOutcomeUnknown, StoreUnavailable
+from locking.store import LockStore, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from locking.terms import Terms
 from locking.transaction import FIRST_PAUSE, Blocked, Commit, ExclusiveWrite
 
@@ -28,6 +28,9 @@ DEFAULT_WAIT = 30.0
 
 LONGEST_PAUSE = 2.0
 """Seconds between two tries, at most, unless an attempt itself took longer."""
+
+TROUBLE = 10.0
+"""Seconds for which a store that fails is tried again, at least, however short the wait for others is."""
 
 
 _COURTEOUS = 4
@@ -66,7 +69,11 @@ class _Lock:
         return Lease(commit, terms=self._terms, runtime=self._runtime, outlives=owner.scope == "run", renew=renew)
 
     def _repeat(self, write: ExclusiveWrite, wait: float, seen: Look | None) -> Commit:
-        """Attempt until one succeeds or the time is over, each as a new transaction."""
+        """Attempt until one succeeds or the time is over, each as a new transaction.
+
+        Who does not want to wait for others waits for a store that is busy all the same: one refused request is no
+        reason to give up the work.
+        """
         clock = self._runtime.clock
         asked = clock.monotonic()
         deadline = asked + wait
@@ -86,13 +93,16 @@ class _Lock:
                     seen=seen,
                 )
             except (Blocked, LockBusy, StoreUnavailable, StoreOutcomeUnknown) as error:
+                until, least = deadline, 0.0
+                if isinstance(error, StoreError):
+                    until, least = asked + max(wait, TROUBLE), error.retry_after
                 now = clock.monotonic()
-                if now >= deadline:
+                if now + least >= until:
                     raise _final(error, self._resource) from error
             seen = None
             # Who kept others out while it waited lets them in for as long.
-            pause = self._runtime.jitter() * max(backoff, now - began)
-            clock.sleep(min(pause, deadline - now))
+            pause = max(least, self._runtime.jitter() * max(backoff, now - began))
+            clock.sleep(min(pause, until - now))
             backoff = min(2 * backoff, LONGEST_PAUSE)
 
     def _content(self, mode: Mode, owner: Owner, purpose: str) -> Callable[[View], bytes]:
@@ -143,7 +153,7 @@ class RWLock(_Lock):
         """Take the lock for writing, alone.
 
         :param purpose: told to whoever waits
-        :param wait: seconds to try; 0 tries once
+        :param wait: seconds to wait for others; 0: not at all. A store that fails is tried again for `TROUBLE`, at least
         :param renew: keep it renewed from a thread of this process; without, it is trusted for one lease
         :param seen: a look of :func:`locking.look_into`, which spares the first of two
         :raises LockBusy: others hold it still; names them

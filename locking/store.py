@@ -24,7 +24,11 @@ class StoreError(Exception):
     """Request to the store that failed.
 
     The message says which one, and what to do about it.
+
+    :ivar retry_after: seconds that the store asks to wait before the next request; 0: it asks for nothing.
     """
+
+    retry_after: float = 0.0
 
 
 class ObjectNotFound(StoreError):

@@ -7,6 +7,7 @@ import pickle
 import pytest
 
 from locking import InvalidLockName, LockBusy, LockInfo, LockLost, LockStateUnknown, Mutex, Owner, Runtime, RWLock
+from locking.rwlock import TROUBLE
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request
 
@@ -329,7 +330,41 @@ def test_a_store_that_goes_on_failing_is_reported(store: MemoryStore, history: R
     store.before = fail
     with pytest.raises(StoreUnavailable):
         history.write(wait=3, renew=False)
-    assert store.time.now == pytest.approx(3)
+    assert store.time.now == pytest.approx(TROUBLE)
+    with pytest.raises(StoreUnavailable):
+        history.write(wait=2 * TROUBLE, renew=False)
+    assert store.time.now == pytest.approx(3 * TROUBLE)
+
+
+def test_who_waits_for_nobody_waits_for_a_busy_store(store: MemoryStore, history: RWLock) -> None:
+    refused = iter([5.0, 0.0])
+
+    def fail(request: Request) -> None:
+        for seconds in refused:
+            error = StoreUnavailable("slow down")
+            error.retry_after = seconds
+            raise error
+
+    store.before = fail
+    with history.write(wait=0, renew=False) as lease:
+        assert store.time.now >= 5, "as long as the store asked for"
+        with pytest.raises(LockBusy):
+            history.write(wait=0, renew=False)
+        lease.check()
+
+
+def test_a_store_that_asks_for_more_time_than_there_is_ends_the_wait_at_once(
+    store: MemoryStore, history: RWLock
+) -> None:
+    def fail(request: Request) -> None:
+        error = StoreUnavailable("slow down")
+        error.retry_after = 60.0
+        raise error
+
+    store.before = fail
+    with pytest.raises(StoreUnavailable):
+        history.write(wait=0, renew=False)
+    assert store.time.now == 0
 
 
 def test_an_outcome_that_stays_unknown_is_reported_as_such(store: MemoryStore, history: RWLock) -> None:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, without_answer
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, throttled, without_answer
 from holdfast.storage.contract.certificates import distrust
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
@@ -70,7 +70,7 @@ def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, 
     said = without_secrets(error.message).split("\n")[0]
     what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code or 'no code'})."
     if code in _THROTTLED or status == 429:
-        raise StoreUnavailable(what) from None
+        raise throttled(what, getattr(error.response, "headers", {})) from None
     if status in {401, 403}:
         raise _denied(action, key, f"{said} (HTTP {status}, {code or 'no code'})") from None
     if code in _NO_CONTAINER:

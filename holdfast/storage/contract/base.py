@@ -368,6 +368,19 @@ class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like
     """
 
 
+def throttled(
+    what: str, headers: Mapping[str, str], kind: type[StoreUnavailable] = StoreUnavailable
+) -> StoreUnavailable:
+    """Return the error for a request that a busy server has refused.
+
+    :param headers: of its answer. `Retry-After` counts where it gives seconds (RFC 9110, 10.2.3).
+    """
+    error = kind(what)
+    said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    error.retry_after = float(said) if said.isascii() and said.isdigit() else 0.0
+    return error
+
+
 def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreError:
     """Return the error for a request without a conclusive answer.
 

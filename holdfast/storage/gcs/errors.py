@@ -18,7 +18,7 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, without_answer
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, throttled, without_answer
 from holdfast.storage.contract.certificates import distrust
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
@@ -94,7 +94,7 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, need
     status, said = answer.status_code, _message(answer)
     what = f"Could not {action} {key!r}: {said} (HTTP {status})."
     if status == 429:
-        raise Throttled(what) from None
+        raise throttled(what, answer.headers, Throttled) from None
     if status in {401, 403}:
         raise _denied(action, key, f"{said} (HTTP {status})") from None
     if status == 404 and (not needs_object or "bucket does not exist" in said):

@@ -21,7 +21,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from holdfast.storage.contract.base import ConditionNotSupported, without_answer
+from holdfast.storage.contract.base import ConditionNotSupported, throttled, without_answer
 from holdfast.storage.contract.certificates import distrust
 from locking.store import (
     ObjectExists,
@@ -106,7 +106,7 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     said = error.response.get("Error", {}).get("Message", "") or code
     what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
     if code in _THROTTLED or status == 409:
-        raise StoreUnavailable(what) from error
+        raise throttled(what, error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})) from error
     if code in _ENDED:
         raise StoreDenied(f"{what} {_ENDED_ADVICE}") from error
     if status in {401, 403}:
