@@ -37,7 +37,8 @@ def restore(
     to: Annotated[str, typer.Option(help="The database to restore into: an address, or a name in archives.yaml.")],
     request: RestoreRequest,
     source: Annotated[
-        str | None, typer.Option(help="The source to restore; needed where the archive holds several.")
+        str | None,
+        typer.Option(help="The source to restore; needed where the archive holds several, unless --at names a commit."),
     ] = None,
     consistency: Consistent = None,
     store: Store = None,
@@ -51,7 +52,7 @@ def restore(
     moment = schema_choice.resolve(
         opened.state,
         opened.store,
-        restore_points.only_source(opened.state, source),
+        restore_points.only_source(opened.state, source, request.at),
         request.at,
         request.schema_choice,
     )

@@ -84,7 +84,7 @@ class Drill:
         :raises RefusedError: that moment cannot be restored.
         """
         state = Archive.open(self.store).state
-        self.name = only_source(state, self.source)
+        self.name = only_source(state, self.source, self.at or "")
         if self.at is None and self.seed is None:
             self.seed = secrets.randbits(32)
         self.chosen = self.at or choose_moment(intervals(state, self.name), self.seed or 0)

@@ -45,6 +45,15 @@ class BackupRequest(Request):
     moved: Annotated[
         bool, Option("The source's address names the same database at another location than at the last backup.")
     ] = False
+    new_source: Annotated[
+        bool,
+        Option(
+            "The source is a new one beside those that have backups in this archive; one that archives.yaml names "
+            "needs no such word.",
+            operator="",
+            is_in_form=False,
+        ),
+    ] = False
     allow_unsafe_dumper: Annotated[
         bool,
         Option(

@@ -76,7 +76,10 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the source to restore, if one is named or there is only one, and the target."""
         if not self.target_conn_id:
             raise UsageError("say where to restore to: the id of an Airflow connection, in 'target_conn_id'")
-        source = archive.source(self.source)[0] if archive.sources else self.source
+        made: RestoreRequest = request_of(self, RestoreRequest)
+        # A commit says of which source it is.
+        is_said = self.source is None and made.at.startswith("commit:") and len(archive.sources) > 1
+        source = archive.source(self.source)[0] if archive.sources and not is_said else self.source
         return source, database_address(self.target_conn_id)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
