@@ -58,7 +58,12 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
         summary = {**_summary(moment), "resumed": restoring.resumed()}
         if wish.dry_run:
             plan = restoring.plan
-            described = {**plan.describe(), "roles": restoring.roles.describe(), "loaded_by": restoring.loaded_by()}
+            described = {
+                **plan.describe(),
+                "database": restoring.database.describe(),
+                "roles": restoring.roles.describe(),
+                "loaded_by": restoring.loaded_by(),
+            }
             return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **plan_size(plan)}
         return summary | restoring.run()
 

@@ -98,6 +98,7 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         ),
         *_paragraph("in the target already, left as they are", plan["skipped_existing"]),
         *_paragraph("of the target's own", plan["touches"]),
+        *_paragraph("of the database itself", plan["database"]),
         *_paragraph("roles that will be created", plan["roles"]["created"]),
         *_paragraph("roles that will need a password to log in", plan["roles"]["without_password"]),
         *_paragraph("roles that who restores becomes a member of, as they own something", plan["roles"]["joined"]),

@@ -11,6 +11,7 @@ from holdfast.sources.postgresql.catalog.large_objects import check_comparable
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects import objects
+from holdfast.sources.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored, without_superusers, without_tablespaces
 from holdfast.sources.postgresql.restore.plan.planning import make_plan
@@ -37,7 +38,7 @@ from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.driver.restored_moment import RestoredMoment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment, TableParts
@@ -84,6 +85,8 @@ class Restoring:
         self._left: progress.UnfinishedRestore | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
+        self.database = self._plan_database()
+        self.plan = replace(self.plan, not_restored=(*self.plan.not_restored, *self.database.not_restored))
 
     def _begin(self) -> RestorePlan:
         """Plan the restore and create its ledger, or go on with an unfinished one.
@@ -167,7 +170,7 @@ class Restoring:
         roles = plan_roles(
             self._session,
             self._address,
-            plan.roles,
+            {*plan.roles, *self._roles_of_database()},
             details,
             create=self._wish.creates_roles,
             harmless=self._wish.has_harmless_roles,
@@ -177,6 +180,23 @@ class Restoring:
         if plan.large_objects:
             check_comparable(self._session, self._address)
         return roles
+
+    def _roles_of_database(self) -> Collection[str]:
+        """Return the roles with settings and privileges on the database that are created with the others."""
+        recorded, details = self._catalog.database_settings, self._catalog.role_details
+        if not (self._wish.creates_roles and self._wish.keeps_database_settings and recorded and details):
+            return ()
+        return recorded.roles.intersection(role.name for role in details.roles)
+
+    def _plan_database(self) -> DatabasePlan:
+        is_trusted = (self._wish.trust_source or self._is_written_by_key()) and not self._wish.has_harmless_roles
+        return plan_database(
+            self._session,
+            self._catalog.database_settings,
+            is_wanted=self._wish.keeps_database_settings,
+            is_trusted=is_trusted,
+            new_roles=[role.name for role in self.roles.created],
+        )
 
     def _make_way(self, left: progress.UnfinishedRestore, why: str) -> None:
         """Drop the objects of another unfinished restore, where nothing else is dropped.
@@ -269,7 +289,7 @@ class Restoring:
         job.log.progress("creating tables")
         late = self._create_roles()
         building = Building(job, self._address, self._session, self.plan, tables, self._loading)
-        late = (*late, *building.run())
+        late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
         rows = sum(each.rows for each in self._loading(self._address, self._session).expected().values())
         self._check_complete(late)
         late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))

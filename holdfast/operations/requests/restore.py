@@ -60,6 +60,14 @@ class RestoreRequest(Request):
         Literal["drop", "keep"],
         Option("'drop': put everything into the database's own tablespace; 'keep': where it was."),
     ] = "drop"
+    database_settings: Annotated[
+        Literal["drop", "keep"] | None,
+        Option(
+            "What is set on the database itself: settings of it and of roles in it, privileges, comment, connection "
+            "limit. 'keep': set it on the target's; 'drop': name it only. Default is to keep it where everything is "
+            "restored into an empty database."
+        ),
+    ] = None
     schema_choice: Annotated[
         Schema,
         Option(
@@ -102,6 +110,11 @@ class RestoreRequest(Request):
     def is_beside(self) -> bool:
         """Return whether the target may hold other objects."""
         return bool(self.tables or self.map)
+
+    @property
+    def keeps_database_settings(self) -> bool:
+        """Return whether what is set on the database itself is set on the target's."""
+        return self.database_settings == "keep" or (self.database_settings is None and not self.is_beside)
 
     @property
     def creates_roles(self) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from holdfast.common.errors import UsageError
+from holdfast.sources.postgresql.catalog.database_settings import DatabaseSettings  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.extension_rows import Configuration  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
@@ -55,6 +56,7 @@ class Catalog(CatalogRecord):
     :param roles: names of those that own or may use something.
     :param role_details: what these are; None where a release has not recorded it yet, like what follows.
     :param tablespaces: that something is in, besides the database's own.
+    :param database_settings: what is set on the database itself.
     :param large_objects: pg_largeobject, where the database has large objects.
     :param configuration: rows that extensions keep for their users.
     :param types: how values of enums and composite types are written: by label or type, by what these are kept as, and
@@ -74,6 +76,7 @@ class Catalog(CatalogRecord):
     roles: tuple[str, ...]
     role_details: Roles | None = None
     tablespaces: tuple[Tablespace, ...] | None = None
+    database_settings: DatabaseSettings | None = None
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
     configuration: tuple[Configuration, ...] = ()
