@@ -37,7 +37,7 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads, in DuckDB's dialect.")],
     at: Annotated[
         str,
-        typer.Option(help="latest, commit:N, lsn:X/Y, the name of a mark, or a time (2026-03-01T12:00:00Z)."),
+        typer.Option(help="latest, commit:N, lsn:X/Y, the name of a mark, or a time (2026-03-01T12:00:00Z, -10min)."),
     ] = "latest",
     source: Annotated[
         str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+from pydantic import field_validator
+
 from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
+from holdfast.common.units import AGO, absolute_time
 from holdfast.config.archives_model import Consistency  # noqa: TC001 - as above
 from holdfast.operations.requests.base import NO_LOCK, Option, Request
 
 _TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
-_AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME})$"
+_AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME}|{AGO.strip('^$')})$"
 
 
 class RestoreRequest(Request):
@@ -25,8 +28,8 @@ class RestoreRequest(Request):
     at: Annotated[
         str,
         Option(
-            "The recovery target: latest, a time with its zone (2026-03-01T12:00:00Z), a mark (mark:NAME), commit:N, "
-            "or lsn:X/Y. 'holdfast points' lists them.",
+            "The recovery target: latest, a time with its zone (2026-03-01T12:00:00Z) or before now (-10min), a mark "
+            "(mark:NAME), commit:N, or lsn:X/Y. 'holdfast points' lists them.",
             schema=(("pattern", _AT),),
         ),
     ] = "latest"
@@ -105,6 +108,12 @@ class RestoreRequest(Request):
         False
     )
     no_lock: Annotated[bool, NO_LOCK] = False
+
+    @field_validator("at")
+    @classmethod
+    def _absolute(cls, given: str) -> str:
+        """Resolve a time before now once: the job, and another try of it, mean the same."""
+        return absolute_time(given)
 
     @property
     def is_beside(self) -> bool:

@@ -104,19 +104,23 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the job with the newest moment by its number, and that of the try before where there was one.
 
         Once there is a newer backup, `latest` would mean another restore, which cannot go on with what is in the
-        target.
+        target; and `-10min` would, later on.
         """
         from holdfast.archive import Archive
         from holdfast.archive.history.restore_points import only_source
         from holdfast.archive.history.target_resolution import resolve
 
         request = job.request
-        if not tries.is_there or not isinstance(request, RestoreRequest) or request.at != LATEST or request.dry_run:
+        if not tries.is_there or not isinstance(request, RestoreRequest) or request.dry_run:
+            return job
+        if request.at != LATEST and not str(getattr(self, "at", "")).startswith("-"):
             return job
         at = tries.kept()
         if at is None:
-            state = Archive.open(store).state
-            at = f"commit:{resolve(state, store, only_source(state, job.source), LATEST).commit}"
+            at = request.at
+            if at == LATEST:
+                state = Archive.open(store).state
+                at = f"commit:{resolve(state, store, only_source(state, job.source), LATEST).commit}"
             tries.keep(at)
         else:
             self.log.info("going on with the moment of the try before: %s", at)

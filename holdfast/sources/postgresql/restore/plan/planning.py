@@ -63,6 +63,7 @@ def make_plan(
             configuration=catalog.configuration,
         )
     check_routines(entries, maps)
+    maps = maps.with_partitions(catalog.tables)
     chosen = _choose(catalog, globs)
     selection = Selection(entries, catalog, target, maps, chosen, whole=not globs)
     selection.run()
