@@ -41,6 +41,18 @@ class RestoreRequest(Request):
             metavar="GLOB",
         ),
     ] = ()
+    exclude: Annotated[
+        tuple[str, ...],
+        Option(
+            "Not these tables, globs of schema.table: where everything is restored they come back empty, and of chosen "
+            "tables they stay out.",
+            metavar="GLOB",
+        ),
+    ] = ()
+    schema_only: Annotated[
+        bool,
+        Option("Only definitions: tables come back empty, and sequences at their beginning.", title="Schema only"),
+    ] = False
     map: Annotated[
         tuple[str, ...],
         Option(
@@ -59,6 +71,21 @@ class RestoreRequest(Request):
             schema=(("enum", ["check", "create"]),),
         ),
     ] = "check"
+    owner: Annotated[
+        str | None,
+        Option(
+            "Give everything to this role of the target, whoever owns it in the source.",
+            metavar="ROLE",
+            schema=(("type", ["null", "string"]),),
+        ),
+    ] = None
+    no_owner: Annotated[
+        bool,
+        Option(
+            "Leave everything to the role that restores, which is no superuser.",
+            title="No owner",
+        ),
+    ] = False
     tablespaces: Annotated[
         Literal["drop", "keep"],
         Option("'drop': put everything into the database's own tablespace; 'keep': where it was."),

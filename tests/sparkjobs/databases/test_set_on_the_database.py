@@ -6,10 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.sources.postgresql.catalog.database_settings import DatabaseSetting, DatabaseSettings
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.objects.database_statements import plan_database, run_statements
 from holdfast.sources.postgresql.setup.readiness import check_database
 from tests.support.jobs.inline_jobs import RunJob
 
@@ -127,23 +125,6 @@ def test_a_trusted_archive_brings_all_and_created_roles_have_theirs(
         "set_app local_preload_libraries=here",
     } < set(seen(target)[0])
     assert record.result["roles"]["created"] == ["set_gone"]
-
-
-def test_a_setting_by_which_nobody_can_connect_is_taken_back(create_database: Callable[..., Address]) -> None:
-    address = create_database()
-    recorded = DatabaseSettings(settings=(DatabaseSetting(role="", text="session_preload_libraries=nowhere"),))
-    with connect(address) as session:
-        plan = plan_database(session, recorded, is_wanted=True, is_trusted=True)
-        (left,) = run_statements(session, address, plan)
-    assert "no session could begin with it" in left.reason
-    assert seen(address)[0] == []
-
-
-def test_what_a_release_has_not_recorded_is_named(create_database: Callable[..., Address]) -> None:
-    with connect(create_database()) as session:
-        (left,) = plan_database(session, None, is_wanted=True, is_trusted=False).not_restored
-        assert plan_database(session, None, is_wanted=False, is_trusted=False).not_restored == ()
-    assert left.reason == "the release that made the backup did not record them"
 
 
 @pytest.mark.parametrize("options", [("--tables", "public.t"), ("--database-settings", "drop")])

@@ -162,13 +162,25 @@ class Catalog(CatalogRecord):
         theirs = {table.oid: table for table in other.tables if table.oid in oids}
         return self.with_fields({"tables": tuple(theirs.get(table.oid, table) for table in self.tables)})
 
-    def matching(self, globs: Sequence[str]) -> tuple[Table, ...]:
+    def matching(self, globs: Sequence[str], option: str = "--tables") -> tuple[Table, ...]:
         """Return the tables that match a glob; without globs, all.
 
         :param globs: such as `shop.*` or `*.orders`, matched against `schema.name`.
+        :param option: that they were given by.
         :raises UsageError: a glob matches nothing.
         """
-        return _matching(self.tables, globs)
+        return _matching(self.tables, globs, option)
+
+    def tree_of(self, tables: Iterable[Table]) -> frozenset[int]:
+        """Return the oids of tables, and of all partitions below them."""
+        found = {table.oid for table in tables}
+        while more := {
+            table.oid
+            for table in self.tables
+            if table.bound is not None and table.oid not in found and found.intersection(table.parents)
+        }:
+            found |= more
+        return frozenset(found)
 
     def broken_references(self, chosen: Iterable[Table]) -> tuple[str, ...]:
         """Return the foreign keys that the chosen tables alone may violate.
@@ -238,9 +250,9 @@ def _labels_since(before: Catalog, now: Catalog) -> dict[str, frozenset[str]]:
     return found
 
 
-def _matching(tables: tuple[Table, ...], globs: Sequence[str]) -> tuple[Table, ...]:
+def _matching(tables: tuple[Table, ...], globs: Sequence[str], option: str = "--tables") -> tuple[Table, ...]:
     for glob in globs:
         if tables and not any(fnmatchcase(table.label, glob) for table in tables):
             example = tables[0].label
-            raise UsageError(f"--tables {glob} matches no table; they are named schema.table, such as {example}")
+            raise UsageError(f"{option} {glob} matches no table; they are named schema.table, such as {example}")
     return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))
