@@ -87,6 +87,15 @@ class BackupRequest(Request):
             is_in_form=False,
         ),
     ] = None
+    ddl: Annotated[
+        Literal["first", "wait"] | None,
+        Option(
+            "What changes tables during a full backup (ALTER, TRUNCATE, DROP, VACUUM FULL). 'first': the backup gives "
+            "way to what waits for 10 s, and ends. 'wait': that waits until all is read, and queries of such a table "
+            "behind it, as with pg_dump. Else: as archives.yaml says.",
+            title="Changes of tables",
+        ),
+    ] = None
     max_retained: str | None = None
     quorum: Annotated[
         int | None,
@@ -132,6 +141,7 @@ class BackupRequest(Request):
                 restart_stream=known.restart_stream,
                 connections=known.connections,
                 bandwidth=known.bandwidth,
+                ddl=known.ddl,
             )
             if known.allow_unsafe_dumper:
                 made = made.with_values(allow_unsafe_dumper=True)
