@@ -77,6 +77,7 @@ class RestoreRequest(Request):
             "Give everything to this role of the target, whoever owns it in the source.",
             metavar="ROLE",
             schema=(("type", ["null", "string"]),),
+            operator="new_owner",  # `owner` is that of a task
         ),
     ] = None
     no_owner: Annotated[
