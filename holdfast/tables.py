@@ -118,7 +118,7 @@ def find_table(
     store = open_store(url)
     schema = parse_schema(schema)
     state = open_to_read(store, parse_consistency(consistency), address=coordination).state
-    moment = resolve(state, store, only_source(state, source), at, schema)
+    moment = resolve(state, store, only_source(state, source, at), at, schema)
     catalog = catalog_of(store, moment)
     try:
         found = _named(catalog, table)

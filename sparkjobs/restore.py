@@ -37,7 +37,7 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     """Restore, or plan it in a dry run, and return a summary."""
     started = time.monotonic()
     opened = open_to_read(job.store, wish.consistency or "eventual")
-    name = only_source(opened.state, wish.source)
+    name = only_source(opened.state, wish.source, wish.at)
     moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
     reading = still_there(job.store, moment, job.log.progress) if wish.no_lock else nullcontext()
     with reading:
@@ -58,7 +58,12 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
         summary = {**_summary(moment), "resumed": restoring.resumed()}
         if wish.dry_run:
             plan = restoring.plan
-            described = {**plan.describe(), "roles": restoring.roles.describe(), "loaded_by": restoring.loaded_by()}
+            described = {
+                **plan.describe(),
+                "database": restoring.database.describe(),
+                "roles": restoring.roles.describe(),
+                "loaded_by": restoring.loaded_by(),
+            }
             return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **plan_size(plan)}
         return summary | restoring.run()
 

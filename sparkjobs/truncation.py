@@ -8,9 +8,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
-from holdfast.operations.plans import planned_truncation
+from holdfast.operations.plans import planned_truncation, rules_of, truncated
 from holdfast.operations.requests.truncation import TruncationRequest
 from sparkjobs.driver.application import Job, end, run_request
 
@@ -25,7 +24,7 @@ _TOLD = 100
 
 def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
     """Truncate, or plan it in a dry run, and return a summary."""
-    rules = parse_rules(wish.keep)
+    rules = rules_of(wish)
     if wish.dry_run:
         plan = planned_truncation(Archive.open(job.store), wish)
         lines = list(_told(plan))
@@ -36,7 +35,7 @@ def run(job: Job, wish: TruncationRequest) -> dict[str, Any]:
         return {"keep": str(rules), "dry_run": True, "commit": None, **plan.summary()}
     with job.lead_archive() as archive, job.last_step():
         done = truncate(
-            archive, rules, check=job.check, fence=job.locks.fence, source=wish.source, min_chains=wish.min_chains
+            archive, rules, check=job.check, fence=job.locks.fence, source=truncated(wish), min_chains=wish.min_chains
         )
     return {"keep": str(rules), "dry_run": False, **done}
 

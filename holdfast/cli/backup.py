@@ -53,6 +53,8 @@ def _run(url: str, source: str, request: BackupRequest, wait: float, output: Out
     name, known, address = places.source(url, source)
     store = places.archive_store(url)
     request = request.with_values(source=name).configured(known, *places.quorum(url))
+    if name in places.source_names(url):
+        request = request.with_values(new_source=True)
     value = run_job(store, request, address=address, role="source", sources=[name], wait=wait, output=output)
     if request.wish is not None:
         value = confirm(store, address, value, say=output.say)

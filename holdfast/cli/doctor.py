@@ -100,6 +100,7 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
     yield _libpq()
     if url is not None:
         yield _guarded("archive", url, lambda: _archive(places.archive_store(url)))
+        yield from _rules(url)
         with suppress(HoldfastError, StoreError):  # as the finding before has told
             yield from _waiting(Archive.open(places.archive_store(url)))
 
@@ -109,6 +110,20 @@ def _guarded(what: str, name: str, look: Callable[[], str]) -> DoctorFinding:
         return DoctorFinding(what, look())
     except (HoldfastError, StoreError) as error:
         return DoctorFinding(what, f"{name} cannot be used", str(error))
+
+
+def _rules(url: str) -> Iterator[DoctorFinding]:
+    """Yield what the store's own rules will do to the archive; nothing where they do no harm."""
+    what = "lifecycle rules"
+    try:
+        rules = places.archive_store(url).harmful_rules()
+    except HoldfastError:  # as the finding before has told
+        return
+    except StoreError as error:
+        yield DoctorFinding(what, "not known", str(error), is_warning=True)
+        return
+    if rules:
+        yield DoctorFinding(what, "; ".join(rules), "change them, so that they leave the archive alone")
 
 
 def _last_seen() -> DoctorFinding:

@@ -37,7 +37,7 @@ Reason = Annotated[str, typer.Option(help="Why, for whoever finds it in a year."
 def add(
     url: Url,
     at: Annotated[
-        str, typer.Option(help="latest, a time with its zone (2026-03-01T12:00:00Z), a mark, commit:N, or lsn:X/Y.")
+        str, typer.Option(help="latest, a time (2026-03-01T12:00:00Z, -10min), a mark, commit:N, or lsn:X/Y.")
     ],
     reason: Reason,
     source: Annotated[

@@ -37,7 +37,7 @@ def query(
     sql: Annotated[str, typer.Argument(metavar="SQL", help="One statement that reads, in DuckDB's dialect.")],
     at: Annotated[
         str,
-        typer.Option(help="latest, commit:N, lsn:X/Y, the name of a mark, or a time (2026-03-01T12:00:00Z)."),
+        typer.Option(help="latest, commit:N, lsn:X/Y, the name of a mark, or a time (2026-03-01T12:00:00Z, -10min)."),
     ] = "latest",
     source: Annotated[
         str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
@@ -65,7 +65,7 @@ def query(
     with locked as held, TemporaryDirectory(prefix="holdfast-query-", ignore_cleanup_errors=True) as folder:
         opened = open_to_read(found.store, found.consistency)
         state = opened.state
-        moment = resolve(state, found.store, restore_points.only_source(state, source), at, schema)
+        moment = resolve(state, found.store, restore_points.only_source(state, source, at), at, schema)
         asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))
         with nullcontext() if held else still_there(found.store, moment):
             columns, rows = _fetch(asked, limit + 1)

@@ -37,7 +37,8 @@ def restore(
     to: Annotated[str, typer.Option(help="The database to restore into: an address, or a name in archives.yaml.")],
     request: RestoreRequest,
     source: Annotated[
-        str | None, typer.Option(help="The source to restore; needed where the archive holds several.")
+        str | None,
+        typer.Option(help="The source to restore; needed where the archive holds several, unless --at names a commit."),
     ] = None,
     consistency: Consistent = None,
     store: Store = None,
@@ -51,7 +52,7 @@ def restore(
     moment = schema_choice.resolve(
         opened.state,
         opened.store,
-        restore_points.only_source(opened.state, source),
+        restore_points.only_source(opened.state, source, request.at),
         request.at,
         request.schema_choice,
     )
@@ -97,6 +98,7 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
         ),
         *_paragraph("in the target already, left as they are", plan["skipped_existing"]),
         *_paragraph("of the target's own", plan["touches"]),
+        *_paragraph("of the database itself", plan["database"]),
         *_paragraph("roles that will be created", plan["roles"]["created"]),
         *_paragraph("roles that will need a password to log in", plan["roles"]["without_password"]),
         *_paragraph("roles that who restores becomes a member of, as they own something", plan["roles"]["joined"]),

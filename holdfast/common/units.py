@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 
 from holdfast.common.errors import UsageError
 
@@ -17,6 +17,9 @@ SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|min|h|d|w)$"
 
 SHORT_SPAN = r"^([0-9]+(?:\.[0-9]+)?) ?(s|m|min|h|d|w)$"
 """A span that is never one of months: m is for minutes. It is nowhere else, since rules to keep backups know months."""
+
+AGO = rf"^-{SPAN[1:]}"
+"""A time before now."""
 
 BUDGET = f"{SIZE}|{SPAN}"
 
@@ -67,6 +70,13 @@ def parse_span(text: str) -> timedelta:
     if seconds > _LONGEST_S:
         raise UsageError(f"{text!r} is longer than a thousand years: {FORMS[SPAN]}")
     return timedelta(seconds=seconds)
+
+
+def absolute_time(text: str) -> str:
+    """Return the time in ISO 8601 that `-10min` means now; any other text as it is."""
+    if re.fullmatch(AGO, text) is None:
+        return text
+    return (datetime.now(UTC) - parse_span(text[1:])).isoformat()
 
 
 def parse_budget(text: str) -> int | timedelta:

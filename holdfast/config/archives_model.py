@@ -105,6 +105,7 @@ class SourceConfig(Section):
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
     :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
     :param allow_unsafe_dumper: back up also where pg_dump is of a release with known vulnerabilities.
+    :param ddl: what changes tables during a full backup goes `first`, and ends it, or has to `wait` for its end.
     :param restart_stuck_stream: begin a new stream, by a full backup, where no backup of changes can get on.
     :param objectives: what is promised of it.
     """
@@ -116,6 +117,7 @@ class SourceConfig(Section):
     connections: int | None = Field(default=None, ge=1)
     bandwidth: Annotated[str, StringConstraints(pattern=BANDWIDTH)] | None = None
     max_retained_wal: Size = "10 GiB"
+    ddl: Literal["first", "wait"] | None = None
     restart_stuck_stream: bool = False
     allow_unsafe_dumper: bool = False
     objectives: ObjectivesConfig = Field(default_factory=ObjectivesConfig)

@@ -22,6 +22,7 @@ from holdfast.archive.history.target_resolution import resolve
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
 from holdfast.common.signing import KEY_VARIABLE
+from holdfast.common.units import absolute_time
 from holdfast.drill import assertions
 from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
@@ -84,10 +85,10 @@ class Drill:
         :raises RefusedError: that moment cannot be restored.
         """
         state = Archive.open(self.store).state
-        self.name = only_source(state, self.source)
+        self.name = only_source(state, self.source, self.at or "")
         if self.at is None and self.seed is None:
             self.seed = secrets.randbits(32)
-        self.chosen = self.at or choose_moment(intervals(state, self.name), self.seed or 0)
+        self.chosen = absolute_time(self.at) if self.at else choose_moment(intervals(state, self.name), self.seed or 0)
         moment = resolve(state, self.store, self.name, self.chosen)
         by = "" if self.at else f", chosen by --seed {self.seed}"
         self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from holdfast.archive import Archive
 from holdfast.archive.format.block import Born, Stream
 from holdfast.archive.format.document import Document
+from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
@@ -193,6 +194,7 @@ def _check_database(
     """
     blocks = told(state, wanted.source)
     if not blocks:
+        _check_new_source(state, address, wanted)
         return None, ""
     system, oid = system_identifier(session), database_oid(session)
     other = _why_other(blocks[-1].head.source, system, oid, address.database)
@@ -203,6 +205,17 @@ def _check_database(
             "say so with --moved"
         )
     return oid, f"the database was moved: {other}" if other else ""
+
+
+def _check_new_source(state: State, address: Address, wanted: BackupRequest) -> None:
+    """Refuse a source that nobody has called a new one: a wrong address would make it, and its backups look right."""
+    others = source_names(state)
+    if others and not wanted.new_source:
+        raise RefusedError(
+            f"this archive has no backups of a source {wanted.source!r}, only of {', '.join(others)}, and nothing says "
+            f"that it is to have them: mend the address ({address.url}), or name the source in archives.yaml, or begin "
+            "to back it up here with --new-source"
+        )
 
 
 def _why_other(record: SourceRecord, system: str, oid: int, name: str) -> str:

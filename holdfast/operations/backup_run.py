@@ -107,7 +107,7 @@ def run_to_the_end(
             turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, wait=wait, say=say)
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
-        jobs = _Jobs(store, run, address, attempt, say, note, executor)
+        jobs = _Jobs(store, run, address, attempt, say, note, executor, ddl_waits=wanted.ddl == "wait")
         _run_jobs(jobs, decision, settle)
         if wanted.restart == "stuck" and (stuck := jobs.stuck):
             with _failure_told(store, run):
@@ -180,6 +180,7 @@ class _Jobs:
     say: Callable[[str], None]
     note: Callable[[str], None]
     executor: Executor
+    ddl_waits: bool
 
     def changes(self, decision: Decision) -> Mapping[str, str]:
         """Back up changes, and return the tables that need a snapshot, each with the reason."""
@@ -243,7 +244,7 @@ class _Jobs:
         """
         store, run, address = self.store, self.run, self.address
         with ExitStack() as holding:
-            held = _hold(store, run, lambda: _take(address, holding))
+            held = _hold(store, run, lambda: _take(address, holding, self.ddl_waits))
             for number in range(2, ATTEMPTS + 2):
                 words, record = self._run(decision, {SNAPSHOT_VARIABLE: held.snapshot.to_json()})
                 if record is None or record.state == "succeeded" or number > ATTEMPTS or _has_snapshot(store, run):
@@ -255,7 +256,7 @@ class _Jobs:
                 _tell(store, run, f"{_why(record, gone)} (attempt {number} of {ATTEMPTS})", self.say)
                 if gone:
                     holding.close()
-                    held = _hold(store, run, lambda: _patiently()(_take, address, holding))
+                    held = _hold(store, run, lambda: _patiently()(_take, address, holding, self.ddl_waits))
         return words
 
     def _run(
@@ -346,9 +347,9 @@ def _log_bytes(address: Address, decision: Decision) -> int | None:
     return max(parse_position(end) - parse_position(decision.stream.position), 0)
 
 
-def _take(address: Address, holding: ExitStack) -> HeldSnapshot:
+def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot:
     try:
-        return holding.enter_context(hold_snapshot(address))
+        return holding.enter_context(hold_snapshot(address, ddl_waits=ddl_waits))
     except psycopg.Error as error:
         told = outages.explained(error, address.url)
         raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error

@@ -9,7 +9,7 @@ from holdfast.archive.format.document import iso
 from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.maintenance.compaction import CompactionPolicy, plan_compaction
 from holdfast.archive.maintenance.consolidation import newest_cut
-from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.retention import NOTHING, parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation
 from holdfast.common.errors import RefusedError
 from holdfast.replication.work.replica_maintenance import state_to_plan
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
     from holdfast.archive.maintenance.compaction import Group
+    from holdfast.archive.maintenance.retention import Rules
     from holdfast.archive.maintenance.truncation import TruncationPlan
     from holdfast.operations.requests.compaction import CompactionRequest
     from holdfast.operations.requests.truncation import TruncationRequest
@@ -94,7 +95,16 @@ def planned_truncation(
     :raises UsageError: a rule makes no sense, or there is no such source.
     :raises RefusedError: the rules would keep nothing, or nothing can be removed safely.
     """
-    rules = parse_rules(request.keep)
     state = state_to_plan(archive, coordination)
     now = archive.store.list(IDENTITY_KEY).now
-    return plan_truncation(state, rules, now, source=request.source, min_chains=request.min_chains)
+    return plan_truncation(state, rules_of(request), now, source=truncated(request), min_chains=request.min_chains)
+
+
+def rules_of(request: TruncationRequest) -> Rules:
+    """Return the rules of a truncation."""
+    return NOTHING if request.remove_source else parse_rules(request.keep)
+
+
+def truncated(request: TruncationRequest) -> str | None:
+    """Return the source that a truncation is of; None for all."""
+    return request.remove_source or request.source

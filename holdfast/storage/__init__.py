@@ -5,7 +5,14 @@ Imports `common` and the contract of `locking`.
 
 from __future__ import annotations
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, ObjectRetained, ObjectStore, StoreFull
+from holdfast.storage.contract.base import (
+    ConditionNotSupported,
+    ObjectArchived,
+    ObjectChanged,
+    ObjectRetained,
+    ObjectStore,
+    StoreFull,
+)
 from holdfast.storage.contract.keys import InvalidKey, check_key
 from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.folder import FolderStore
@@ -27,6 +34,7 @@ __all__ = [
     "FolderStore",
     "InvalidKey",
     "Listing",
+    "ObjectArchived",
     "ObjectChanged",
     "ObjectExists",
     "ObjectInfo",

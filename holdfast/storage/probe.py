@@ -50,8 +50,8 @@ ROUNDING = 1.0
 
 T = TypeVar("T")
 
-Verdict = Literal["safe", "unsafe", "not offered", "not atomic"]
-"""The last two are told of what nothing of ours needs."""
+Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not known"]
+"""Two are told of what nothing of ours needs. The last two are told of rules, which may be changed at any time."""
 
 
 @dataclass(frozen=True)
@@ -233,7 +233,18 @@ class _Probe:
         shown = self._visibility()
         created, swapped = self._create_if_absent(), self._compare_and_swap()
         time.sleep(max(0.0, rested_from + self._budget.settle_s - time.monotonic()))
-        return (*shown, created, swapped, self._renewal(renewed), self._clock())
+        return (*shown, created, swapped, self._renewal(renewed), self._clock(), self._rules())
+
+    def _rules(self) -> ProbeFinding:
+        """Look at what the store itself will do to objects in time."""
+        what = "lifecycle rules"
+        try:
+            rules = self._store.harmful_rules()
+        except StoreError as error:
+            return ProbeFinding(what, "not known", str(error))
+        if rules:
+            return ProbeFinding(what, "harmful", f"{'; '.join(rules)}: no command can read the archive then")
+        return ProbeFinding(what, "safe", "none is known that takes objects of the archive away")
 
     def _visibility(self) -> list[ProbeFinding]:
         """Check that reads and listings show the writes and deletes before them.

@@ -8,17 +8,26 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.large_objects import check_comparable
+from holdfast.sources.postgresql.catalog.roles import read_roles
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects import objects
+from holdfast.sources.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
 from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.plan import NotRestored, without_superusers, without_tablespaces
+from holdfast.sources.postgresql.restore.plan.plan import (
+    NotRestored,
+    schema_only,
+    without_rows,
+    without_superusers,
+    without_tablespaces,
+)
 from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.sources.postgresql.restore.plan.target_state import read_target
 from holdfast.sources.postgresql.restore.rights.guard import lower_guard
+from holdfast.sources.postgresql.restore.rights.owner_choice import with_owner
 from holdfast.sources.postgresql.restore.rights.restricted_login import (
     check_namesakes,
     drop_login,
@@ -37,7 +46,7 @@ from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.driver.restored_moment import RestoredMoment
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment, TableParts
@@ -84,6 +93,8 @@ class Restoring:
         self._left: progress.UnfinishedRestore | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
+        self.database = self._plan_database()
+        self.plan = replace(self.plan, not_restored=(*self.plan.not_restored, *self.database.not_restored))
 
     def _begin(self) -> RestorePlan:
         """Plan the restore and create its ledger, or go on with an unfinished one.
@@ -114,7 +125,7 @@ class Restoring:
             return None, why
         plan = self._plan(left.found)
         if plan.digest != left.plan:
-            return None, "this one would create it otherwise (another release, or --tablespaces)"
+            return None, "this one would create it otherwise (another release, or other options)"
         unlogged = [table for table, file in self._files(plan) if table.persistence == "u" and file.path in left.steps]
         if left.crashed and unlogged:
             return None, f"the server has crashed meanwhile, so that {unlogged[0].label} may be empty again"
@@ -126,15 +137,28 @@ class Restoring:
         stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
         wish = self._wish
         try:
-            plan = make_plan(self._catalog, entries, found, globs=wish.tables, maps=Maps.parse(wish.map), stored=stored)
+            plan = make_plan(
+                self._catalog,
+                entries,
+                found,
+                globs=wish.tables,
+                exclude=wish.exclude,
+                maps=Maps.parse(wish.map),
+                stored=dict.fromkeys((table.oid for table in self._catalog.tables), (0, 0))
+                if wish.schema_only
+                else stored,
+            )
+            plan = self._emptied(plan)
         except UsageError as error:
             raise self._moment.explained(error) from error
-        others = self._restored_moment.of_other_moments()
+        others = self._restored_moment.of_other_moments() | plan.empty
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._restored_moment.older())
         given_up |= as_partitions(plan.entries, others)
         plan = replace(plan, borrowed=plan.borrowed | given_up, is_strict=self._wish.strict)
         if self._wish.has_harmless_roles:
             plan = without_superusers(plan)
+        if wish.owner or wish.no_owner:
+            plan = self._owned(plan)
         plan = plan if self._wish.tablespaces == "keep" else without_tablespaces(plan)
         if self._is_superuser() and not self._wish.trust_source:
             if not self._wish.has_harmless_roles:
@@ -143,6 +167,37 @@ class Restoring:
                 plan = without_native_code(plan, self._superusers(plan))
             plan = replace(plan, is_built_apart=True, superusers=self._superusers(plan))
         return within_rights(self._session, plan, strict=self._wish.strict)
+
+    def _emptied(self, plan: RestorePlan) -> RestorePlan:
+        """Return a plan without the rows that are not wanted.
+
+        :raises UsageError: a glob matches no table.
+        """
+        wish, catalog = self._wish, self._catalog
+        if wish.schema_only:
+            return schema_only(plan)
+        if not wish.exclude or wish.tables:
+            return plan
+        pages = [catalog.large_objects] if catalog.large_objects else []
+        every = catalog.with_fields({"tables": (*catalog.tables, *pages)})
+        tables = every.tree_of(every.matching(wish.exclude, "--exclude"))
+        return without_rows(plan, tables, "--exclude")
+
+    def _owned(self, plan: RestorePlan) -> RestorePlan:
+        """Return a plan by which everything belongs to the role that was asked for.
+
+        :raises RefusedError: the role is a superuser: functions of the source would run with its rights.
+        """
+        there = read_roles(self._session).roles
+        owner = self._wish.owner or self._session.info.user
+        if not self._wish.trust_source and any(role.superuser for role in there if role.name == owner):
+            raise RefusedError(
+                f"{owner} is a superuser, and functions of the source that it owned would run with its rights: name "
+                "another role with --owner, or say --trust-source where these may do what a superuser may here"
+            )
+        created = self._catalog.roles if self._wish.creates_roles else ()
+        roles = {role.name for role in there}.union(created)
+        return with_owner(plan, owner, roles, is_creator=self._wish.owner is None)
 
     def _is_written_by_key(self) -> bool:
         """Return whether only holders of a key can have written what is restored."""
@@ -167,7 +222,7 @@ class Restoring:
         roles = plan_roles(
             self._session,
             self._address,
-            plan.roles,
+            {*plan.roles, *self._roles_of_database()},
             details,
             create=self._wish.creates_roles,
             harmless=self._wish.has_harmless_roles,
@@ -177,6 +232,23 @@ class Restoring:
         if plan.large_objects:
             check_comparable(self._session, self._address)
         return roles
+
+    def _roles_of_database(self) -> Collection[str]:
+        """Return the roles with settings and privileges on the database that are created with the others."""
+        recorded, details = self._catalog.database_settings, self._catalog.role_details
+        if not (self._wish.creates_roles and self._wish.keeps_database_settings and recorded and details):
+            return ()
+        return recorded.roles.intersection(role.name for role in details.roles)
+
+    def _plan_database(self) -> DatabasePlan:
+        is_trusted = (self._wish.trust_source or self._is_written_by_key()) and not self._wish.has_harmless_roles
+        return plan_database(
+            self._session,
+            self._catalog.database_settings,
+            is_wanted=self._wish.keeps_database_settings,
+            is_trusted=is_trusted,
+            new_roles=[role.name for role in self.roles.created],
+        )
 
     def _make_way(self, left: progress.UnfinishedRestore, why: str) -> None:
         """Drop the objects of another unfinished restore, where nothing else is dropped.
@@ -208,12 +280,14 @@ class Restoring:
     def _restored(self, plan: RestorePlan) -> Iterator[tuple[Table, TableParts]]:
         """Yield the tables of the target that rows come into, each with its parts."""
         for table in plan.tables:
-            if (parts := self._parts.get(str(table.source.oid))) is not None:
+            parts = self._parts.get(str(table.source.oid))
+            if parts is not None and table.source.oid not in plan.empty:
                 yield table.target, parts
 
     def stale(self) -> list[dict[str, Any]]:
         """Return the tables with older rows, or without rows, each with the reason."""
-        return self._restored_moment.stale(table.source for table in self.plan.tables)
+        tables = (table.source for table in self.plan.tables)
+        return self._restored_moment.stale(table for table in tables if table.oid not in self.plan.empty)
 
     def resumed(self) -> dict[str, Any] | None:
         """Return the finished work of an unfinished restore and its run; None where there is none."""
@@ -255,7 +329,7 @@ class Restoring:
             "loaded_by": self.loaded_by(),
             "unlogged": unlogged,
             "stale": stale,
-            **(plan_size(plan) if plan.beside else {}),
+            **(plan_size(plan) if plan.beside or plan.empty else {}),
             "rows": rows,
         }
 
@@ -269,7 +343,7 @@ class Restoring:
         job.log.progress("creating tables")
         late = self._create_roles()
         building = Building(job, self._address, self._session, self.plan, tables, self._loading)
-        late = (*late, *building.run())
+        late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
         rows = sum(each.rows for each in self._loading(self._address, self._session).expected().values())
         self._check_complete(late)
         late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))
@@ -354,7 +428,7 @@ def _told_stale(stale: dict[str, Any]) -> str:
 
 def plan_size(plan: RestorePlan) -> dict[str, int]:
     """Return the number of tables, rows and bytes that a plan restores."""
-    loaded = [table for table in plan.tables if table.source.has_rows]
+    loaded = [table for table in plan.tables if table.source.has_rows and table.source.oid not in plan.empty]
     return {
         "tables": len(loaded),
         "rows": sum(table.rows for table in loaded),

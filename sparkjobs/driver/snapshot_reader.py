@@ -23,6 +23,7 @@ from holdfast.common.value_limit import max_value_bytes
 from holdfast.common.words import named
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.sources.postgresql.catalog.database_settings import trusted_only
 from holdfast.sources.postgresql.connection.reading_role import reading_address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.dump import begin_dump
@@ -204,6 +205,8 @@ def _begin(
         catalog, not_included, version = seen.catalog, seen.not_included, schema_fingerprint(seen.session)
         refuse(catalog, snapshot)
         recorded, unread = readable_columns(catalog, found), unreadable_columns(catalog, found)
+        if catalog.database_settings and (guarded := trusted_only(seen.session, catalog.database_settings)):
+            job.say(guarded)
         dump, warnings = dumped()
     block_id, attempt = uuid.uuid4().hex, new_attempt()
     folder = table_folder(source, "schema", block_id)

@@ -175,6 +175,7 @@ class _Fold:
         self._remove(commit)
         for block in commit.add:
             self._add(block, commit)
+        self._forget_sources(commit)
         if commit.adopted is not None:
             self._adopt(commit.adopted)
         self._abandoned.update(commit.abandoned)
@@ -206,6 +207,13 @@ class _Fold:
             self._ends[block.source.name] = block.covers.to_position
             if end := stream_end(block):
                 self._streams[block.source.name] = end
+
+    def _forget_sources(self, commit: ArchiveCommit) -> None:
+        """Forget how far the backups of removed sources came: no change may follow what is not here any more."""
+        for source in {each.source for key in commit.remove if (each := self._removed.get(key))}:
+            if not any(placed.source == source for placed in self._blocks.values()):
+                self._ends.pop(source, None)
+                self._streams.pop(source, None)
 
     def _adopt(self, adopted: Adopted) -> None:
         self._ends, self._streams = dict(adopted.ends), dict(adopted.streams)

@@ -236,9 +236,10 @@ def _in_order(chain: Chain) -> list[Placed]:
     return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.number))
 
 
-def only_source(state: State, name: str | None) -> str:
+def only_source(state: State, name: str | None, at: str = "") -> str:
     """Return the named source, or the only one there is.
 
+    :param at: a recovery target; a commit names its source.
     :raises UsageError: no such source, none at all, or several and none was named.
     """
     names = source_names(state)
@@ -249,6 +250,9 @@ def only_source(state: State, name: str | None) -> str:
     known = ", ".join(names)
     if name is not None:
         raise UsageError(f"this archive holds no backups of {name!r}; it has: {known}")
+    having = {placed.source for placed in state.blocks.values() if at == f"commit:{placed.number}"}
+    if len(having) == 1:
+        return having.pop()
     if len(names) > 1:
         raise UsageError(f"this archive holds several sources ({known}): say which with --source")
     return names[0]

@@ -12,6 +12,7 @@ from holdfast.archive.history.restore_points import intervals, marks_of
 from holdfast.archive.history.timeline import Chain, Moment, to_of
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.common.lsn import between_records, parse_position, show_position
+from holdfast.common.units import absolute_time
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +33,8 @@ def resolve(state: State, store: ObjectStore, source: str, at: str) -> Moment:
     of the newest. A time means every transaction in the order of the log that is known to have been committed by then,
     before the first that was committed later: commit times are not in that order.
 
-    :param at: `latest`, `commit:N`, `lsn:X/Y`, the name of a mark (`mark:NAME`), or a time in ISO 8601 with its zone.
+    :param at: `latest`, `commit:N`, `lsn:X/Y`, the name of a mark (`mark:NAME`), or a time: in ISO 8601 with its zone,
+        or before now such as `-10min`.
     :param store: where a time's place among a block's transactions is looked up.
     :raises UsageError: not such an expression, or a time without a zone.
     :raises RefusedError: that moment is not restorable; the nearest ones are named.
@@ -136,12 +138,12 @@ def reached_at(interval: Interval, position: int) -> datetime:
 
 def _parse_time(text: str, marks: dict[str, Mark]) -> datetime:
     try:
-        moment = datetime.fromisoformat(text)
+        moment = datetime.fromisoformat(absolute_time(text))
     except ValueError as error:
         known = f"; marks here are {', '.join(list(marks)[-_SHOWN:])}" if marks else ""
         raise UsageError(
             f"cannot read {text!r} as a moment: use latest, commit:N, lsn:X/Y, the name of a mark, or a time such as "
-            f"2026-03-01T12:00:00Z{known}"
+            f"2026-03-01T12:00:00Z or -10min{known}"
         ) from error
     if moment.tzinfo is None:
         raise UsageError(

@@ -41,7 +41,7 @@ def add_hold(
 
     def plan(_: State) -> Change:
         state = archive.settled()  # a hold must not rely on what may still be taken back
-        name = only_source(state, source)
+        name = only_source(state, source, at)
         moment = resolve(state, archive.store, name, at)
         hold = Hold(
             id=identity,

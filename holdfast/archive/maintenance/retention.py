@@ -69,7 +69,11 @@ class Rules:
 
     def __str__(self) -> str:
         within = [f"{_WITHIN}={self.within}"] if self.within else []
-        return ", ".join([*(f"{name}={count}" for name, count in self.counts.items()), *within])
+        return ", ".join([*(f"{name}={count}" for name, count in self.counts.items()), *within]) or "nothing"
+
+
+NOTHING: Final = Rules({})
+"""Keeps no restore point, not even the newest: for a source that is removed."""
 
 
 def parse_rules(words: Iterable[str]) -> Rules:

@@ -17,7 +17,7 @@ from holdfast.archive.history.holds import check_holds
 from holdfast.archive.history.restore_points import intervals, only_source, source_names
 from holdfast.archive.history.timeline import stream_tip
 from holdfast.archive.maintenance.reachability import Needs
-from holdfast.archive.maintenance.retention import kept, points_of
+from holdfast.archive.maintenance.retention import NOTHING, kept, points_of
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.lsn import show_position
 
@@ -141,6 +141,7 @@ def plan_truncation(
 
     Positions are kept by the rules, by holds, and by the newest backups.
 
+    :param rules: `NOTHING` removes the source, also its newest backups.
     :param now: by the store's clock.
     :param source: only this one's; None: every one's that has blocks here, whether archives.yaml names it or not.
     :param min_chains: so many of the newest full backups stay, with all that follows them.
@@ -206,9 +207,9 @@ def _check_clock(state: State, now: datetime) -> None:
 def _plan_source(state: State, name: str, rules: Rules, now: datetime, min_chains: int) -> SourcePlan:
     before = intervals(state, name)
     holds = [hold for hold in state.holds.values() if hold.source == name]
-    spans = list(kept(before, rules, holds, now, min_chains))
+    spans = list(kept(before, rules, holds, now, min_chains)) if rules != NOTHING else []
     needed = _needed(spans)
-    if tip := stream_tip(state, name):
+    if rules != NOTHING and (tip := stream_tip(state, name)):
         needed.add(tip.home or tip.id)
     removed = tuple(each for each, placed in state.blocks.items() if placed.source == name and each not in needed)
     rest = {each: placed for each, placed in state.blocks.items() if placed.source == name and each in needed}

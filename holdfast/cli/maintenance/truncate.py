@@ -6,14 +6,13 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, locks
-from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate as truncate_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.words import human_size
-from holdfast.operations.plans import planned_truncation
+from holdfast.operations.plans import planned_truncation, rules_of, truncated
 from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast.replication.work.replica_maintenance import opened_to_lead
 from locking import Owner
@@ -31,7 +30,7 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
     """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
     output = Output(as_json=as_json)
     request = request.filled(keep=tuple(places.keep_rules(url)))
-    rules = parse_rules(request.keep)
+    rules = rules_of(request)
     store = places.archive_store(url)
     archive = Archive.open(store)
     if request.dry_run:
@@ -49,7 +48,7 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
             rules,
             check=held.check,
             fence=held.fence,
-            source=request.source,
+            source=truncated(request),
             min_chains=request.min_chains,
         )
     output.result({"keep": str(rules), **done}, lambda console: _show_done(console, done))
@@ -94,7 +93,7 @@ def _spans(spans: Iterable[dict[str, Any]]) -> str:
     """Return restorable intervals in words, the newest first, as many as fit into a sentence."""
     shown = [each["from"] if each["from"] == each["to"] else f"{each['from']} to {each['to']}" for each in spans][::-1]
     rest = [f"and {len(shown) - _SHOWN} intervals before"] if len(shown) > _SHOWN else []
-    return ", ".join([*shown[:_SHOWN], *rest])
+    return ", ".join([*shown[:_SHOWN], *rest]) or "none"
 
 
 _SHOWN = 3

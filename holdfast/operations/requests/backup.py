@@ -45,6 +45,15 @@ class BackupRequest(Request):
     moved: Annotated[
         bool, Option("The source's address names the same database at another location than at the last backup.")
     ] = False
+    new_source: Annotated[
+        bool,
+        Option(
+            "The source is a new one beside those that have backups in this archive; one that archives.yaml names "
+            "needs no such word.",
+            operator="",
+            is_in_form=False,
+        ),
+    ] = False
     allow_unsafe_dumper: Annotated[
         bool,
         Option(
@@ -76,6 +85,15 @@ class BackupRequest(Request):
             "Bytes read from the source in a second, at most, such as '50 MB'; else as archives.yaml says.",
             metavar="RATE",
             is_in_form=False,
+        ),
+    ] = None
+    ddl: Annotated[
+        Literal["first", "wait"] | None,
+        Option(
+            "What changes tables during a full backup (ALTER, TRUNCATE, DROP, VACUUM FULL). 'first': the backup gives "
+            "way to what waits for 10 s, and ends. 'wait': that waits until all is read, and queries of such a table "
+            "behind it, as with pg_dump. Else: as archives.yaml says.",
+            title="Changes of tables",
         ),
     ] = None
     max_retained: str | None = None
@@ -123,6 +141,7 @@ class BackupRequest(Request):
                 restart_stream=known.restart_stream,
                 connections=known.connections,
                 bandwidth=known.bandwidth,
+                ddl=known.ddl,
             )
             if known.allow_unsafe_dumper:
                 made = made.with_values(allow_unsafe_dumper=True)

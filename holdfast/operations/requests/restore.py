@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, ClassVar, Literal
 
+from pydantic import field_validator
+
 from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
+from holdfast.common.units import AGO, absolute_time
 from holdfast.config.archives_model import Consistency  # noqa: TC001 - as above
 from holdfast.operations.requests.base import NO_LOCK, Option, Request
 
 _TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
-_AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME})$"
+_AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME}|{AGO.strip('^$')})$"
 
 
 class RestoreRequest(Request):
@@ -25,8 +28,8 @@ class RestoreRequest(Request):
     at: Annotated[
         str,
         Option(
-            "The recovery target: latest, a time with its zone (2026-03-01T12:00:00Z), a mark (mark:NAME), commit:N, "
-            "or lsn:X/Y. 'holdfast points' lists them.",
+            "The recovery target: latest, a time with its zone (2026-03-01T12:00:00Z) or before now (-10min), a mark "
+            "(mark:NAME), commit:N, or lsn:X/Y. 'holdfast points' lists them.",
             schema=(("pattern", _AT),),
         ),
     ] = "latest"
@@ -38,6 +41,18 @@ class RestoreRequest(Request):
             metavar="GLOB",
         ),
     ] = ()
+    exclude: Annotated[
+        tuple[str, ...],
+        Option(
+            "Not these tables, globs of schema.table: where everything is restored they come back empty, and of chosen "
+            "tables they stay out.",
+            metavar="GLOB",
+        ),
+    ] = ()
+    schema_only: Annotated[
+        bool,
+        Option("Only definitions: tables come back empty, and sequences at their beginning.", title="Schema only"),
+    ] = False
     map: Annotated[
         tuple[str, ...],
         Option(
@@ -56,10 +71,34 @@ class RestoreRequest(Request):
             schema=(("enum", ["check", "create"]),),
         ),
     ] = "check"
+    owner: Annotated[
+        str | None,
+        Option(
+            "Give everything to this role of the target, whoever owns it in the source.",
+            metavar="ROLE",
+            schema=(("type", ["null", "string"]),),
+            operator="new_owner",  # `owner` is that of a task
+        ),
+    ] = None
+    no_owner: Annotated[
+        bool,
+        Option(
+            "Leave everything to the role that restores, which is no superuser.",
+            title="No owner",
+        ),
+    ] = False
     tablespaces: Annotated[
         Literal["drop", "keep"],
         Option("'drop': put everything into the database's own tablespace; 'keep': where it was."),
     ] = "drop"
+    database_settings: Annotated[
+        Literal["drop", "keep"] | None,
+        Option(
+            "What is set on the database itself: settings of it and of roles in it, privileges, comment, connection "
+            "limit. 'keep': set it on the target's; 'drop': name it only. Default is to keep it where everything is "
+            "restored into an empty database."
+        ),
+    ] = None
     schema_choice: Annotated[
         Schema,
         Option(
@@ -98,10 +137,21 @@ class RestoreRequest(Request):
     )
     no_lock: Annotated[bool, NO_LOCK] = False
 
+    @field_validator("at")
+    @classmethod
+    def _absolute(cls, given: str) -> str:
+        """Resolve a time before now once: the job, and another try of it, mean the same."""
+        return absolute_time(given)
+
     @property
     def is_beside(self) -> bool:
         """Return whether the target may hold other objects."""
         return bool(self.tables or self.map)
+
+    @property
+    def keeps_database_settings(self) -> bool:
+        """Return whether what is set on the database itself is set on the target's."""
+        return self.database_settings == "keep" or (self.database_settings is None and not self.is_beside)
 
     @property
     def creates_roles(self) -> bool:

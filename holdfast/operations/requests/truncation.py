@@ -35,6 +35,14 @@ class TruncationRequest(Request):
     source: Annotated[
         str | None, Option("Only restore points of this source; else of all.", operator="", is_in_form=False)
     ] = None
+    remove_source: Annotated[
+        str | None,
+        Option(
+            "Remove this source instead, with all its backups; a hold on one of them forbids it.",
+            metavar="NAME",
+            is_in_form=False,
+        ),
+    ] = None
     min_chains: Annotated[
         int,
         Option(

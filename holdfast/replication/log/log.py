@@ -198,7 +198,6 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     check_leader(connection, acting, draft.leader_epoch, removes=bool(draft.change.remove))
     _check_removed(connection, acting.archive, draft.change.remove)
     _check_abandoned(connection, acting.archive, draft.change.add)
-    _move_ends(connection, acting.archive, draft)
     index = _next_index(connection, acting.archive)
     if index <= draft.planned_at:
         raise OldStoreError(
@@ -207,6 +206,7 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
         )
     if not draft.only_adds and index != draft.planned_at + 1:
         raise HeadMovedError(f"the log has entries up to {index - 1}, and this was planned after {draft.planned_at}")
+    _move_ends(connection, acting.archive, draft)
     for block in draft.change.add:
         _add_block(connection, acting.archive, block, index)
     if draft.wish is not None:

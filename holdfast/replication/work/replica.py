@@ -394,15 +394,16 @@ class ReplicatedArchive(Archive):
         self._check_holds(planned, commit)
         check_new_document("its commit", len(commit.to_bytes()) * 17 // 16)  # encrypted, it may be larger
         after = self.state.after([commit])
-        sources = {block.source.name for block in change.add if not block.parts and block.after is None}
+        added = {block.source.name for block in change.add if not block.parts and block.after is None}
+        gone = {source for source in self.state.ends if source not in after.ends}
         return log.Draft(
             id=str(uuid.uuid4()),
             change=log.EntryChange.of(change),
             planned_at=place.index,
-            expected={source: _ends(self.state, source) for source in sources},
-            becomes={source: _ends(after, source) for source in sources},
+            expected={source: _ends(self.state, source) for source in added | gone},
+            becomes={source: _ends(after, source) for source in added | gone},
             leader_epoch=self.leader_epoch,
-            wish=self.wish if sources else None,
+            wish=self.wish if added else None,
         )
 
     def _append(self, draft: Draft) -> int:

@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING, NoReturn
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, throttled, without_answer
+from holdfast.storage.contract.base import (
+    ConditionNotSupported,
+    ObjectArchived,
+    ObjectChanged,
+    throttled,
+    without_answer,
+)
 from holdfast.storage.contract.certificates import distrust
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
@@ -31,6 +37,7 @@ if TYPE_CHECKING:
 _THROTTLED = {"ServerBusy", "TooManyRequests", "AccountBeingCreated", "ContainerBeingDeleted", "PendingCopyOperation"}
 _TAKEN = {"BlobAlreadyExists"}
 _OTHER_ETAG = {"ConditionNotMet", "TargetConditionNotMet", ""}
+_ARCHIVED = {"BlobArchived", "BlobBeingRehydrated"}
 _NO_CONTAINER = {"ContainerNotFound", "ContainerDisabled"}
 
 
@@ -73,6 +80,10 @@ def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, 
         raise throttled(what, getattr(error.response, "headers", {})) from None
     if status in {401, 403}:
         raise _denied(action, key, f"{said} (HTTP {status}, {code or 'no code'})") from None
+    if code in _ARCHIVED:
+        raise ObjectArchived.in_class(
+            action, key, "Archive", "az storage blob set-tier --tier Hot, which takes hours"
+        ) from None
     if code in _NO_CONTAINER:
         raise StoreError(f"Could not {action} {key!r}: the container does not exist.") from None
     if status == 404:

@@ -99,6 +99,13 @@ class ObjectStore(ABC):
         """Extend the locks of objects that end before half of the time that they are set for."""
         return Extended(len(keys), 0, {})
 
+    def harmful_rules(self) -> tuple[str, ...]:
+        """Return the store's own rules that will make objects of the archive unreadable, or delete them, in words.
+
+        :raises StoreError: they cannot be asked for.
+        """
+        return ()
+
     @property
     def bare(self) -> ObjectStore:
         """Return the store that has the objects as they are stored: this one, unless it seals what it stores."""
@@ -379,6 +386,26 @@ def throttled(
     said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
     error.retry_after = float(said) if said.isascii() and said.isdigit() else 0.0
     return error
+
+
+class ObjectArchived(StoreError):  # noqa: N818 - as above
+    """Object in a storage class out of which nothing can be read at once.
+
+    A rule of the bucket has moved it there, or a person.
+    """
+
+    @classmethod
+    def in_class(cls, action: str, key: str, storage_class: str, bring_back: str) -> ObjectArchived:
+        """Return the error for an object, with the remedy.
+
+        :param action: what was tried: "read", …
+        :param bring_back: how an object comes back, in the store's own words.
+        """
+        return cls(
+            f"Could not {action} {key!r}: it was moved to the storage class {storage_class}, out of which nothing is "
+            f"read at once. Bring it back ({bring_back}), as all others that were moved, and let no lifecycle rule "
+            "move objects of an archive there ('holdfast probe' names such rules; see docs/object-lock.md)."
+        )
 
 
 def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreError:

@@ -92,6 +92,9 @@ class SealedStore(ObjectStore):
     def extend_locks(self, keys: Sequence[str]) -> Extended:
         return self._inner.extend_locks(keys)
 
+    def harmful_rules(self) -> tuple[str, ...]:
+        return self._inner.harmful_rules()
+
     def ring(self, *, anew: bool = False) -> KeyRing | None:
         """Return the archive's keys; None where it is not encrypted.
 

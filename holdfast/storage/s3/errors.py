@@ -21,7 +21,7 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from holdfast.storage.contract.base import ConditionNotSupported, throttled, without_answer
+from holdfast.storage.contract.base import ConditionNotSupported, ObjectArchived, throttled, without_answer
 from holdfast.storage.contract.certificates import distrust
 from locking.store import (
     ObjectExists,
@@ -53,6 +53,9 @@ _THROTTLED = {
 }
 _ENDED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
 """Temporary credentials that are over."""
+
+_ARCHIVED = {"InvalidObjectState", "ObjectNotInActiveTierError"}
+_BRING_BACK = "aws s3api restore-object, or a copy of it in the class STANDARD"
 
 _NOT_THERE = {"NoSuchKey", "NotFound", "404"}
 
@@ -109,6 +112,9 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
         raise throttled(what, error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})) from error
     if code in _ENDED:
         raise StoreDenied(f"{what} {_ENDED_ADVICE}") from error
+    if code in _ARCHIVED:
+        storage_class = str(error.response.get("Error", {}).get("StorageClass", "")) or "of an archive"
+        raise ObjectArchived.in_class(action, key, storage_class, _BRING_BACK) from error
     if status in {401, 403}:
         raise StoreDenied(f"{what} Check the AWS_* credentials and what they may do in this bucket.") from error
     if code == "NoSuchBucket" or (code in _NOT_THERE and action in _NEED_NO_OBJECT):

@@ -27,6 +27,7 @@ from holdfast.storage.s3.access import MAKES_AN_OBJECT, S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
 from holdfast.storage.s3.errors import s3_errors
+from holdfast.storage.s3.lifecycle import harmful_rules
 from holdfast.storage.s3.object_lock import ObjectLock, extend
 from holdfast.storage.s3.renewed_file import RenewedFile
 from holdfast.storage.s3.settings import SSE, S3Settings
@@ -59,8 +60,8 @@ _TORN = (IncompleteReadError, ResponseStreamingError)
 _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 """What pyarrow's filesystem says of an object that went while it was read."""
 
-_UNSAID = ("HTTP status 400", "Failed to flush response stream")
-"""What pyarrow's filesystem says of an answer that it does not understand."""
+_UNSAID = ("HTTP status 400", "HTTP status 403", "INVALID_OBJECT_STATE", "Failed to flush response stream")
+"""What pyarrow's filesystem says of an answer that it does not understand, or whose reason it does not tell."""
 
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""
@@ -142,6 +143,9 @@ class S3Store(ObjectStore):
             return super().extend_locks(keys)
         found = extend(self._reader, self._bucket, [self._key(key) for key in keys], self._lock)
         return found._replace(failed={key.removeprefix(self._root): error for key, error in found.failed.items()})
+
+    def harmful_rules(self) -> tuple[str, ...]:
+        return harmful_rules(self._reader, self._bucket, self._root)
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
@@ -322,12 +326,13 @@ def _arrow_errors(key: str, look_why: Callable[[], None]) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
             raise ObjectNotFound(f"{key} is not there.") from error
-        if isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error):
+        if advice := distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
+            raise StoreError(f"Could not read {key!r}: the server cannot be trusted, {advice}.") from error
+        is_denied = isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error)
+        if is_denied or any(each in str(error) for each in _UNSAID):
+            look_why()
+        if is_denied:
             raise StoreDenied(
                 f"Not allowed to read {key!r}: {error} Check the AWS_* credentials and what they may do in this bucket."
             ) from error
-        if advice := distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
-            raise StoreError(f"Could not read {key!r}: the server cannot be trusted, {advice}.") from error
-        if any(each in str(error) for each in _UNSAID):
-            look_why()
         raise StoreUnavailable(f"Could not read {key!r} for certain: {error}") from error

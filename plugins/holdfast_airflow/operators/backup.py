@@ -180,7 +180,8 @@ class BackupOperator(DatabaseJobOperator):
             store,
             job.run,
             job.database,
-            wanted=_request(job),
+            # A DAG or archives.yaml names what is backed up: no mistaken address makes a source.
+            wanted=_request(job).with_values(new_source=True),
             attempt=attempt,
             say=self.log.warning,
             note=self.note,

@@ -76,7 +76,10 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the source to restore, if one is named or there is only one, and the target."""
         if not self.target_conn_id:
             raise UsageError("say where to restore to: the id of an Airflow connection, in 'target_conn_id'")
-        source = archive.source(self.source)[0] if archive.sources else self.source
+        made: RestoreRequest = request_of(self, RestoreRequest)
+        # A commit says of which source it is.
+        is_said = self.source is None and made.at.startswith("commit:") and len(archive.sources) > 1
+        source = archive.source(self.source)[0] if archive.sources and not is_said else self.source
         return source, database_address(self.target_conn_id)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
@@ -101,19 +104,23 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the job with the newest moment by its number, and that of the try before where there was one.
 
         Once there is a newer backup, `latest` would mean another restore, which cannot go on with what is in the
-        target.
+        target; and `-10min` would, later on.
         """
         from holdfast.archive import Archive
         from holdfast.archive.history.restore_points import only_source
         from holdfast.archive.history.target_resolution import resolve
 
         request = job.request
-        if not tries.is_there or not isinstance(request, RestoreRequest) or request.at != LATEST or request.dry_run:
+        if not tries.is_there or not isinstance(request, RestoreRequest) or request.dry_run:
+            return job
+        if request.at != LATEST and not str(getattr(self, "at", "")).startswith("-"):
             return job
         at = tries.kept()
         if at is None:
-            state = Archive.open(store).state
-            at = f"commit:{resolve(state, store, only_source(state, job.source), LATEST).commit}"
+            at = request.at
+            if at == LATEST:
+                state = Archive.open(store).state
+                at = f"commit:{resolve(state, store, only_source(state, job.source), LATEST).commit}"
             tries.keep(at)
         else:
             self.log.info("going on with the moment of the try before: %s", at)

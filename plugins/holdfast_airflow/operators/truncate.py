@@ -35,11 +35,11 @@ class TruncateOperator(SourceJobOperator):
 
         :raises UsageError, RefusedError: the rules make no sense, or would keep nothing.
         """
-        from holdfast.archive.maintenance.retention import parse_rules
+        from holdfast.operations.plans import rules_of
 
         made: TruncationRequest = request_of(self, TruncationRequest)
         made = made.with_values(source=source).filled(keep=tuple(archive.keep.rules()))
-        parse_rules(made.keep)
+        rules_of(made)
         return made
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class OpenedArchive:
         :raises HoldfastError: it cannot be restored; the nearest ones are named.
         """
         archive = self.refreshed()
-        found = resolve(archive.state, archive.store, only_source(archive.state, source), at)
+        found = resolve(archive.state, archive.store, only_source(archive.state, source, at), at)
         return {
             "at": iso(found.at),
             "position": show_position(found.position),

@@ -67,9 +67,10 @@ def tables_written(
 
     state = Archive.open(store).state
     moment = resolve(state, store, only_source(state, source), f"commit:{summary['commit']}")
-    renamed = Maps.parse(maps)
+    catalog = catalog_of(store, moment)
+    renamed = Maps.parse(maps).with_partitions(catalog.tables)
     left_out = {*summary.get("not_restored", ()), *summary.get("skipped_existing", ())}
-    tables = catalog_of(store, moment).matching(list(chosen))
+    tables = catalog.matching(list(chosen))
     return _named(
         {
             ".".join(renamed.of_table(table.table_schema, table.name)): table

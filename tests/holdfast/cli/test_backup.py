@@ -109,3 +109,20 @@ def test_an_unsafe_pg_dump_is_refused_before_anything_is_written(
     )
     assert "--allow-unsafe-dumper" in done.err
     assert {each.key for each in store.list("").objects} == before
+
+
+def test_a_source_that_archives_yaml_names_may_be_a_new_one(
+    holdfast: RunCommand, store: ObjectStore, asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holdfast("backup", store.url, *SOURCE)
+    assert "--new-source" not in asked
+    holdfast("backup", store.url, *SOURCE, "--new-source")
+    assert "--new-source" in asked
+    file = tmp_path / "archives.yaml"
+    file.write_text(f"archives: {{shop: {{url: {store.url}, sources: {{db: {{url: 'postgresql://me@here/shop'}}}}}}}}")
+    monkeypatch.setenv("HOLDFAST_ARCHIVES", str(file))
+    for source in ("db", SOURCE[1]):
+        holdfast("backup", "shop", "--source", source)
+        assert "--new-source" in asked
+    holdfast("backup", "shop", "--source", "postgresql://me@here/shpo")
+    assert "--new-source" not in asked

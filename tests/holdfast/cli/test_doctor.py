@@ -13,7 +13,8 @@ from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.dump import client_floors, programs
-from holdfast.storage import ObjectStore
+from holdfast.storage import ObjectStore, StoreDenied
+from holdfast.storage.folder import FolderStore
 from tests.support.jobs.command import RunCommand
 
 
@@ -177,3 +178,21 @@ def test_findings_on_a_cluster_follow_those_on_this_machine(
     assert "s3cret" not in done.out + done.err
     Path("archives.yaml").write_text("archives: {shop: {urrl: x}}")
     assert "unknown key 'urrl'" in remedies(holdfast("doctor", "shop", "--cluster", "--json").value)["cluster"]
+
+
+def test_rules_of_the_store_that_do_harm_are_found(
+    holdfast: RunCommand, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = "rule 'old' moves all objects to GLACIER after 30 days"
+    monkeypatch.setattr(FolderStore, "harmful_rules", lambda self: (rules,))
+    done = holdfast("doctor", store.url, "--json")
+    (found,) = [each for each in done.value["findings"] if each["what"] == "lifecycle rules"]
+    assert (done.code, found["found"]) == (1, rules)
+
+    def denied(self: FolderStore) -> tuple[str, ...]:
+        raise StoreDenied("Could not read the lifecycle rules")
+
+    monkeypatch.setattr(FolderStore, "harmful_rules", denied)
+    done = holdfast("doctor", store.url, "--json")
+    (found,) = [each for each in done.value["findings"] if each["what"] == "lifecycle rules"]
+    assert (done.code, found["found"], found["warning"]) == (0, "not known", True)

@@ -38,7 +38,7 @@ def test_a_plan_shows_tables_with_older_rows_and_when_they_are_whole_again(capsy
     from rich.console import Console
 
     plan = dict.fromkeys(
-        ("tables", "objects", "renamed", "skipped_existing", "touches", "unchanged", "not_restored"), ()
+        ("tables", "objects", "database", "renamed", "skipped_existing", "touches", "unchanged", "not_restored"), ()
     ) | {"roles": dict.fromkeys(("created", "without_password", "joined", "differences"), ())}
     stale = {"as_of": None, "reason": "it has no snapshot yet", "whole_from": "2026-01-01", "whole_at": "commit:3"}
     value = {"source": "shop", "restored_to": "2026-01-01", "commit": 2, "rows": 0, "tables": 0, "bytes": 0}

@@ -63,7 +63,7 @@ class World:
         assert self.held == 0
 
     @contextmanager
-    def hold_snapshot(self, address: Address) -> Iterator[SimpleNamespace]:
+    def hold_snapshot(self, address: Address, *, ddl_waits: bool) -> Iterator[SimpleNamespace]:
         problem = self.problems.pop(0) if self.problems else None
         if problem:
             raise problem

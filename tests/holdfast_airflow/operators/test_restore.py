@@ -169,3 +169,19 @@ def test_another_try_restores_the_moment_that_latest_meant_to_the_first(
     assert kept.words == {}
     run(restore(), tries)
     assert spark.seen()["argv"][-2:] == ["--at", "commit:2"]
+
+
+def test_another_try_goes_on_with_the_time_before_now_of_the_first(
+    store: ObjectStore, spark: FakeSpark, context: dict[str, Any]
+) -> None:
+    change = Change(kind="backup", add=(make_block(source="shop_db"),))
+    Archive.open(store).add(lambda state: change, check=lambda: None, fence=None)
+    kept = KeptBetweenTries()
+    tries = {**context, "task_state_store": kept}
+    spark.play("refuse")
+    said = []
+    for _ in range(2):
+        with pytest.raises(JobFailed, match="asked to refuse"):
+            run(RestoreOperator(task_id="save", archive="shop", target_conn_id="shop_postgres", at="-10min"), tries)
+        said.append(spark.seen()["argv"][-1])
+    assert said[0] == said[1]

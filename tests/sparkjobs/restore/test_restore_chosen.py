@@ -332,3 +332,15 @@ def test_a_backup_of_other_tables_is_refused(
         5,
         True,
     )
+
+
+def test_a_partitioned_table_comes_beside_itself_by_one_map(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase
+) -> None:
+    live = create_database(*SHOP)
+    result = done(run_restore(live, "--tables", "public.events", "--map", "public.events=public.events_old"))
+    assert (result["rows"], result["equal"]) == (1000, True)
+    with connect(live) as session:
+        counts = "select count(*) from public.events_old_1 union all select count(*) from public.events_old_2"
+        assert sorted(session.execute(counts).fetchall()) == [(499,), (501,)]
+        assert session.execute("select count(*) from public.events_1").fetchone() == (499,)

@@ -28,6 +28,7 @@ class Fault:
     :param silent: the connection stays open without an answer, instead of being cut
     :param lands: the request takes effect all the same
     :param torn: what it is answered ends in its middle
+    :param more: of the document, as XML
     """
 
     status: int
@@ -35,6 +36,7 @@ class Fault:
     silent: bool = False
     lands: bool = False
     torn: bool = False
+    more: str = ""
 
 
 TORN = Fault(200, lands=True, torn=True)
@@ -75,6 +77,7 @@ class FakeS3:
     :param objects: body and time by key
     :param metadata: what clients said of objects, by key
     :param date: whether answers carry a Date
+    :param lifecycle: the rules of the bucket, as XML; "" for none
     :param clock: the server's
     """
 
@@ -85,6 +88,7 @@ class FakeS3:
     parts: dict[int, bytes] = field(default_factory=dict)
     received: list[Received] = field(default_factory=list)
     date: bool = True
+    lifecycle: str = ""
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
     stopping: threading.Event = field(default_factory=threading.Event)
     _of_upload: dict[str, str] = field(default_factory=dict)
@@ -96,6 +100,7 @@ class FakeS3:
     def reset(self) -> None:
         """Forget everything."""
         self.judge, self.date, self.clock = (lambda number, request: None), True, lambda: datetime.now(UTC)
+        self.lifecycle = ""
         self.objects.clear()
         self.metadata.clear()
         self.parts.clear()
@@ -105,6 +110,9 @@ class FakeS3:
         """What a working server does: status, document and headers of its answer."""
         if request.method == "GET" and "versioning" in request.query:
             return 200, b"<VersioningConfiguration></VersioningConfiguration>", {}
+        if request.method == "GET" and "lifecycle" in request.query:
+            rules = f"<LifecycleConfiguration>{self.lifecycle}</LifecycleConfiguration>".encode()
+            return (200, rules, {}) if self.lifecycle else _error(404, "NoSuchLifecycleConfiguration")
         if request.method == "GET" and not request.key:
             return 200, self._list(request.query), {}
         if request.method in {"GET", "HEAD"}:
@@ -175,8 +183,8 @@ def _copied(body: bytes) -> bytes:
     return f"<Result><ETag>part</ETag><ChecksumSHA256>{checksum}</ChecksumSHA256></Result>".encode()
 
 
-def _error(status: int, code: str) -> tuple[int, bytes, dict[str, str]]:
-    document = f"<Error><Code>{code}</Code><Message>{code} was told</Message></Error>" if code else ""
+def _error(status: int, code: str, more: str = "") -> tuple[int, bytes, dict[str, str]]:
+    document = f"<Error><Code>{code}</Code><Message>{code} was told</Message>{more}</Error>" if code else ""
     return status, document.encode(), {}
 
 
@@ -211,7 +219,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._say_nothing(fault)
             return
         if fault is not None and not fault.torn:
-            status, document, more = _error(fault.status, fault.code)
+            status, document, more = _error(fault.status, fault.code, fault.more)
         self._send(status, document, more, torn=fault is not None and fault.torn)
 
     do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = _answer  # noqa: N815 - http.server's names

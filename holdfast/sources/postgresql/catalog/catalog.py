@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from holdfast.common.errors import UsageError
+from holdfast.sources.postgresql.catalog.database_settings import DatabaseSettings  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.extension_rows import Configuration  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
@@ -55,6 +56,7 @@ class Catalog(CatalogRecord):
     :param roles: names of those that own or may use something.
     :param role_details: what these are; None where a release has not recorded it yet, like what follows.
     :param tablespaces: that something is in, besides the database's own.
+    :param database_settings: what is set on the database itself.
     :param large_objects: pg_largeobject, where the database has large objects.
     :param configuration: rows that extensions keep for their users.
     :param types: how values of enums and composite types are written: by label or type, by what these are kept as, and
@@ -74,6 +76,7 @@ class Catalog(CatalogRecord):
     roles: tuple[str, ...]
     role_details: Roles | None = None
     tablespaces: tuple[Tablespace, ...] | None = None
+    database_settings: DatabaseSettings | None = None
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
     configuration: tuple[Configuration, ...] = ()
@@ -159,13 +162,25 @@ class Catalog(CatalogRecord):
         theirs = {table.oid: table for table in other.tables if table.oid in oids}
         return self.with_fields({"tables": tuple(theirs.get(table.oid, table) for table in self.tables)})
 
-    def matching(self, globs: Sequence[str]) -> tuple[Table, ...]:
+    def matching(self, globs: Sequence[str], option: str = "--tables") -> tuple[Table, ...]:
         """Return the tables that match a glob; without globs, all.
 
         :param globs: such as `shop.*` or `*.orders`, matched against `schema.name`.
+        :param option: that they were given by.
         :raises UsageError: a glob matches nothing.
         """
-        return _matching(self.tables, globs)
+        return _matching(self.tables, globs, option)
+
+    def tree_of(self, tables: Iterable[Table]) -> frozenset[int]:
+        """Return the oids of tables, and of all partitions below them."""
+        found = {table.oid for table in tables}
+        while more := {
+            table.oid
+            for table in self.tables
+            if table.bound is not None and table.oid not in found and found.intersection(table.parents)
+        }:
+            found |= more
+        return frozenset(found)
 
     def broken_references(self, chosen: Iterable[Table]) -> tuple[str, ...]:
         """Return the foreign keys that the chosen tables alone may violate.
@@ -235,9 +250,9 @@ def _labels_since(before: Catalog, now: Catalog) -> dict[str, frozenset[str]]:
     return found
 
 
-def _matching(tables: tuple[Table, ...], globs: Sequence[str]) -> tuple[Table, ...]:
+def _matching(tables: tuple[Table, ...], globs: Sequence[str], option: str = "--tables") -> tuple[Table, ...]:
     for glob in globs:
         if tables and not any(fnmatchcase(table.label, glob) for table in tables):
             example = tables[0].label
-            raise UsageError(f"--tables {glob} matches no table; they are named schema.table, such as {example}")
+            raise UsageError(f"{option} {glob} matches no table; they are named schema.table, such as {example}")
     return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))

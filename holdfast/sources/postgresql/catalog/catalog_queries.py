@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.sources.postgresql.catalog.columns import read_columns
+from holdfast.sources.postgresql.catalog.database_settings import read_database_settings
 from holdfast.sources.postgresql.catalog.extension_rows import CONFIGURED, READABLE, read_configuration
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS, read_groups
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, PUBLISH_SCHEMA
@@ -210,6 +211,7 @@ def read_catalog(
     large_objects = next((table for table in tables if table.oid == LARGE_OBJECTS), None)
     own = tuple(table for table in tables if table is not large_objects)
     roles = tuple(_column(connection, _ROLES))
+    settings = read_database_settings(connection)
     enums = connection.execute(_ENUMS).fetchall()
     return Catalog(
         database=connection.info.dbname,
@@ -223,7 +225,8 @@ def read_catalog(
         ),
         references=tuple((int(row[0]), int(row[1])) for row in connection.execute(_REFERENCES)),
         roles=roles,
-        role_details=read_roles(connection).of(roles),
+        role_details=read_roles(connection).of(settings.roles.union(roles)),
+        database_settings=settings,
         tablespaces=read_tablespaces(connection),
         large_objects=large_objects,
         large_object_groups=read_groups(connection) if large_objects else (),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import tempfile
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, PUBLISH_SCHEMA
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.dump.lent_session import lent
 from holdfast.sources.postgresql.dump.programs import begin, need, output_of
-from holdfast.sources.postgresql.snapshot.snapshot import QUEUE_WAIT_S, queued_behind
+from holdfast.sources.postgresql.snapshot.readers_first import become_reader
+from holdfast.sources.postgresql.snapshot.snapshot import queue_wait, queued_behind
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -55,16 +58,22 @@ def begin_dump(
             f"--exclude-schema={PUBLISH_SCHEMA}",
             f"--snapshot={snapshot.name}",
             f"--file={target}",
-            f"--lock-wait-timeout={int(QUEUE_WAIT_S * 1000)}",
+            f"--lock-wait-timeout={int(queue_wait(snapshot) * 1000)}",
         ]
-        with begin(program, options, address) as end:
+        with ExitStack() as opened:
+            used = address
+            if snapshot.ddl_waits:
+                session = opened.enter_context(connect(address))
+                become_reader(session, until="")
+                used = opened.enter_context(lent(session))
+            end = opened.enter_context(begin(program, options, used))
 
             def dumped() -> tuple[bytes, tuple[str, ...]]:
                 try:
                     warnings = end()
                 except HoldfastError as error:
                     if _QUEUED in str(error):
-                        raise queued_behind(address) from error
+                        raise queued_behind(address, queue_wait(snapshot)) from error
                     raise
                 return target.read_bytes(), warnings
 

@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 _OF_ROWS: Final = frozenset({"filenode", "toast", "pages", "size", "estimated_rows"})
 """What a table's record tells of its rows."""
 
-_NO_DEFINITIONS: Final = frozenset({"sequences", "large_objects", "large_object_groups", "configuration"})
-"""What a catalog's record tells of rows alone: that there is a sequence is in the dump."""
+_NO_DEFINITIONS: Final = frozenset(
+    {"sequences", "large_objects", "large_object_groups", "configuration", "database_settings"}
+)
+"""What a catalog's record tells of rows, or of the database itself: that there is a sequence is in the dump."""
 
 
 def schema_digest(catalog: Catalog, dump: bytes) -> str:

@@ -15,6 +15,7 @@ import psycopg
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.catalog_queries import left_out, read_catalog, read_tables
+from holdfast.sources.postgresql.catalog.database_settings import trusted_only
 from holdfast.sources.postgresql.connection.reading_role import reading_address, reads_with_replication
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from holdfast.common.postgresql_tls import TlsSettings
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.connection.address import Address
 
     Connection = psycopg.Connection[tuple[Any, ...]]
@@ -153,7 +155,14 @@ def _look(session: Connection, globs: Sequence[str], exclude: Sequence[str]) -> 
         "not_included": not_included,
     }
     few, not_many = _connections({"the database's connection limit": _one(session, _FREE_OF_DATABASE)})
-    return Readiness(facts, (*problems, *few), (*_triggers(session), *_remarks(unlogged, not_included), *not_many))
+    warnings = (*_triggers(session), *_guarded(session, catalog), *_remarks(unlogged, not_included), *not_many)
+    return Readiness(facts, (*problems, *few), warnings)
+
+
+def _guarded(session: Connection, catalog: Catalog) -> Iterator[Obstacle]:
+    settings = catalog.database_settings
+    if settings is not None and (guarded := trusted_only(session, settings)):
+        yield Obstacle(guarded, "sign or encrypt the archive, or make them by hand after a restore")
 
 
 def _triggers(session: Connection) -> Iterator[Obstacle]:

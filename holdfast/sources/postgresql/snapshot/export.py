@@ -17,6 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.sources.postgresql.connection.session import acting, connect
 from holdfast.sources.postgresql.snapshot.preconditions import Obstacle
+from holdfast.sources.postgresql.snapshot.readers_first import become_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -47,6 +48,7 @@ class Snapshot:
     :param exact: the first change after the snapshot is the first one after `position`.
     :param note: why it is not exact; empty if it is.
     :param database_oid: of its database.
+    :param ddl_waits: readers of it go before those who wait to change its tables.
     """
 
     name: str
@@ -59,6 +61,7 @@ class Snapshot:
     timeline: int | None
     standby: bool = False
     database_oid: int | None = None
+    ddl_waits: bool = False
 
     def to_json(self) -> str:
         """Return the snapshot as JSON for another process; it holds no secret."""
@@ -101,6 +104,8 @@ def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
     seen = session.execute("select pg_catalog.pg_current_snapshot()::text").fetchone()
     if seen is None or seen[0] != snapshot.marker:
         raise HoldfastError(f"a session reads in snapshot {seen}, not in {snapshot.marker}: is a pooler in between?")
+    if snapshot.ddl_waits:
+        become_reader(session)
 
 
 def try_sharing(address: Address) -> None:

@@ -20,7 +20,7 @@ from holdfast.sources.postgresql.connection.kept_settings import KeptSettings
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import qualified
 from holdfast.sources.postgresql.snapshot.export import enter_snapshot
-from holdfast.sources.postgresql.snapshot.snapshot import QUEUE_WAIT_S, queued_behind
+from holdfast.sources.postgresql.snapshot.snapshot import queue_wait, queued_behind
 from holdfast.sources.postgresql.values.copied import CopyDecoder, from_binary
 from holdfast.sources.postgresql.values.decode import Decoder, UnkeepableValueError
 from holdfast.sources.postgresql.values.hashing import ContentHash, digests
@@ -170,11 +170,12 @@ class SnapshotTableReader:
             if not tables:
                 return
             names = ", ".join(f"ONLY {_name(table)}" for table in tables)
-            session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}".encode())
+            wait = queue_wait(self._snapshot)
+            session.execute(f"SET LOCAL lock_timeout = {int(wait * 1000)}".encode())
             try:
                 session.execute(f"LOCK TABLE {names} IN ACCESS SHARE MODE".encode())
             except psycopg.errors.LockNotAvailable as error:
-                raise queued_behind(self._address) from error
+                raise queued_behind(self._address, wait) from error
             session.execute("SET LOCAL lock_timeout = 0")
 
     def check(self) -> None:

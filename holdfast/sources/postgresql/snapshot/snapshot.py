@@ -9,8 +9,9 @@ the snapshot can be imported, nobody has changed a table.
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+import threading
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ from holdfast.sources.postgresql.connection.reading_role import reading_address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
 from holdfast.sources.postgresql.snapshot.preconditions import obstacles, refuse
+from holdfast.sources.postgresql.snapshot.readers_first import readers_first
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -44,6 +46,7 @@ if TYPE_CHECKING:
 
 LOCK_WAIT_S = 60.0
 _ATTEMPTS = 5
+_ATTEMPTS_BESIDE_DDL = 50
 QUEUE_WAIT_S = 10.0
 """How long a session of a running backup waits behind somebody who waits for this backup: a deadlock that
 PostgreSQL cannot see. A migration with a lock_timeout gives way first; one without is let through by an end."""
@@ -61,6 +64,8 @@ class HeldSnapshot:
 
     snapshot: Snapshot
     session: Connection
+    turn: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
+    """Who has it may use the session."""
 
     @cached_property
     def catalog(self) -> Catalog:
@@ -96,7 +101,8 @@ class HeldSnapshot:
         The snapshot and the locks that it held have ended with it.
         """
         try:
-            self.session.execute("select 1")
+            with self.turn:
+                self.session.execute("select 1")
         except psycopg.Error as error:
             return words(error) or type(error).__name__
         return ""
@@ -116,6 +122,7 @@ class _TablesChangedError(Exception):
 def hold_snapshot(
     address: Address,
     *,
+    ddl_waits: bool = False,
     slot_wait: float = SLOT_WAIT_S,
     after_export: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Iterator[HeldSnapshot]:
@@ -125,12 +132,14 @@ def hold_snapshot(
 
     One session holds it all: other ones, of other processes too, can read in the snapshot as long as it lives.
 
+    :param ddl_waits: readers go before those who wait to change a table, who wait until the block ends.
     :param slot_wait: seconds to wait for a logical slot's consistent point.
     :param after_export: called between export and locking (tests provoke races there).
     :raises RefusedError: something could not be read whole; `obstacles` says what that may be.
     :raises BusyError: somebody keeps a table locked.
     """
-    for _attempt in range(_ATTEMPTS):
+    attempts = _ATTEMPTS_BESIDE_DDL if ddl_waits else _ATTEMPTS
+    for _attempt in range(attempts):
         patience = {} if "tcp_user_timeout" in address.url else {"tcp_user_timeout": _USER_TIMEOUT_MS}
         reading = reading_address(address)
         session = connect(reading, **patience)
@@ -143,13 +152,15 @@ def hold_snapshot(
                     continue
                 except psycopg.errors.LockNotAvailable as error:
                     raise locked_by_others(address, LOCK_WAIT_S) from error
-            yield held
+            held = replace(held, snapshot=replace(held.snapshot, ddl_waits=ddl_waits))
+            with readers_first(address, held.session, held.turn) if ddl_waits else nullcontext():
+                yield held
             return
         finally:
             session.close()
     raise HoldfastError(
         f"tables of {address.url} were truncated, altered or dropped each time a snapshot was taken "
-        f"({_ATTEMPTS} times): back up when no such job runs"
+        f"({attempts} times): back up when no such job runs{'' if ddl_waits else ', or let it wait (--ddl wait)'}"
     )
 
 
@@ -165,23 +176,29 @@ def open_snapshot(address: Address, snapshot: Snapshot) -> Iterator[HeldSnapshot
     with connect(address) as session:
         enter_snapshot(session, snapshot)
         # Already looking up a table's size waits for its lock.
-        session.execute(f"SET LOCAL lock_timeout = {int(QUEUE_WAIT_S * 1000)}")
+        wait = queue_wait(snapshot)
+        session.execute(f"SET LOCAL lock_timeout = {int(wait * 1000)}")
         settings = KeptSettings(session)
         try:
+            if snapshot.ddl_waits:  # each later look would wait for its turn again
+                _lock_all(session)
             yield HeldSnapshot(snapshot, session)
             settings.check()
         except psycopg.errors.LockNotAvailable as error:
-            raise queued_behind(address) from error
+            raise queued_behind(address, wait) from error
         session.execute("ROLLBACK")
+
+
+def queue_wait(snapshot: Snapshot) -> float:
+    """Return the seconds that a reader waits for a lock on a table."""
+    return LOCK_WAIT_S if snapshot.ddl_waits else QUEUE_WAIT_S
 
 
 def _lock_and_check(address: Address, session: Connection, snapshot: Snapshot) -> HeldSnapshot:
     enter_snapshot(session, snapshot)
     session.execute(f"SET LOCAL lock_timeout = {int(LOCK_WAIT_S * 1000)}")
     refuse(obstacles(session))
-    tables = session.execute(_TO_LOCK).fetchall()
-    _lock([sql.Identifier(schema, name) for _, schema, name in tables], session)
-    oids = [oid for oid, _, _ in tables]
+    oids = _lock_all(session)
     with connect(address) as now:
         if _versions(now, oids) != _versions(session, oids):
             raise _TablesChangedError
@@ -215,6 +232,12 @@ def _versions(session: Connection, oids: list[int]) -> tuple[Any, ...] | None:
     return session.execute(_VERSIONS, (oids,)).fetchone()
 
 
+def _lock_all(session: Connection) -> list[int]:
+    tables = session.execute(_TO_LOCK).fetchall()
+    _lock([sql.Identifier(schema, name) for _, schema, name in tables], session)
+    return [oid for oid, _, _ in tables]
+
+
 def _lock(tables: list[sql.Identifier], session: Connection) -> None:
     for start in range(0, len(tables), _LOCK_BATCH):
         names = sql.SQL(", ").join(sql.SQL("ONLY ") + table for table in tables[start : start + _LOCK_BATCH])
@@ -244,15 +267,17 @@ def locked_by_others(address: Address, waited: float) -> BusyError:
     )
 
 
-def queued_behind(address: Address) -> BusyError:
+def queued_behind(address: Address, waited: float) -> BusyError:
     """Return an error that names the sessions waiting to change tables.
 
     They wait for the backup, and keep its own readers waiting.
+
+    :param waited: seconds.
     """
     with connect(address) as session:
         waiting = "; ".join(row[0] for row in session.execute(_LOCKED, (False,))) or "nobody any more"
     return BusyError(
         f"somebody waits for this backup to change a table (ALTER, DROP, TRUNCATE, VACUUM FULL), and for "
-        f"{QUEUE_WAIT_S:.0f} s every new reader queued behind: {waiting}. The backup has given way; "
-        "start it again after it"
+        f"{waited:.0f} s every new reader queued behind: {waiting}. The backup has given way; "
+        "start it again after it, or let such changes wait for the backup (--ddl wait)"
     )

@@ -57,6 +57,15 @@ BEGUN = State.begun(2)
 FOLLOWED = after(BEGUN, add(full("a", opened=True)), add(changes("b", "0/100", "0/200")))
 
 
+def test_no_changes_follow_those_of_a_source_that_was_removed() -> None:
+    gone = after(FOLLOWED, {"kind": "truncation", "remove": ("a", "b")})
+    assert (dict(gone.ends), dict(gone.streams)) == ({}, {})
+    with pytest.raises(RefusedError, match="do not follow what is here, which ends at None"):
+        validate(gone, Change(kind="backup", add=(changes("c", "0/200", "0/300"),)))
+    some = after(FOLLOWED, {"kind": "truncation", "remove": ("b",)})
+    assert (dict(some.ends), dict(some.streams)) == ({"shop_db": "0/200"}, {"shop_db": "0/200"})
+
+
 def test_a_state_says_which_commit_it_is_of_and_what_may_use_it() -> None:
     state = after(BEGUN, add(full("a"), format=2, min_reader=3, min_writer=2))
     assert (state.sequence, state.tip, state.at) == (1, "c1", NOON + timedelta(days=1))

@@ -48,3 +48,15 @@ def test_the_source_is_asked_for_only_where_there_are_several(archive: Archive, 
     archive.add(lambda state: change, check=lambda: None, fence=None)
     with pytest.raises(UsageError, match="crm, shop_db"):
         restore_points.only_source(archive.state, None)
+
+
+def test_a_commit_says_of_which_source_it_is(archive: Archive, state: State, block: MakeBlock) -> None:
+    change = Change(kind="backup", add=(block(source="crm"),))
+    archive.add(lambda state: change, check=lambda: None, fence=None)
+    number = archive.state.sequence
+    assert restore_points.only_source(archive.state, None, f"commit:{number}") == "crm"
+    assert restore_points.only_source(archive.state, None, f"commit:{number - 1}") == "shop_db"
+    assert restore_points.only_source(archive.state, "shop_db", f"commit:{number}") == "shop_db"
+    for at in ("latest", f"commit:{number + 1}"):
+        with pytest.raises(UsageError, match="say which with --source"):
+            restore_points.only_source(archive.state, None, at)

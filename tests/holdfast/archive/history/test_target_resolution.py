@@ -137,3 +137,11 @@ def test_a_mark_behind_the_header_of_a_page_that_is_not_begun_is_the_logs_end(
     assert writer.at("it filled its page") == "0/2000"
     writer.changes("0/2100", 2)
     assert writer.at("it filled its page") == "0/2018"
+
+
+def test_a_time_before_now_is_a_time(writer: ChainWriter) -> None:
+    writer.snapshot("0/180", 0, opened=True)
+    with pytest.raises(RefusedError, match="the nearest restorable moments are"):
+        writer.at("-1s")
+    with pytest.raises(UsageError, match="cannot read '-soon' as a moment"):
+        writer.at("-soon")

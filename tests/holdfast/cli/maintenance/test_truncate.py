@@ -9,6 +9,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
+from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from tests.support.jobs.command import RunCommand
@@ -123,3 +124,16 @@ def test_a_compaction_that_is_at_work_keeps_a_truncation_out_but_not_its_dry_run
         assert (done.code, "compaction" in done.err) == (3, True)
         assert holdfast("truncate", backed_up.url, "--keep", "last=1", "--dry-run").code == 0
     assert Archive.open(backed_up).state.sequence == 6
+
+
+def test_a_source_is_removed_with_all_its_backups(holdfast: RunCommand, backed_up: ObjectStore) -> None:
+    plan = holdfast("truncate", backed_up.url, "--remove-source", "crm", "--dry-run", "--json")
+    assert (plan.value["keep"], plan.value["blocks_removed"]) == ("nothing", 1)
+    done = holdfast("truncate", backed_up.url, "--remove-source", "crm")
+    assert done.out.splitlines()[0] == "crm: 0 of 1 restore points stay; restorable none"
+    state = Archive.open(backed_up).state
+    assert {placed.source for placed in state.blocks.values()} == set(state.ends) == {"shop_db"}
+    assert holdfast("truncate", backed_up.url, "--remove-source", "crm").code == 2
+    add_hold(Archive.open(backed_up), "shop_db", "latest", reason="audit", owner="ann", check=lambda: None)
+    refused = holdfast("truncate", backed_up.url, "--remove-source", "shop_db")
+    assert (refused.code, "a hold keeps" in refused.err) == (5, True)

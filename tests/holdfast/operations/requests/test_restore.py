@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -69,3 +70,19 @@ def test_a_form_and_a_command_offer_no_roles_that_are_for_drills_alone() -> None
 def test_a_word_that_is_none_is_refused_with_those_that_there_are(given: dict[str, str], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         RestoreRequest.given(**given)
+
+
+def test_a_time_before_now_is_resolved_once() -> None:
+    before = datetime.now(UTC)
+    found = RestoreRequest.given(at="-10min")
+    assert timedelta() <= datetime.fromisoformat(found.at) - (before - timedelta(minutes=10)) < timedelta(minutes=1)
+    assert RestoreRequest.from_arguments(found.to_arguments()) == found
+    assert (RestoreRequest.given(at="mark:-10min").at, RestoreRequest.given(at="-soon").at) == ("mark:-10min", "-soon")
+    (at,) = (field for field in RestoreRequest.options() if field.name == "at")
+    pattern = dict(at.option.schema)["pattern"]
+    assert [bool(re.search(pattern, each)) for each in ("-10min", "-1.5 h", "-soon", "10min")] == [
+        True,
+        True,
+        False,
+        False,
+    ]

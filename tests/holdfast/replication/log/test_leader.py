@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.archive import Change
 from holdfast.archive.format.state import State
-from holdfast.archive.maintenance.retention import parse_rules
+from holdfast.archive.maintenance.retention import NOTHING, parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
 from holdfast.replication.log import log, schema
@@ -146,3 +146,13 @@ def test_going_on_leaves_the_epoch_and_moves_the_end_of_the_lease(two: Replicas)
     run(lambda c: go_on(c, near, epoch))
     after = run(lambda c: leader(c, two.archive))
     assert (after.name, after.epoch, after.until > before.until) == ("near", epoch, True)
+
+
+def test_a_removed_source_begins_again_through_any_replica(two: Replicas) -> None:
+    two.back_up("near", "crm")
+    with leading(two.open("near")) as near:
+        truncate(near, NOTHING, check=nothing, fence=None, source="crm")
+    two.sync("far")
+    assert two.state("far").ends.keys() == two.state("near").ends.keys() == {"shop_db"}
+    two.back_up("far", "crm")
+    assert two.state("far").ends.keys() == {"shop_db", "crm"}

@@ -9,6 +9,7 @@ from azure.core.exceptions import ClientAuthenticationError, ServiceRequestError
 
 from holdfast.storage import (
     ConditionNotSupported,
+    ObjectArchived,
     ObjectNotFound,
     StoreDenied,
     StoreError,
@@ -104,6 +105,12 @@ def test_what_is_not_there_is_said_so(server: FailingServer, store: AzureStore) 
         with pytest.raises(ObjectNotFound):
             read("a")
     store.delete("a")
+
+
+def test_a_blob_that_was_moved_to_the_archive_is_said_so(server: FailingServer, store: AzureStore) -> None:
+    server.answer = told(409, "BlobArchived")
+    with pytest.raises(ObjectArchived, match=r"'a'.* class Archive, .*set-tier"):
+        store.get("a")
 
 
 def test_a_container_that_is_not_there_is_said_so(server: FailingServer, store: AzureStore) -> None:

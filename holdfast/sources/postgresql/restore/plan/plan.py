@@ -13,12 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
+from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.sources.postgresql.connection.sql import qualified
 from holdfast.sources.postgresql.restore.plan.selection import Selection
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from holdfast.sources.postgresql.catalog.catalog import NamedRelation
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
@@ -76,6 +77,7 @@ class RestorePlan:
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
     :param beside: other things may be in the target, so what is created must be told from them.
+    :param empty: oids, in the source, of tables that come without their rows.
     :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed, which ends the restore
         when all else is done.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
@@ -99,6 +101,7 @@ class RestorePlan:
     beside: bool = True
     large_objects: tuple[LargeObjectGroup, ...] = ()
     configuration: tuple[Configuration, ...] = ()
+    empty: frozenset[int] = frozenset()
     is_strict: bool = False
     runs: Mapping[int, str] = field(default_factory=dict)
     is_limited: bool = False
@@ -124,7 +127,8 @@ class RestorePlan:
         """
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
         owned = ["built by a login of its own"] if self.is_built_apart else []
-        return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
+        empty = [f"without rows: {oid}" for oid in sorted(self.empty)]
+        return hashlib.sha256(json.dumps([*texts, *owned, *empty]).encode()).hexdigest()
 
     def sql_of(self, entry: DumpEntry) -> str:
         """Return the SQL to run for an entry."""
@@ -214,6 +218,28 @@ def without_superusers(plan: RestorePlan) -> RestorePlan:
     """
     entries = tuple(replace(entry, sql=_OWNED_BY_SUPERUSERS.sub("", entry.sql)) for entry in plan.entries)
     return replace(plan, entries=entries)
+
+
+def without_rows(plan: RestorePlan, tables: Collection[int], reason: str) -> RestorePlan:
+    """Return a plan that creates tables without their rows, and names them.
+
+    :param tables: their oids in the source.
+    """
+    found = [each.source for each in plan.tables if each.source.oid in tables and each.source.has_rows]
+    left = tuple(NotRestored(f"rows of table {table.label}", reason) for table in found)
+    empty = frozenset(table.oid for table in found)
+    planned = tuple(replace(each, rows=0, size=0) if each.source.oid in empty else each for each in plan.tables)
+    return replace(plan, tables=planned, empty=empty, not_restored=(*plan.not_restored, *left))
+
+
+def schema_only(plan: RestorePlan) -> RestorePlan:
+    """Return a plan of definitions alone: no rows, no large objects, and sequences at their beginning."""
+    tables = tuple(each for each in plan.tables if each.source.oid != LARGE_OBJECTS)
+    empty = frozenset(each.source.oid for each in tables if each.source.has_rows)
+    left = (*plan.not_restored, NotRestored("all rows, large objects and values of sequences", "--schema-only"))
+    return replace(
+        plan, tables=tables, empty=empty, sequences=(), large_objects=(), configuration=(), not_restored=left
+    )
 
 
 def without_tablespaces(plan: RestorePlan) -> RestorePlan:

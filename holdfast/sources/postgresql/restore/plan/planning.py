@@ -35,6 +35,7 @@ def make_plan(
     target: Target,
     *,
     globs: Sequence[str] = (),
+    exclude: Sequence[str] = (),
     maps: Maps | None = None,
     stored: Mapping[int, tuple[int, int]],
 ) -> RestorePlan:
@@ -42,13 +43,16 @@ def make_plan(
 
     Everything under its own names comes as it is in the dump, whatever the target has: that must be empty.
 
+    :param exclude: globs of tables that `globs` do not mean.
     :param stored: rows and bytes in the archive, by the table's oid.
     :raises UsageError: a glob or a map is about nothing.
     :raises RefusedError: it cannot work in this target; says what to do.
     """
     maps = maps or Maps()
     if catalog.holds_ledger:
-        plan = make_plan(catalog.without_ledger(), entries, target, globs=globs, maps=maps, stored=stored)
+        plan = make_plan(
+            catalog.without_ledger(), entries, target, globs=globs, exclude=exclude, maps=maps, stored=stored
+        )
         return plan if globs else replace(plan, not_restored=(*plan.not_restored, _LEDGER_LEFT))
     if not globs and not maps:
         tables = [*catalog.tables, *([catalog.large_objects] if catalog.large_objects else [])]
@@ -63,7 +67,8 @@ def make_plan(
             configuration=catalog.configuration,
         )
     check_routines(entries, maps)
-    chosen = _choose(catalog, globs)
+    maps = maps.with_partitions(catalog.tables)
+    chosen = _choose(catalog, globs, exclude if globs else ())
     selection = Selection(entries, catalog, target, maps, chosen, whole=not globs)
     selection.run()
     created = [entry for entry in entries if entry.id in selection.created]
@@ -90,16 +95,13 @@ def make_plan(
     )
 
 
-def _choose(catalog: Catalog, globs: Sequence[str]) -> Collection[int]:
+def _choose(catalog: Catalog, globs: Sequence[str], exclude: Sequence[str]) -> Collection[int]:
     """Return the oids of the tables that match, with the partitions of each."""
-    chosen = {table.oid for table in catalog.matching(globs)}
-    while more := {
-        table.oid
-        for table in catalog.tables
-        if table.bound is not None and table.oid not in chosen and chosen.intersection(table.parents)
-    }:
-        chosen |= more
-    return chosen
+    chosen = catalog.tree_of(catalog.matching(globs))
+    left_out = catalog.tree_of(catalog.matching(exclude, "--exclude")) if exclude else frozenset()
+    if chosen and chosen <= left_out:
+        raise UsageError(f"--exclude {' '.join(exclude)} leaves no table of --tables {' '.join(globs)}")
+    return chosen - left_out
 
 
 def _check(

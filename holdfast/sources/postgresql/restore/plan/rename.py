@@ -7,6 +7,7 @@ are found as tokens, and nothing else is touched: not the text of functions, not
 from __future__ import annotations
 
 import re
+from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -31,6 +32,7 @@ from holdfast.sources.postgresql.dump.sqltext import (
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
+    from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.dump.toc import DumpEntry
 
 Name = tuple[str, str]
@@ -64,6 +66,33 @@ class Maps:
     def of_table(self, schema: str, name: str) -> Name:
         """Return the new name of a table."""
         return self.tables.get((schema, name)) or self.of(schema, name)
+
+    def with_partitions(self, tables: Sequence[Table]) -> Maps:
+        """Return the maps with names for the partitions of mapped tables, unless these are mapped themselves.
+
+        `events_2024` of `events=events_old` becomes `events_old_2024`, in the schema that its table goes to if both are
+        of one schema.
+        """
+        partitions = defaultdict(list)
+        for table in tables:
+            for parent in table.parents if table.bound is not None else ():
+                partitions[parent].append(table)
+        found = dict(self.tables)
+        taken = {name for _, name in found.values()}
+        waiting = [table for table in tables if (table.table_schema, table.name) in found]
+        while waiting:
+            above = waiting.pop()
+            schema, name = found[above.table_schema, above.name]
+            for table in partitions[above.oid]:
+                if (table.table_schema, table.name) in found:
+                    continue
+                rest = table.name.removeprefix(above.name)
+                own = free_name(f"{name}{rest}" if rest != table.name else f"{name}_{rest}", taken)
+                to = schema if table.table_schema == above.table_schema else self.of(table.table_schema, "")[0]
+                found[table.table_schema, table.name] = (to, own)
+                taken.add(own)
+                waiting.append(table)
+        return Maps(self.schemas, found)
 
     @classmethod
     def parse(cls, options: Iterable[str]) -> Maps:

@@ -6,7 +6,6 @@ becomes of the restore.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.roles import Membership, Roles, read_roles
 from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import is_refusal
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.sources.postgresql.connection.sql import assignment, ident
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
@@ -28,23 +27,9 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 
-_LISTS = frozenset(
-    {
-        "local_preload_libraries",
-        "search_path",
-        "session_preload_libraries",
-        "shared_preload_libraries",
-        "temp_tablespaces",
-        "unix_socket_directories",
-    }
-)
-"""Settings whose values are lists of identifiers. Source: variable_is_guc_list_quote() of pg_dump."""
-
 _ATTRIBUTES_OF_MINE = """
 select rolsuper, rolcreatedb, rolreplication, rolbypassrls from pg_catalog.pg_roles where rolname = current_user
 """
-
-_ELEMENT = re.compile(r'"(?P<quoted>(?:[^"]|"")*)"|(?P<bare>[^,\s]+)')
 
 
 @dataclass(frozen=True)
@@ -190,7 +175,7 @@ def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]
             for role in plan.created:
                 session.execute(f"CREATE ROLE {ident(role.name)} {' '.join(role.attributes().values())}".encode())
                 for setting in role.settings:
-                    session.execute(f"ALTER ROLE {ident(role.name)} SET {_assignment(setting)}".encode())
+                    session.execute(f"ALTER ROLE {ident(role.name)} SET {assignment(setting)}".encode())
             mine = [Membership(role=name, member=session.info.user, admin=False) for name in plan.joined]
             return tuple(filter(None, (_grant(session, each) for each in (*plan.granted, *mine))))
     except psycopg.Error as error:
@@ -210,13 +195,3 @@ def _grant(session: Connection, membership: Membership) -> NotRestored | None:
         what = f"membership of {membership.member} in {membership.role}"
         return NotRestored(what, words(error), f"{membership.statement()};")
     return None
-
-
-def _assignment(setting: str) -> str:
-    name, _, value = setting.partition("=")
-    quoted = ".".join(ident(part) for part in name.split("."))
-    values = [value]
-    if name.lower() in _LISTS and value:
-        found = _ELEMENT.finditer(value)
-        values = [each["bare"] or each["quoted"].replace('""', '"') for each in found]
-    return f"{quoted} TO {', '.join(literal(each) for each in values)}"

@@ -69,7 +69,7 @@ def test_a_server_newer_than_every_pg_dump_is_told_what_to_install(address: Addr
 def test_one_who_waits_to_drop_a_table_is_named(
     address: Address, version: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sources.postgresql.dump.dump.QUEUE_WAIT_S", 0.1)
+    monkeypatch.setattr("holdfast.sources.postgresql.snapshot.snapshot.QUEUE_WAIT_S", 0.1)
     with connect(address) as session:
         session.execute("create table public.wanted (id int)")
     waits = "select exists (select from pg_locks where not granted and relation = 'public.wanted'::regclass)"

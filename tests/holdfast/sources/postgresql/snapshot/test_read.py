@@ -109,11 +109,13 @@ def test_one_who_waits_to_drop_a_table_and_gives_way_does_not_end_the_backup(
 def test_one_who_waits_to_drop_a_table_and_stays_is_named_and_the_backup_gives_way(
     address: Address, held: HeldSnapshot, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sources.postgresql.snapshot.read.QUEUE_WAIT_S", 0.1)
+    monkeypatch.setattr("holdfast.sources.postgresql.snapshot.snapshot.QUEUE_WAIT_S", 0.1)
     table = table_of(held, "orders")
     with (
         somebody_waits_to_drop(address, "public.orders") as other,
-        pytest.raises(BusyError, match=rf"behind: (public\.)?orders by pid {other.info.backend_pid} \(holdfast\)"),
+        pytest.raises(
+            BusyError, match=rf"behind: (public\.)?orders by pid {other.info.backend_pid} \(holdfast\).*--ddl wait"
+        ),
         open_reader(address, held.snapshot, [table]),
     ):
         pass

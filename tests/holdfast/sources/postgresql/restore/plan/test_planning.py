@@ -167,3 +167,11 @@ def test_tables_whose_rows_the_backup_lacks_are_refused_where_they_are_chosen() 
 def test_what_is_about_nothing_is_wrong_usage(globs: list[str], maps: list[str], words: str) -> None:
     with pytest.raises(UsageError, match=words):
         plan(*globs, maps=maps)
+
+
+def test_partitions_of_a_renamed_table_are_named_after_it() -> None:
+    taken = having(("RELATION", "events"), ("RELATION", "events_1"))
+    made = plan("public.events", target=taken, maps=["public.events=public.events_old"])
+    assert {each.target.label for each in made.tables} == {"public.events_old", "public.events_old_1"}
+    made = plan("public.events", maps=["public.events=archive.events", "public.events_1=public.first"])
+    assert {each.target.label for each in made.tables} == {"archive.events", "public.first"}

@@ -14,6 +14,7 @@ from holdfast.sources.postgresql.restore.plan.rename import (
     mentions,
     multiranges,
 )
+from tests.support.databases.planned_shop import table
 
 ORDERS = ("public", "orders")
 NAMES = Names(
@@ -210,3 +211,22 @@ def test_a_function_called_like_a_mapped_table_is_refused() -> None:
     with pytest.raises(RefusedError, match="is a table and a function"):
         check_routines([entry("", "FUNCTION", name="orders(integer)")], maps)
     check_routines([entry("", "FUNCTION", name="orders_of(integer)")], maps)
+
+
+def test_each_partition_below_a_renamed_table_gets_a_name_of_its_own() -> None:
+    tables = [
+        table(1, "log", kind="p"),
+        table(2, "log_a", parents=(1,), bound="DEFAULT", kind="p"),
+        table(3, "log_a_1", parents=(2,), bound="DEFAULT"),
+        table(4, "other", parents=(1,), bound="DEFAULT"),
+        table(5, "logs"),
+        table(6, "heir", parents=(1,)),
+        table(7, "x" * 60, parents=(1,), bound="DEFAULT"),
+    ]
+    found = Maps.parse(["public.log=kept.log_old"]).with_partitions(tables).tables
+    assert {old: new for (_, old), (_, new) in found.items() if len(old) < 60} == {
+        "log": "log_old", "log_a": "log_old_a", "log_a_1": "log_old_a_1", "other": "log_old_other",
+    }  # fmt: skip
+    assert {schema for schema, _ in found.values()} == {"kept"}
+    assert all(len(name) <= 63 for _, name in found.values())
+    assert len(set(found.values())) == 5
