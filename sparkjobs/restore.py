@@ -44,7 +44,8 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:
         return summary
-    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": not moment.lost}
+    equal = not moment.lost and all(each["as_of"] for each in summary["stale"])
+    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": equal}
 
 
 def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.archive.history import target_resolution
+from holdfast.archive.history import schema_history, target_resolution
 from holdfast.archive.history.timeline import from_of, to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
@@ -57,16 +57,19 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     """Return a recovery target with the schema that serves it best.
 
     The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
-    objects were touched when, it is put together of both. Where it is not known when they were, the best one is the one
-    by which fewer values are lost that were certainly there, of rows and of columns; of two that are equal in that, the
-    later one where a table was seen to be altered before the target, and else the earlier.
+    objects were touched when, it is put together of both. So it is where rows of a table are of an earlier backup and
+    do not fit what the table has become: the table has the definition of that backup. Where it is not known when they
+    were touched, the best one is the one by which fewer values are lost that were certainly there, of rows and of
+    columns; of two that are equal in that, the later one where a table was seen to be altered before the target, and
+    else the earlier.
 
     :param schema: or this one, where there are two.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
+    read = catalog_reader(store)
+    moment = with_unfit(read, moment)
     if moment.doubt is None:
         return moment
-    read = catalog_reader(store)
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
         return composed
     taken, other = by_both(read, moment, moment.doubt, schema)
@@ -77,6 +80,33 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     return replace(taken.moment, approximate="; ".join(words), lost=lost)
 
 
+def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
+    """Return a recovery target whose schema is known, in doubt where rows of a table do not fit it.
+
+    The other schema is that of the backup up to which most of such rows are known. Without these, the target is
+    returned as it is.
+
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    if moment.doubt is not None or moment.is_snapshot or not any(each.stale for each in moment.tables().values()):
+        return moment
+    catalog = objects_of(read, moment)
+    labels = {str(table.oid): table.label for table in catalog.tables}
+    _, unfit = read_parts(read, moment, catalog)
+    rows: dict[str, int] = {}
+    cuts: dict[str, Placed] = {}
+    for parts in unfit.values():
+        cut = schema_history.cut_until(moment.chain, parts.upto)
+        if cut is not None and to_of(cut.head) >= parts.since:
+            cuts[cut.id] = cut
+            rows[cut.id] = rows.get(cut.id, 0) + 1 + parts.base.rows + sum(each.rows for each in parts.changes)
+    if not rows:
+        return moment
+    earlier = cuts[max(rows, key=lambda each: rows[each])]
+    found = {int(name): labels[name] for name in sorted(unfit)}
+    return replace(moment, doubt=(earlier, moment.schema), unfit=found).by(moment.schema)
+
+
 def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> ComposedMoment | None:
     """Return a recovery target with its schema put together of both; None where it is not known what was touched when.
 
@@ -84,7 +114,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> Composed
 
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is None or moment.touches is None:
+    if moment.doubt is None or (moment.touches is None and not moment.unfit):
         return None
     earlier, later = (MomentBySchema(read, moment.by(placed)) for placed in moment.doubt)
     lost: Mapping[Side, list[_Lost]] = {"earlier": earlier.lost(later), "later": later.lost(earlier)}

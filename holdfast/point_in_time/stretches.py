@@ -18,7 +18,7 @@ from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.composed_moment import ComposedMoment, dump_reader
 from holdfast.point_in_time.recovery_target import catalog_reader, older_rows
-from holdfast.point_in_time.schema_choice import MomentBySchema, by_both, in_parts
+from holdfast.point_in_time.schema_choice import MomentBySchema, by_both, in_parts, with_unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -272,6 +272,7 @@ def _bounds(interval: Interval) -> set[int]:
 def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
     if moment.is_snapshot:
         return {int(record.id): (record.label, Outcome("exact")) for record in moment.full.head.tables}
+    moment = with_unfit(read.catalog, moment)
     moment = in_parts(read.catalog, read.dump, moment) or moment
     if moment.doubt is None:
         altered = set(moment.composed.doubtful) if isinstance(moment, ComposedMoment) else set[int]()

@@ -71,6 +71,11 @@ def cuts(chain: Chain) -> list[Placed]:
     return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
 
 
+def cut_until(chain: Chain, position: int) -> Placed | None:
+    """Return the newest cut at or before a position, or None."""
+    return next((placed for placed in reversed(cuts(chain)) if to_of(placed.head) <= position), None)
+
+
 def stretches(chain: Chain) -> Iterator[Between]:
     """Yield the known schema changes between neighbouring cuts."""
     told = _SchemaChanges(chain)

@@ -17,6 +17,7 @@ from holdfast.archive.format.document import iso
 from holdfast.archive.history.table_bases import Live
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position, show_position
+from holdfast.common.words import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -199,6 +200,7 @@ class Moment:
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
     :param touches: what was touched between these two, and where; None where it is not known of each change.
+    :param unfit: tables, by oid, with rows that do not fit the later of these two, which is that of the position.
     """
 
     source: str
@@ -212,6 +214,7 @@ class Moment:
     lost: tuple[str, ...] = ()
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None
+    unfit: Mapping[int, str] = field(default_factory=dict)
     sequences_before: Placed | None = None
     next_cut: Placed | None = None
 
@@ -224,8 +227,10 @@ class Moment:
             return self
         earlier, later = (iso(placed.head.covers.to_time) for placed in self.doubt)
         taken = earlier if schema is self.doubt[0] else later
-        why = f"the schema was changed between {earlier} and {later}, it is not known when: taken is that of {taken}"
-        return replace(self, schema=schema, approximate=why)
+        why = f"the schema was changed between {earlier} and {later}, it is not known when"
+        if self.unfit:
+            why = f"the rows of {named([*self.unfit.values()])} are of {earlier}, and do not fit the schema of {later}"
+        return replace(self, schema=schema, approximate=f"{why}: taken is that of {taken}")
 
     def explained(self, error: UsageError) -> UsageError:
         """Return an error on a missing name, with the schema's doubt.

@@ -31,7 +31,7 @@ from holdfast.sources.postgresql.logical.ddl_triggers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.common.lsn import Touches
     from holdfast.sources.postgresql.catalog.catalog import Catalog
@@ -89,6 +89,25 @@ def compose(
     :param weigh: returns what to take of a table, by its oid, where that is not known.
     """
     return _Composition(earlier, later, touches, position, nearest, weigh).run()
+
+
+def touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tables: Collection[int]) -> Touches | None:
+    """Return the touches of a schema that is the later one at a position, but for some tables.
+
+    None where rows of such a table need types that are others by now: one schema cannot have both.
+    """
+    of_both = [{table.oid: table for table in each.catalog.tables} for each in (earlier, later)]
+    needs_types = any(oid in each and each[oid].has_own_types for oid in tables for each in of_both)
+    if needs_types and later.catalog.types_since(earlier.catalog).altered:
+        return None
+    past, both = (position - 1,), (position - 1, position)
+    found: dict[tuple[int, int], Sequence[int]] = {ddl_triggers.PRIVILEGES: past}
+    for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
+        match numbers:
+            case [int(catalog), int(oid)]:
+                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
+    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
+    return found
 
 
 class _Composition:
