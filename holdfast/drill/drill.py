@@ -41,7 +41,10 @@ if TYPE_CHECKING:
 Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]
 """Runs a restore into a database with these arguments, under its locks, and returns its summary."""
 
-_FROM_RESTORE = ("rows", "tables", "bytes", "restored_to", "position", "commit", "schema_note", "stale", "lost")
+_FROM_RESTORE = (
+    *("rows", "tables", "bytes", "restored_to", "position", "commit"),
+    *("schema_note", "stale", "lost", "unproved_names"),
+)
 """What of a restore's summary is told."""
 
 

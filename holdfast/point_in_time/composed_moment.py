@@ -107,8 +107,8 @@ def _words(moment: Moment, pair: tuple[Placed, Placed], composed: ComposedSchema
     earlier, later = (iso(placed.head.covers.to_time) for placed in pair)
     if moment.unfit:
         return (
-            f"the rows of {named([*moment.unfit.values()])} are of {earlier}, and do not fit the schema of {later}: taken "
-            f"as of {earlier}, or left out, are {named(composed.unsure)}"
+            f"the rows of {named([*moment.unfit.values()])} are of {earlier}, and do not fit the schema of {later}: "
+            f"taken as of {earlier}, or left out, are {named(composed.unsure)}"
         )
     return (
         f"definitions were changed between {earlier} and {later} more than once; these may not be as they were then: "

@@ -9,13 +9,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
 from holdfast.archive.history import schema_history, target_resolution
-from holdfast.archive.history.timeline import from_of, to_of
+from holdfast.archive.history.timeline import to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.point_in_time.composed_moment import ComposedMoment, ReadDump, dump_reader, with_composed_schema
 from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, read_parts
+from holdfast.point_in_time.table_names import changes_between, unproved_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -71,13 +72,41 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     if moment.doubt is None:
         return moment
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
-        return composed
+        return _with_names(read, composed)
     taken, other = by_both(read, moment, moment.doubt, schema)
     which = "later" if other.is_later else "earlier"
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     words = (*first, taken.moment.approximate, *_notes(taken, other, which))
-    return replace(taken.moment, approximate="; ".join(words), lost=lost)
+    return _with_names(read, replace(taken.moment, approximate="; ".join(words), lost=lost))
+
+
+def _with_names(read: ReadCatalog, moment: Moment) -> Moment:
+    """Return a recovery target that says which names of tables are not proved."""
+    names = tuple(sorted(set(unproved(read, moment).values())))
+    if not names:
+        return moment
+    words = (
+        moment.approximate,
+        f"it is not proved that {named(names)} had this name then: another table may have had it",
+    )
+    return replace(moment, approximate="; ".join(filter(None, words)), unproved_names=names)
+
+
+def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
+    """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
+
+    :param moment: with the schema that is taken.
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
+    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
+        return {}
+    earlier, later = (read(placed.block.catalog) for placed in pair)
+    if not isinstance(moment, ComposedMoment):
+        return unproved_names(moment, pair, (earlier, later), objects_of(read, moment).tables)
+    doubtful = [table for table in moment.composed.catalog.tables if table.oid in moment.composed.doubtful]
+    return {**unproved_names(moment, pair, (earlier, later), doubtful), **moment.composed.displaced}
 
 
 def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
@@ -203,9 +232,8 @@ class MomentBySchema:
         self.catalog = objects_of(read, moment)
         self.fit, self.unfit = read_parts(read, moment, self.catalog)
         self._tables = {table.oid: table for table in self.catalog.tables}
-        self._forms = {
-            oid: [record for record in records if self._is_told(record)] for oid, records in _changes(moment).items()
-        }
+        changes = changes_between(moment, moment.doubt) if moment.doubt is not None else {}
+        self._forms = {oid: [record for record in records if self._is_told(record)] for oid, records in changes.items()}
 
     def lost(self, other: MomentBySchema) -> list[_Lost]:
         """Return the rows and values that this schema loses.
@@ -282,23 +310,6 @@ class MomentBySchema:
             numbers = {column.number for column in mine.columns}
             found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
         return found
-
-
-def _changes(moment: Moment) -> dict[int, list[TableRecord]]:
-    """Return the changes between the two schemas, by table.
-
-    The recovery target may have either of these schemas.
-    """
-    found: dict[int, dict[int, TableRecord]] = {}
-    if moment.doubt is None:
-        return {}
-    since, until = (to_of(placed.head) for placed in moment.doubt)
-    for placed in moment.chain.changes:
-        if since < to_of(placed.head) and from_of(placed.head) < until:
-            for record in placed.block.tables:
-                if record.first and record.last:
-                    found.setdefault(int(record.id), {})[id(record)] = record  # as parts of one block tell the same
-    return {table: [*records.values()] for table, records in found.items()}
 
 
 def _has(record: TableRecord, number: int) -> bool:

@@ -173,7 +173,7 @@ class Block(Document):
     :param supplement: a snapshot of only those tables that a stream had to begin anew with.
     :param gap: why no changes join this block to what was there before; "" where that needs no saying.
     :param transactions: of a block of changes; None where it holds none.
-    :param ddl: positions at which tables were seen to have other columns than before.
+    :param ddl: positions at which tables were seen to have other columns, or another name, than before.
     :param defined: positions of commits that changed definitions, where the log tells of these.
     :param definition_changes: what they changed, of those of which that is known.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.

@@ -197,6 +197,7 @@ class Moment:
         what it reads may be missing. None where there is none.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
     :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
+    :param unproved_names: of tables that may have had another one.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
     :param touches: what was touched between these two, and where; None where it is not known of each change.
@@ -212,6 +213,7 @@ class Moment:
     sequences: Placed
     approximate: str = ""
     lost: tuple[str, ...] = ()
+    unproved_names: tuple[str, ...] = ()
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None
     unfit: Mapping[int, str] = field(default_factory=dict)

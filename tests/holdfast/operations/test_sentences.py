@@ -44,6 +44,7 @@ def test_a_backup_is_told_with_what_is_in_it(more: dict[str, Any], said: str) ->
         ),
         ({"source": "shop_db"}, "restored shop_db to 2026"),
         ({"lost": ["rows of table a"]}, "archive, but for what the schema has no place for: rows of table a"),
+        ({"unproved_names": ["shop.a"]}, "archive, but for names that are not proved: shop.a"),
         ({"not_restored": [1, 2]}, "; not restored: 2 objects, named above"),
         ({"stale": [OLDER]}, "equal to the archive; older than that: 1 tables, named above"),
         ({"stale": [EMPTY]}, "equal to the archive, but for what is restored without rows: shop.b"),
