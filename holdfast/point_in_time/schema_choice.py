@@ -70,27 +70,28 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     read = catalog_reader(store)
     moment = with_unfit(read, moment)
     if moment.doubt is None:
-        return moment
+        return _with_doubts(read, moment)
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
-        return _with_names(read, composed)
+        return _with_doubts(read, composed)
     taken, other = by_both(read, moment, moment.doubt, schema)
     which = "later" if other.is_later else "earlier"
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     words = (*first, taken.moment.approximate, *_notes(taken, other, which))
-    return _with_names(read, replace(taken.moment, approximate="; ".join(words), lost=lost))
+    return _with_doubts(read, replace(taken.moment, approximate="; ".join(words), lost=lost))
 
 
-def _with_names(read: ReadCatalog, moment: Moment) -> Moment:
-    """Return a recovery target that says which names of tables are not proved."""
+def _with_doubts(read: ReadCatalog, moment: Moment) -> Moment:
+    """Return a recovery target that says which names are not proved, and which tables are in neither schema."""
     names = tuple(sorted(set(unproved(read, moment).values())))
-    if not names:
-        return moment
-    words = (
-        moment.approximate,
-        f"it is not proved that {named(names)} had this name then: another table may have had it",
-    )
-    return replace(moment, approximate="; ".join(filter(None, words)), unproved_names=names)
+    passed = tuple(f"rows of table {each.label} (of {each.changes:,} changes)" for each in moment.passed)
+    words = [moment.approximate]
+    if passed:
+        words.append(f"{named(passed)} lost: what was made and dropped between two backups is in none")
+    if names:
+        words.append(f"it is not proved that {named(names)} had this name then: another table may have had it")
+    approximate = "; ".join(filter(None, words))
+    return replace(moment, approximate=approximate, lost=(*moment.lost, *passed), unproved_names=names)
 
 
 def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:

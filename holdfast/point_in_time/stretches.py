@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points, schema_history, target_resolution
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.columns import Column
     from holdfast.storage import ObjectStore
+
+_PASSED: Final = "it was made and dropped between two backups, and is in none"
 
 Rows = Literal["exact", "older", "missing"]
 """`exact`: those of the moment. `older`: those that the table had before. `missing`: the table comes back empty."""
@@ -288,7 +290,8 @@ def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple
     names = names_of(moment.chain)
     tables = [table for table in taken.catalog.with_rows() if interval.whole or str(table.oid) in names]
     lacking = {each.table: each for each in older_rows(taken.moment, tables, taken.fit, taken.unfit)}
-    return {
+    passed = {each.oid: (each.label, Outcome("missing", reason=_PASSED)) for each in moment.passed}
+    return passed | {
         table.oid: (
             table.label,
             replace(
