@@ -85,6 +85,8 @@ def _with_doubts(read: ReadCatalog, moment: Moment) -> Moment:
     """Return a recovery target that says which names are not proved, and which tables are in neither schema."""
     names = tuple(sorted(set(unproved(read, moment).values())))
     passed = tuple(f"rows of table {each.label} (of {each.changes:,} changes)" for each in moment.passed)
+    if not names and not passed:
+        return moment
     words = [moment.approximate]
     if passed:
         words.append(f"{named(passed)} lost: what was made and dropped between two backups is in none")

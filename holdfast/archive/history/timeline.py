@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from holdfast.archive.format.block_ref import Beginning, JoinedPart, Placed, load
 from holdfast.archive.format.document import iso
 from holdfast.archive.history.table_bases import Live
-from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.words import named
 
@@ -235,13 +234,6 @@ class Moment:
         if self.unfit:
             why = f"the rows of {named([*self.unfit.values()])} are of {earlier}, and do not fit the schema of {later}"
         return replace(self, schema=schema, approximate=f"{why}: taken is that of {taken}")
-
-    def explained(self, error: UsageError) -> UsageError:
-        """Return an error on a missing name, with the schema's doubt.
-
-        Another schema may have the name.
-        """
-        return UsageError(f"{error}; {self.approximate}") if self.approximate else error
 
     @property
     def is_snapshot(self) -> bool:
