@@ -118,7 +118,7 @@ class Drill:
             log.found |= {key: restored[key] for key in _FROM_RESTORE if key in restored}
             log.found |= {
                 "not_restored": len(restored.get("not_restored", ())),
-                "equal": restored["equal"],
+                "equal": restored.get("equal", False),
                 "restore_s": round(time.monotonic() - begun, 3),
                 "seconds": round(time.monotonic() - started, 3),
             }
