@@ -39,7 +39,8 @@ def unproved_names(
 
     A table that was renamed, or whose name another table had, has a proved name where the newest proof before the
     target and the oldest behind it agree. Proofs are the catalogs on both sides, and the relations that the log
-    announces with changes. A table that was renamed there and back has none.
+    announces with changes. A table that was renamed there and back has none. One that was dropped may have been renamed
+    before, where others were.
 
     :param pair: blocks that tell the schema on both sides of the target; `catalogs`: theirs.
     :param taken: tables that the log does not tell to have been, or not to have been, touched by then.
@@ -49,15 +50,17 @@ def unproved_names(
     for tables in known:
         for oid, table in tables.items():
             holders.setdefault(table.label, set()).add(oid)
+    renamed = {oid for oid, table in known[1].items() if _is_renamed(known[0].get(oid), table)}
     ends = tuple(to_of(placed.head) for placed in pair)
     changes: Mapping[int, Collection[TableRecord]] | None = None
     found: dict[int, str] = {}
     for table in taken:
         before, after = (tables.get(table.oid) for tables in known)
-        is_renamed = before is not None and after is not None and not after.has_name_of(before)
-        if not is_renamed and len(holders[table.label]) == 1:
+        is_doubtful = table.oid in renamed or (after is None and bool(renamed))
+        if not is_doubtful and len(holders[table.label]) == 1:
             continue
-        is_back = is_renamed and before is not None and after is not None and before.label == after.label
+        labels = {each.label for each in (before, after) if each is not None}
+        is_back = table.oid in renamed and before is not None and len(labels) == 1
         changes = changes_between(moment, pair) if changes is None else changes
         proofs = [
             *((end, each.label) for end, each in zip(ends, (before, after), strict=True) if each is not None),
@@ -68,6 +71,10 @@ def unproved_names(
         if is_back or not newest == oldest == table.label:
             found[table.oid] = table.label
     return found
+
+
+def _is_renamed(before: Table | None, after: Table) -> bool:
+    return not (after.has_first_name if before is None else after.has_name_of(before))
 
 
 def _announced(records: Iterable[TableRecord], position: int) -> Iterator[tuple[int, str]]:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import random
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader
 from holdfast.point_in_time.stretches import table_report
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.logical import ddl_triggers
 from tests.sparkjobs.restore.test_rows_first import rows
-from tests.support.following.followed import Followed, open_followed
+from tests.support.following.followed import Followed, agree_at, open_followed
 
 pytestmark = pytest.mark.service
 
@@ -120,3 +122,118 @@ def test_other_changes_of_a_table_leave_its_name_proved(followed: Followed, new_
     followed.back_up()
     said = followed.restore(f"lsn:{at}", new_database())
     assert (said["unproved_names"], said["equal"]) == ([], True)
+
+
+class Names:
+    """Tables that come, go and change names, drawn by a seed; a transaction each, and a backup now and then.
+
+    :ivar labels: every name that a table has had, by oid.
+    """
+
+    def __init__(self, followed: Followed, seed: int) -> None:
+        self.followed = followed
+        self.labels: dict[int, set[str]] = {}
+        self.script: list[str] = []
+        self._draw = random.Random(seed)
+        self._made = 0
+
+    def live(self, steps: int) -> None:
+        for _ in range(steps):
+            if self._draw.random() < 0.12:
+                self._back_up()
+            for statement in self._statements():
+                self.script.append(statement)
+            self._note()
+        self._back_up()
+
+    def _back_up(self) -> None:
+        self.script.append("-- backup")
+        self.followed.back_up()
+
+    def _note(self) -> None:
+        for oid, table in self.followed.moments[-1][1].items():
+            self.labels.setdefault(oid, set()).add(table.label)
+
+    def _statements(self) -> tuple[str, ...]:
+        self._made += 1
+        new, tables = f"n{self._made}", self._tables()
+        one, other = self._draw.sample(tables, 2)
+        fill = f"insert into {new} select i, '{new}' from generate_series(1, {self._draw.randint(1, 9)}) i"
+        kinds: Sequence[tuple[str, ...]] = (
+            (f"insert into {one} select coalesce(max(id), 0) + 1, 'w' from {one}",),
+            (f"insert into {other} select coalesce(max(id), 0) + 1, 'w' from {other}",),
+            (f"alter table {one} rename to {new}",),
+            (f"alter table {one} rename to {new}", f"alter table {other} rename to {one}"),
+            (
+                f"alter table {one} rename to {new}",
+                f"alter table {other} rename to {one}",
+                f"alter table {new} rename to {other}",
+            ),
+            (f"create table {new} (id int primary key, x text)", fill),
+            (f"create table {new} partition of days for values in ({self._made})",),
+            (
+                f"create table {new} partition of days for values in ({self._made})",
+                f"insert into days values ({self._made})",
+            ),
+            (
+                f"create schema s{new}",
+                f"alter table {one} set schema s{new}",
+                f"alter table s{new}.{one} set schema public",
+            ),
+            (f"create index on {one} (x)",),
+            (f"drop table {one}",) if len(tables) > 3 else (f"update {one} set x = 'u'",),
+        )
+        drawn = self._draw.choice(kinds)
+        days = self._days()
+        if len(days) > 2 and self._draw.random() < 0.5:
+            drawn = (f"drop table {self._draw.choice(days)}",)
+        self.followed.run(*drawn)
+        return drawn
+
+    def _tables(self) -> list[str]:
+        return self._named("relkind = 'r' and not relispartition and relname <> 'calm'")
+
+    def _days(self) -> list[str]:
+        return self._named("relkind = 'r' and relispartition")
+
+    def _named(self, condition: str) -> list[str]:
+        query = (
+            f"select relname::text from pg_class where relnamespace = 'public'::regnamespace and {condition} order by 1"
+        )
+        return [name for (name,) in self.followed.session.execute(query.encode())]
+
+    def recorded(self) -> set[int]:
+        """Return the tables that any backup knows, and the partitions whose rows the log has."""
+        blocks = [placed.block for placed in self.followed.archive().state.blocks.values()]
+        read = catalog_reader(self.followed.store)
+        known = {table.oid for block in blocks for table in read(block.catalog).tables}
+        return known | {each.oid for block in blocks for each in block.passed}
+
+
+@TOLD
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 30))])
+def test_no_name_and_no_table_is_wrong_in_silence(followed: Followed, is_told: bool, seed: int) -> None:
+    followed.make(("create table days (id int primary key) partition by list (id)",))
+    followed.back_up()
+    followed.note()
+    lived = Names(followed, seed)
+    lived.live(25)
+    note = "\n".join(lived.script)
+    recorded = lived.recorded()
+
+    for number, (position, truth) in enumerate(followed.moments):
+        moment = followed.moment(f"lsn:{position}")
+        taken = {table.oid: table.label for table in catalog_of(followed.store, moment).with_rows()}
+        for oid, label in taken.items():
+            if oid not in truth or label != truth[oid].label:
+                assert moment.approximate, (label, position, note)
+            if label in {each.label for other, each in truth.items() if other != oid}:
+                assert label in moment.unproved_names, (label, position, moment.approximate, note)
+        for oid in truth.keys() & recorded - taken.keys():
+            if truth[oid].rows:
+                assert any(label in moment.approximate for label in lived.labels[oid]), (
+                    truth[oid].label,
+                    position,
+                    note,
+                )
+        agree_at(followed, number)
