@@ -19,7 +19,8 @@ from holdfast.archive.history.restore_points import only_source
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.lsn import show_position
-from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
+from holdfast.point_in_time.dropped_tables import with_last_moment
+from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.point_in_time.schema_choice import parse_schema, resolve
 from holdfast.replication.work.consistent_read import open_to_read, parse_consistency
 from holdfast.sources.postgresql.values.type_mapping import schema_of
@@ -123,7 +124,8 @@ def find_table(
     try:
         found = _named(catalog, table)
     except UsageError as error:
-        raise moment.explained(error) from error
+        read = catalog_reader(store)
+        raise with_last_moment(read, moment, catalog, error, lambda label: f".{label}".endswith(f".{table}")) from error
     form = schema_of([column for column in found.columns if not column.generated])
     parts = tuple(str(each.oid) for each in _with_rows(catalog, found))
     return ArchivedTable(

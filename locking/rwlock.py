@@ -153,7 +153,7 @@ class RWLock(_Lock):
         """Take the lock for writing, alone.
 
         :param purpose: told to whoever waits
-        :param wait: seconds to wait for others; 0: not at all. A store that fails is tried again for `TROUBLE`, at least
+        :param wait: seconds to wait for others; 0: not at all. A store that fails is tried again for `TROUBLE`
         :param renew: keep it renewed from a thread of this process; without, it is trusted for one lease
         :param seen: a look of :func:`locking.look_into`, which spares the first of two
         :raises LockBusy: others hold it still; names them

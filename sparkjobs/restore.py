@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import time
 from contextlib import nullcontext
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.restore_points import only_source
+from holdfast.archive.history.restore_points import age_of_newest, only_source
 from holdfast.common.lsn import show_position
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.schema_choice import resolve
@@ -39,12 +40,15 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     opened = open_to_read(job.store, wish.consistency or "eventual")
     name = only_source(opened.state, wish.source, wish.at)
     moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
+    if age := age_of_newest(opened.state, moment, datetime.now(UTC)):
+        job.say(age)
     reading = still_there(job.store, moment, job.log.progress) if wish.no_lock else nullcontext()
     with reading:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:
         return summary
-    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": not moment.lost}
+    equal = not (moment.lost or moment.unproved_names) and all(each["as_of"] for each in summary["stale"])
+    return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": equal}
 
 
 def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> dict[str, Any]:
@@ -95,6 +99,7 @@ def _summary(moment: Moment) -> dict[str, Any]:
         "position": show_position(moment.position),
         "schema_note": moment.approximate,
         "lost": list(moment.lost),
+        "unproved_names": list(moment.unproved_names),
         "not_included": list(block.not_included),
         "not_restored": [],
         "skipped_existing": [],

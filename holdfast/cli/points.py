@@ -106,8 +106,9 @@ def _words_of(stretch: dict[str, Any]) -> str:
     elif stretch["rows"] == "missing":
         words = f"no rows: {stretch['reason']}"
     else:
-        words = _EXACT
-    return words if stretch["schema"] == "known" else f"{words}; schema approximate"
+        words = _EXACT if stretch["name"] == "known" else "the rows of this table"
+    words = words if stretch["schema"] == "known" else f"{words}; schema approximate"
+    return words if stretch["name"] == "known" else f"{words}; its name then is not proved"
 
 
 def _why_approximate(span: dict[str, Any]) -> str:

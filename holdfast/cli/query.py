@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from contextlib import nullcontext
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
@@ -71,7 +71,7 @@ def query(
             columns, rows = _fetch(asked, limit + 1)
         if held:
             held.check()
-    for note in asked.notes:
+    for note in filter(None, [restore_points.age_of_newest(state, moment, datetime.now(UTC)), *asked.notes]):
         output.say(note)
     if len(rows) > limit:
         output.say(f"shown are the first {limit} rows: --limit shows more")

@@ -42,7 +42,10 @@ if TYPE_CHECKING:
 Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]
 """Runs a restore into a database with these arguments, under its locks, and returns its summary."""
 
-_FROM_RESTORE = ("rows", "tables", "bytes", "restored_to", "position", "commit", "schema_note", "stale", "lost")
+_FROM_RESTORE = (
+    *("rows", "tables", "bytes", "restored_to", "position", "commit"),
+    *("schema_note", "stale", "lost", "unproved_names"),
+)
 """What of a restore's summary is told."""
 
 
@@ -116,7 +119,7 @@ class Drill:
             log.found |= {key: restored[key] for key in _FROM_RESTORE if key in restored}
             log.found |= {
                 "not_restored": len(restored.get("not_restored", ())),
-                "equal": not restored.get("lost"),
+                "equal": restored.get("equal", False),
                 "restore_s": round(time.monotonic() - begun, 3),
                 "seconds": round(time.monotonic() - started, 3),
             }

@@ -30,11 +30,15 @@ def backup_sentence(result: Mapping[str, Any]) -> str:
 def restore_sentence(result: Mapping[str, Any]) -> str:
     """Return the report of a restore: its contents, and the differences from the backup."""
     left, stale = len(result.get("not_restored", ())), len(result.get("stale", ()))
-    lost, source = result.get("lost", ()), f" {result['source']}" if result.get("source") else ""
+    empty = [each["table"] for each in result.get("stale", ()) if not each["as_of"]]
+    unproved, lost = result.get("unproved_names", ()), result.get("lost", ())
+    source = f" {result['source']}" if result.get("source") else ""
     return (
         f"restored{source} to {result['restored_to']} (commit {result['commit']}): "
         f"{result['rows']:,} rows of {result['tables']} tables in {result['seconds']:.1f} s, equal to the archive"
         + (f", but for what the schema has no place for: {named(lost)}" if lost else "")
+        + (f", but for names that are not proved: {named(unproved)}" if unproved else "")
+        + (f", but for what is restored without rows: {named(empty)}" if empty else "")
         + (f"; not restored: {left} objects, named above" if left else "")
-        + (f"; older than that: {stale} tables, named above" if stale else "")
+        + (f"; older than that: {stale - len(empty)} tables, named above" if stale > len(empty) else "")
     )

@@ -18,7 +18,13 @@ from holdfast.common.errors import HoldfastError
 from holdfast.common.words import named
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
 from holdfast.sources.postgresql.dump.toc import read_entries
-from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
+from holdfast.sources.postgresql.logical.schema_composition import (
+    ComposedSchema,
+    KnownSchema,
+    Side,
+    compose,
+    touched_before,
+)
 
 if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
@@ -72,7 +78,7 @@ def with_composed_schema(
     :param weigh: returns what to take of a table, by its oid, where that is not known.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is None or moment.touches is None:
+    if moment.doubt is None or (moment.touches is None and not moment.unfit):
         return None
     known = []
     for placed in moment.doubt:
@@ -85,19 +91,25 @@ def with_composed_schema(
             return None
     earlier, later = known
     nearest: Side = "earlier" if moment.schema is moment.doubt[0] else "later"
-    composed = compose(earlier, later, moment.touches, moment.position, nearest, weigh)
+    touches = touched_before(earlier, later, moment.position, moment.unfit) if moment.unfit else moment.touches
+    composed = compose(earlier, later, touches, moment.position, nearest, weigh) if touches is not None else None
     if composed is None:
         return None
     taken = {each.name: getattr(moment, each.name) for each in fields(Moment)}
-    taken |= {"doubt": None, "touches": None, "approximate": _words(moment.doubt, composed)}
+    taken |= {"doubt": None, "touches": None, "approximate": _words(moment, moment.doubt, composed)}
     return ComposedMoment(**taken, composed=composed, pair=moment.doubt)
 
 
-def _words(pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
+def _words(moment: Moment, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
     """Return what is not known of the schema; "" where all is."""
     if not composed.unsure:
         return ""
     earlier, later = (iso(placed.head.covers.to_time) for placed in pair)
+    if moment.unfit:
+        return (
+            f"the rows of {named([*moment.unfit.values()])} are of {earlier}, and do not fit the schema of {later}: "
+            f"taken as of {earlier}, or left out, are {named(composed.unsure)}"
+        )
     return (
         f"definitions were changed between {earlier} and {later} more than once; these may not be as they were then: "
         f"{named(composed.unsure)}"

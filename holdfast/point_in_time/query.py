@@ -17,7 +17,8 @@ from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.merge_on_read import TableView, explain
 from holdfast.archive.scan.projection import name_of, quoted, sql_type
 from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.point_in_time.recovery_target import catalog_of, history_of, parts_of
+from holdfast.point_in_time.dropped_tables import with_last_moment
+from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.sources.postgresql.values.type_mapping import Form, form_of, schema_of
 
 if TYPE_CHECKING:
@@ -97,9 +98,9 @@ class Query:
         self._text = sql
         self._memory = memory_bytes
         self._spill = spill
-        catalog = catalog_of(store, moment)
-        self._parts, self._unfit = parts_of(store, moment, catalog)
-        self._tables = _name_all(catalog.tables)
+        self._catalog = catalog_of(store, moment)
+        self._parts, self._unfit = parts_of(store, moment, self._catalog)
+        self._tables = _name_all(self._catalog.tables)
         self._views: dict[int, str] = {}
         self._files: list[FileRecord] = []
         self.notes: list[str] = [moment.approximate] if moment.approximate else []
@@ -189,7 +190,10 @@ class Query:
             known = [each.table.label for each in self._tables]
             more = f"; tables here are {', '.join(known[:_NAMED])}{' …' if known[_NAMED:] else ''}"
             if "does not exist" in said and "Table" in said:
-                return self._moment.explained(UsageError(said + more))
+                words, read, wrong = _words(self._text), catalog_reader(self._store), UsageError(said + more)
+                return with_last_moment(
+                    read, self._moment, self._catalog, wrong, lambda label: label.split(".")[-1].casefold() in words
+                )
             return UsageError(said)
         found = explain(error, self._store, self._files)
         if found is not error:

@@ -12,6 +12,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.archive.files.data_files import read_file
+from holdfast.archive.history import schema_history
 from holdfast.archive.history.timeline import to_of
 from holdfast.archive.scan.projection import Projection
 from holdfast.archive.scan.table_history import TableHistory
@@ -156,7 +157,10 @@ def read_parts(
         if not parts.stale or name not in now:
             fit[name] = parts
             continue
-        if not fits(read(parts.catalog), catalog, now[name]):
+        written = [read(parts.catalog)]
+        if (last := schema_history.cut_until(moment.chain, parts.upto)) is not None and to_of(last.head) > parts.since:
+            written.append(read(last.block.catalog))  # changes may have labels that the snapshot's catalog lacks
+        if not all(fits(each, catalog, now[name]) for each in written):
             unfit[name] = parts
             continue
         key = history_of(parts, now[name]).key

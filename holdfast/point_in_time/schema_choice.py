@@ -8,14 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.archive.history import target_resolution
-from holdfast.archive.history.timeline import from_of, to_of
+from holdfast.archive.history import schema_history, target_resolution
+from holdfast.archive.history.timeline import to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.point_in_time.composed_moment import ComposedMoment, ReadDump, dump_reader, with_composed_schema
 from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, read_parts
+from holdfast.point_in_time.table_names import changes_between, unproved_names
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
@@ -57,24 +58,85 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     """Return a recovery target with the schema that serves it best.
 
     The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
-    objects were touched when, it is put together of both. Where it is not known when they were, the best one is the one
-    by which fewer values are lost that were certainly there, of rows and of columns; of two that are equal in that, the
-    later one where a table was seen to be altered before the target, and else the earlier.
+    objects were touched when, it is put together of both. So it is where rows of a table are of an earlier backup and
+    do not fit what the table has become: the table has the definition of that backup. Where it is not known when they
+    were touched, the best one is the one by which fewer values are lost that were certainly there, of rows and of
+    columns; of two that are equal in that, the later one where a table was seen to be altered before the target, and
+    else the earlier.
 
     :param schema: or this one, where there are two.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is None:
-        return moment
     read = catalog_reader(store)
+    moment = with_unfit(read, moment)
+    if moment.doubt is None:
+        return _with_doubts(read, moment)
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
-        return composed
+        return _with_doubts(read, composed)
     taken, other = by_both(read, moment, moment.doubt, schema)
     which = "later" if other.is_later else "earlier"
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     words = (*first, taken.moment.approximate, *_notes(taken, other, which))
-    return replace(taken.moment, approximate="; ".join(words), lost=lost)
+    return _with_doubts(read, replace(taken.moment, approximate="; ".join(words), lost=lost))
+
+
+def _with_doubts(read: ReadCatalog, moment: Moment) -> Moment:
+    """Return a recovery target that says which names are not proved, and which tables are in neither schema."""
+    names = tuple(sorted(set(unproved(read, moment).values())))
+    passed = tuple(f"rows of table {each.label} (of {each.changes:,} changes)" for each in moment.passed)
+    if not names and not passed:
+        return moment
+    words = [moment.approximate]
+    if passed:
+        words.append(f"{named(passed)} lost: what was made and dropped between two backups is in none")
+    if names:
+        words.append(f"it is not proved that {named(names)} had this name then: another table may have had it")
+    approximate = "; ".join(filter(None, words))
+    return replace(moment, approximate=approximate, lost=(*moment.lost, *passed), unproved_names=names)
+
+
+def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
+    """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
+
+    :param moment: with the schema that is taken.
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
+    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
+        return {}
+    earlier, later = (read(placed.block.catalog) for placed in pair)
+    if not isinstance(moment, ComposedMoment):
+        return unproved_names(moment, pair, (earlier, later), objects_of(read, moment).tables)
+    doubtful = [table for table in moment.composed.catalog.tables if table.oid in moment.composed.doubtful]
+    return {**unproved_names(moment, pair, (earlier, later), doubtful), **moment.composed.displaced}
+
+
+def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
+    """Return a recovery target whose schema is known, in doubt where rows of a table do not fit it.
+
+    The other schema is that of the backup up to which most of such rows are known. Without these, the target is
+    returned as it is.
+
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    if moment.doubt is not None or moment.is_snapshot or not any(each.stale for each in moment.tables().values()):
+        return moment
+    catalog = objects_of(read, moment)
+    labels = {str(table.oid): table.label for table in catalog.tables}
+    _, unfit = read_parts(read, moment, catalog)
+    rows: dict[str, int] = {}
+    cuts: dict[str, Placed] = {}
+    for parts in unfit.values():
+        cut = schema_history.cut_until(moment.chain, parts.upto)
+        if cut is not None and to_of(cut.head) >= parts.since:
+            cuts[cut.id] = cut
+            rows[cut.id] = rows.get(cut.id, 0) + 1 + parts.base.rows + sum(each.rows for each in parts.changes)
+    if not rows:
+        return moment
+    earlier = cuts[max(rows, key=lambda each: rows[each])]
+    found = {int(name): labels[name] for name in sorted(unfit)}
+    return replace(moment, doubt=(earlier, moment.schema), unfit=found).by(moment.schema)
 
 
 def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> ComposedMoment | None:
@@ -84,7 +146,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> Composed
 
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is None or moment.touches is None:
+    if moment.doubt is None or (moment.touches is None and not moment.unfit):
         return None
     earlier, later = (MomentBySchema(read, moment.by(placed)) for placed in moment.doubt)
     lost: Mapping[Side, list[_Lost]] = {"earlier": earlier.lost(later), "later": later.lost(earlier)}
@@ -173,9 +235,8 @@ class MomentBySchema:
         self.catalog = objects_of(read, moment)
         self.fit, self.unfit = read_parts(read, moment, self.catalog)
         self._tables = {table.oid: table for table in self.catalog.tables}
-        self._forms = {
-            oid: [record for record in records if self._is_told(record)] for oid, records in _changes(moment).items()
-        }
+        changes = changes_between(moment, moment.doubt) if moment.doubt is not None else {}
+        self._forms = {oid: [record for record in records if self._is_told(record)] for oid, records in changes.items()}
 
     def lost(self, other: MomentBySchema) -> list[_Lost]:
         """Return the rows and values that this schema loses.
@@ -252,23 +313,6 @@ class MomentBySchema:
             numbers = {column.number for column in mine.columns}
             found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
         return found
-
-
-def _changes(moment: Moment) -> dict[int, list[TableRecord]]:
-    """Return the changes between the two schemas, by table.
-
-    The recovery target may have either of these schemas.
-    """
-    found: dict[int, dict[int, TableRecord]] = {}
-    if moment.doubt is None:
-        return {}
-    since, until = (to_of(placed.head) for placed in moment.doubt)
-    for placed in moment.chain.changes:
-        if since < to_of(placed.head) and from_of(placed.head) < until:
-            for record in placed.block.tables:
-                if record.first and record.last:
-                    found.setdefault(int(record.id), {})[id(record)] = record  # as parts of one block tell the same
-    return {table: [*records.values()] for table, records in found.items()}
 
 
 def _has(record: TableRecord, number: int) -> bool:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points, schema_history, target_resolution
@@ -18,7 +18,7 @@ from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.composed_moment import ComposedMoment, dump_reader
 from holdfast.point_in_time.recovery_target import catalog_reader, older_rows
-from holdfast.point_in_time.schema_choice import MomentBySchema, by_both, in_parts
+from holdfast.point_in_time.schema_choice import MomentBySchema, by_both, in_parts, unproved, with_unfit
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -33,6 +33,8 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.columns import Column
     from holdfast.storage import ObjectStore
 
+_PASSED: Final = "it was made and dropped between two backups, and is in none"
+
 Rows = Literal["exact", "older", "missing"]
 """`exact`: those of the moment. `older`: those that the table had before. `missing`: the table comes back empty."""
 
@@ -43,13 +45,14 @@ class Outcome:
 
     :param as_of: when its rows were those that it gets, where they are older.
     :param reason: why they are not exact; "" where they are.
-    :param is_schema_known: its columns are certainly those of the moment.
+    :param is_schema_known: its columns are certainly those of the moment; `is_name_proved`: its name certainly is.
     """
 
     rows: Rows
     as_of: datetime | None = None
     reason: str = ""
     is_schema_known: bool = True
+    is_name_proved: bool = True
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,7 @@ class Stretch:
             "as_of": iso(self.outcome.as_of) if self.outcome.as_of else None,
             "reason": self.outcome.reason,
             "schema": "known" if self.outcome.is_schema_known else "approximate",
+            "name": "known" if self.outcome.is_name_proved else "not proved",
         }
 
 
@@ -272,6 +276,7 @@ def _bounds(interval: Interval) -> set[int]:
 def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
     if moment.is_snapshot:
         return {int(record.id): (record.label, Outcome("exact")) for record in moment.full.head.tables}
+    moment = with_unfit(read.catalog, moment)
     moment = in_parts(read.catalog, read.dump, moment) or moment
     if moment.doubt is None:
         altered = set(moment.composed.doubtful) if isinstance(moment, ComposedMoment) else set[int]()
@@ -281,11 +286,19 @@ def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple
         altered = _altered(taken.catalog, other.catalog)
     # A backup that was ended before it had read the schema: nobody knows what became of it since the one before.
     is_schema_known = not moment.approximate or moment.doubt is not None or moment.next_cut is not None
+    unnamed = unproved(read.catalog, taken.moment)
     names = names_of(moment.chain)
     tables = [table for table in taken.catalog.with_rows() if interval.whole or str(table.oid) in names]
     lacking = {each.table: each for each in older_rows(taken.moment, tables, taken.fit, taken.unfit)}
-    return {
-        table.oid: (table.label, _outcome(lacking.get(table.oid), is_schema_known and table.oid not in altered))
+    passed = {each.oid: (each.label, Outcome("missing", reason=_PASSED)) for each in moment.passed}
+    return passed | {
+        table.oid: (
+            table.label,
+            replace(
+                _outcome(lacking.get(table.oid), is_schema_known and table.oid not in altered),
+                is_name_proved=table.oid not in unnamed,
+            ),
+        )
         for table in tables
     }
 

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.document import iso
 from holdfast.common.errors import DamagedError, RefusedError, exit_code_of
 from holdfast.point_in_time.composed_moment import ComposedMoment
-from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
+from holdfast.point_in_time.dropped_tables import dropped_before, with_last_moment
+from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, older_rows, parts_of
 from holdfast.sources.postgresql.dump.toc import read_entries
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Container, Iterable, Sequence
 
     from holdfast.archive.history.timeline import Moment
+    from holdfast.common.errors import UsageError
+    from holdfast.point_in_time.dropped_tables import DroppedTable
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.storage import ObjectStore
@@ -76,6 +80,19 @@ class RestoredMoment:
             }
             for each in older_rows(self._moment, tables, self.parts, self._unfit)
         ]
+
+    def explained(self, error: UsageError, globs: Sequence[str]) -> UsageError:
+        """Return an error on a glob without a table, with the last moment that has one."""
+        labels = [table.label for table in self.catalog.tables]
+        missing = [glob for glob in globs if not any(fnmatchcase(label, glob) for label in labels)]
+        read = catalog_reader(self._store)
+        return with_last_moment(
+            read, self._moment, self.catalog, error, lambda label: any(fnmatchcase(label, glob) for glob in missing)
+        )
+
+    def namesakes(self, labels: Container[str]) -> Iterable[DroppedTable]:
+        """Return the tables of these names that were dropped before the recovery target."""
+        return dropped_before(catalog_reader(self._store), self._moment, self.catalog, labels.__contains__)
 
     def hint(self, error: Exception) -> str:
         """Return a hint at another possible schema, where this one refused rows."""

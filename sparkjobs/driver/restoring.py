@@ -150,7 +150,7 @@ class Restoring:
             )
             plan = self._emptied(plan)
         except UsageError as error:
-            raise self._moment.explained(error) from error
+            raise self._restored_moment.explained(error, wish.tables) from error
         others = self._restored_moment.of_other_moments() | plan.empty
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._restored_moment.older())
         given_up |= as_partitions(plan.entries, others)
@@ -304,6 +304,9 @@ class Restoring:
         self._job.say(
             *told[:_TOLD], *([f"not restored: {len(told) - _TOLD} more, in the summary"] if told[_TOLD:] else [])
         )
+        if self._wish.tables:
+            chosen = {table.source.label for table in plan.tables}
+            self._job.say(*(f"another table of that name: {each}" for each in self._restored_moment.namesakes(chosen)))
         stale = self.stale()
         self._job.say(*(_told_stale(each) for each in stale[:_TOLD]))
         if self._moment.approximate:

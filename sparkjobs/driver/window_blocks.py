@@ -90,6 +90,7 @@ def window_block(
         transactions=window.transactions,
         marks=window.marks,
         ddl=window.ddl,
+        passed=window.passed,
         defined=tuple(each.position for each in window.defined),
         definition_changes=tuple(
             DefinitionChange(position=each.position, objects=tuple(sorted(each.objects)))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.packs import Loose, make_pack
-from holdfast.archive.format.block import Mark, Transactions
+from holdfast.archive.format.block import Mark, PassedTable, Transactions
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
@@ -72,6 +72,7 @@ class FinishedWindow:
     :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
     :param transactions: None where none has changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen to have other columns than before.
+    :param passed: tables whose rows are in no backup.
     :param defined: commits that changed definitions, where the log tells of these.
     :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
@@ -85,6 +86,7 @@ class FinishedWindow:
     transactions: Transactions | None
     marks: tuple[Mark, ...]
     ddl: tuple[str, ...]
+    passed: tuple[PassedTable, ...]
     defined: tuple[SeenDefinition, ...]
     uncertain: frozenset[int]
     messages: int
@@ -176,6 +178,7 @@ class ChangeReader:
             transactions=self._transactions(block, window) if window.transactions else None,
             marks=tuple(Mark(name=each.name, position=each.position, at=each.at, id=each.id) for each in window.marks),
             ddl=window.ddl,
+            passed=tuple(PassedTable(**each._asdict()) for each in window.passed),
             defined=window.defined,
             uncertain=window.uncertain,
             messages=window.messages,

@@ -57,6 +57,26 @@ class Born(Document):
     name: str
 
 
+class PassedTable(Document):
+    """A table that was made and dropped between two backups, though it was published: a partition.
+
+    :param changes: that the log has of it.
+    :param first, last: positions of the first and last commit with such changes.
+    """
+
+    oid: int
+    table_schema: str
+    name: str
+    changes: Count
+    first: Position
+    last: Position
+
+    @property
+    def label(self) -> str:
+        """Return `schema.name`, for people."""
+        return f"{self.table_schema}.{self.name}"
+
+
 class WaitingTable(Document):
     """A table that waits for a snapshot of its own to start over.
 
@@ -173,7 +193,8 @@ class Block(Document):
     :param supplement: a snapshot of only those tables that a stream had to begin anew with.
     :param gap: why no changes join this block to what was there before; "" where that needs no saying.
     :param transactions: of a block of changes; None where it holds none.
-    :param ddl: positions at which tables were seen to have other columns than before.
+    :param ddl: positions at which tables were seen to have other columns, or another name, than before.
+    :param passed: tables whose rows are in no backup; () where a release has not recorded them.
     :param defined: positions of commits that changed definitions, where the log tells of these.
     :param definition_changes: what they changed, of those of which that is known.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.
@@ -214,6 +235,7 @@ class Block(Document):
     transactions: Transactions | None = None
     marks: tuple[Mark, ...] = ()
     ddl: tuple[Position, ...] = ()
+    passed: tuple[PassedTable, ...] = ()
     defined: tuple[Position, ...] = ()
     definition_changes: tuple[DefinitionChange, ...] = ()
     schema_version: str = ""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
@@ -14,6 +14,7 @@ from holdfast.archive.history.timeline import Chain, chains, names_of, to_of, to
 from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import show_position
+from holdfast.common.words import human_span
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
@@ -21,6 +22,10 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Mark
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.timeline import Moment
+
+_FRESH = timedelta(minutes=1)
+"""A newest restore point of that age is as new as a backup can be."""
 
 
 @dataclass(frozen=True)
@@ -267,3 +272,18 @@ def marks_of(state: State, source: str) -> dict[str, Mark]:
     for placed in told(state, source):
         found.update((mark.name, mark) for mark in placed.head.marks)
     return found
+
+
+def age_of_newest(state: State, moment: Moment, now: datetime) -> str:
+    """Return a sentence on what the source may have more than its newest restore point.
+
+    It is "" where that is younger than a minute, or where the recovery target is an earlier one.
+    """
+    newest = intervals(state, moment.source)[-1]
+    age = now - newest.end
+    if moment.position != newest.last or age < _FRESH:
+        return ""
+    return (
+        f"the newest restorable moment of {moment.source} is {human_span(age)} old: if the source has changed since, "
+        f"run 'holdfast backup ARCHIVE --source {moment.source}' first"
+    )

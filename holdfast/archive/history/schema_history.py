@@ -16,10 +16,13 @@ from holdfast.common.lsn import parse_position
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
-    from holdfast.archive.format.block import Block
+    from holdfast.archive.format.block import Block, PassedTable
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.history.timeline import Chain
     from holdfast.common.lsn import Touches
+
+_PG_CLASS = 1259
+"""Oid of the catalog of tables, which is fixed. Source: PostgreSQL's `src/include/catalog/pg_class.h`."""
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Between:
     :param told: positions at which definitions were changed, in order; None: it is not known when they were.
     :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
     :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
+    :param passed: tables that were made and dropped in between, with rows that are in no backup.
     :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
     """
 
@@ -38,6 +42,7 @@ class Between:
     seen: tuple[int, ...]
     differ: bool
     touches: Touches | None = None
+    passed: tuple[PassedTable, ...] = ()
 
     @property
     def is_known(self) -> bool:
@@ -60,6 +65,13 @@ class Between:
             return self.after if self.differ else self.before
         return None
 
+    def passed_by(self, position: int) -> tuple[PassedTable, ...]:
+        """Return the tables that had come by a position, and are not known to be dropped by then."""
+        dropped = {oid: at[-1] for (catalog, oid), at in (self.touches or {}).items() if catalog == _PG_CLASS}
+        return tuple(
+            each for each in self.passed if parse_position(each.first) < position <= dropped.get(each.oid, position)
+        )
+
     def is_changed_by(self, position: int) -> bool:
         """Return whether a change is known to precede a position."""
         return any(each < position for each in self.seen)
@@ -69,6 +81,11 @@ def cuts(chain: Chain) -> list[Placed]:
     """Return the blocks that record a schema, in order of position."""
     found = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
     return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
+
+
+def cut_until(chain: Chain, position: int) -> Placed | None:
+    """Return the newest cut at or before a position, or None."""
+    return next((placed for placed in reversed(cuts(chain)) if to_of(placed.head) <= position), None)
 
 
 def stretches(chain: Chain) -> Iterator[Between]:
@@ -92,6 +109,7 @@ class _SchemaChanges:
     def __init__(self, chain: Chain) -> None:
         self._defined = _positions(chain, lambda block: block.defined)
         self._seen = _positions(chain, lambda block: (*block.ddl, *block.defined))
+        self._passed = [each for placed in chain.changes for each in placed.head.passed]
         self._objects = {
             parse_position(each.position): each.objects
             for placed in chain.changes
@@ -106,7 +124,8 @@ class _SchemaChanges:
         told = _within(self._defined, start, end) if is_told else None
         if differ and not told:  # some commands are not told of
             told = None
-        return Between(before, after, told, _within(self._seen, start, end), differ, self._touches(told))
+        passed = tuple(each for each in self._passed if start <= parse_position(each.first) < end)
+        return Between(before, after, told, _within(self._seen, start, end), differ, self._touches(told), passed)
 
     def _touches(self, told: Sequence[int] | None) -> Touches | None:
         if told is None or not self._objects.keys() >= set(told):

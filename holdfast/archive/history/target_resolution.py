@@ -237,7 +237,8 @@ def moment_of(interval: Interval, source: str, position: int, at: datetime) -> M
     between = schema_history.between(interval.chain, before, after)
     if (known := between.schema_at(position)) is not None:
         return replace(moment, schema=known)
-    if not between.differ:
+    moment = replace(moment, passed=between.passed_by(position))
+    if not between.differ and between.touches is None:
         return replace(moment, approximate=_came_and_went(before.head, after.head))
     in_doubt = replace(moment, doubt=(before, after), touches=between.touches)
     return in_doubt.by(after if between.is_changed_by(position) else before)

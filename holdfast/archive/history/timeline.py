@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from holdfast.archive.format.block_ref import Beginning, JoinedPart, Placed, load
 from holdfast.archive.format.document import iso
 from holdfast.archive.history.table_bases import Live
-from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position, show_position
+from holdfast.common.words import named
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.archive.format.block import Block, Stream
+    from holdfast.archive.format.block import Block, PassedTable, Stream
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
     from holdfast.common.lsn import Touches
@@ -196,9 +196,12 @@ class Moment:
         what it reads may be missing. None where there is none.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
     :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
+    :param passed: tables that may have been there, and were made and dropped between two backups.
+    :param unproved_names: of tables that may have had another one.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
     :param touches: what was touched between these two, and where; None where it is not known of each change.
+    :param unfit: tables, by oid, with rows that do not fit the later of these two, which is that of the position.
     """
 
     source: str
@@ -210,8 +213,11 @@ class Moment:
     sequences: Placed
     approximate: str = ""
     lost: tuple[str, ...] = ()
+    passed: tuple[PassedTable, ...] = ()
+    unproved_names: tuple[str, ...] = ()
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None
+    unfit: Mapping[int, str] = field(default_factory=dict)
     sequences_before: Placed | None = None
     next_cut: Placed | None = None
 
@@ -224,15 +230,10 @@ class Moment:
             return self
         earlier, later = (iso(placed.head.covers.to_time) for placed in self.doubt)
         taken = earlier if schema is self.doubt[0] else later
-        why = f"the schema was changed between {earlier} and {later}, it is not known when: taken is that of {taken}"
-        return replace(self, schema=schema, approximate=why)
-
-    def explained(self, error: UsageError) -> UsageError:
-        """Return an error on a missing name, with the schema's doubt.
-
-        Another schema may have the name.
-        """
-        return UsageError(f"{error}; {self.approximate}") if self.approximate else error
+        why = f"the schema was changed between {earlier} and {later}, it is not known when"
+        if self.unfit:
+            why = f"the rows of {named([*self.unfit.values()])} are of {earlier}, and do not fit the schema of {later}"
+        return replace(self, schema=schema, approximate=f"{why}: taken is that of {taken}")
 
     @property
     def is_snapshot(self) -> bool:

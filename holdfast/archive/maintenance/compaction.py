@@ -346,6 +346,7 @@ def join(
             "transactions": transactions,
             "marks": (),
             "ddl": (),
+            "passed": (),
             "gap": first.gap,
             "parts": tuple(part for placed in group.blocks for part in _parts(placed)),
         }

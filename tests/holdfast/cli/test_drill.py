@@ -24,7 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     statements: list[str] = []
 
     def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
-        return {"rows": 3, "tables": 1, "bytes": 30, "commit": 1, "not_restored": []}
+        return {"rows": 3, "tables": 1, "bytes": 30, "commit": 1, "not_restored": [], "equal": True}
 
     def check(address: Address, asserted: list[str]) -> tuple[()]:
         statements[:] = asserted

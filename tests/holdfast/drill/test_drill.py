@@ -48,7 +48,8 @@ class Restored:
         self.arguments = arguments
         if self._error:
             raise self._error
-        return {"rows": 7, "tables": 2, "bytes": 70, "commit": 1, "not_restored": [1, 2], "stale": [], "resumed": None}
+        counts = {"rows": 7, "tables": 2, "bytes": 70, "commit": 1}
+        return {**counts, "not_restored": [1, 2], "stale": [], "equal": True, "resumed": None}
 
 
 def drilled(store: ObjectStore, restored: Restored, **more: Any) -> dict[str, Any]:
@@ -100,7 +101,7 @@ def test_assertions_that_do_not_hold_fail_the_drill(store: ObjectStore, address:
     work = Drill(store, "shop_db", at="commit:1", to=address, asserted=["select true", "select 1 = 2"])
     work.prepare()
     with pytest.raises(DamagedError, match=r"1 of 2 assertions .* in shop_db .*: select 1 = 2: returned false"):
-        work.run(new_run("shop_db"), lambda address, arguments: {"rows": 0})
+        work.run(new_run("shop_db"), lambda address, arguments: {"rows": 0, "equal": True})
     (kept,) = drills_of(store)
     assert (kept["state"], kept["equal"]) == ("failed", True)
     assert [each["holds"] for each in kept["assertions"]] == [True, False]

@@ -11,6 +11,9 @@ from holdfast.operations.sentences import backup_sentence, restore_sentence
 BACKUP = {"commit": 7, "kind": "full", "rows": 12_000, "bytes": 2_000_000, "restorable_to": "2026-03-01T12:00:00Z"}
 RESTORE = {"restored_to": "2026-03-01T12:00:00Z", "commit": 7, "rows": 12_000, "tables": 3, "seconds": 1.5}
 
+OLDER = {"table": "shop.a", "as_of": "2026-03-01T11:00:00Z"}
+EMPTY = {"table": "shop.b", "as_of": None}
+
 
 @pytest.mark.parametrize(
     ("more", "said"),
@@ -41,8 +44,11 @@ def test_a_backup_is_told_with_what_is_in_it(more: dict[str, Any], said: str) ->
         ),
         ({"source": "shop_db"}, "restored shop_db to 2026"),
         ({"lost": ["rows of table a"]}, "archive, but for what the schema has no place for: rows of table a"),
+        ({"unproved_names": ["shop.a"]}, "archive, but for names that are not proved: shop.a"),
         ({"not_restored": [1, 2]}, "; not restored: 2 objects, named above"),
-        ({"stale": [1]}, "; older than that: 1 tables, named above"),
+        ({"stale": [OLDER]}, "equal to the archive; older than that: 1 tables, named above"),
+        ({"stale": [EMPTY]}, "equal to the archive, but for what is restored without rows: shop.b"),
+        ({"stale": [OLDER, EMPTY]}, "without rows: shop.b; older than that: 1 tables, named above"),
     ],
 )
 def test_a_restore_is_told_with_what_differs(more: dict[str, Any], said: str) -> None:

@@ -133,7 +133,9 @@ def test_each_moment_between_migrations_has_its_own_schema_and_rows(
 
     assert all(isinstance(telling.moment(f"lsn:{each.position}"), ComposedMoment) for each in instants[:-1])
     until = list(STEPS).index("another type")
-    for each in found:
+    assert "public.customers are of" in found[-1].said["schema_note"]  # else it would come without its rows
+    assert {line.strip() for line in found[-1].lines if "fkey" not in line} == {"n text"}
+    for each in found[:-1]:
         name = each.instant.name
         assert each.said["schema_note"] == "", name
         assert each.rows == each.stale, name

@@ -160,6 +160,87 @@ def test_each_release_has_marks_that_know_the_schema(older: PostgresServer, tmp_
             assert hashes(target) == found
 
 
+def test_a_mark_behind_what_made_rows_unfit_has_these_rows_as_they_were(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    """VACUUM FULL has put the new column's default into the rows: nobody knows which it was."""
+    followed.session.execute("alter table orders add late int default 0")
+    followed.session.execute("vacuum full orders")
+    followed.make(
+        (
+            "create index orders_late on orders (late)",
+            "create table fresh (id int primary key)",
+            "alter table notes add column later text",
+            "create function thrice(n int) returns int language sql immutable as 'select 3 * n'",
+            *WORK[:2],
+        )
+    )
+    assert mark(followed, "behind").why_unknown == ""
+    followed.back_up()
+
+    target = new_database()
+    said = followed.restore("behind", target)
+
+    assert rows(target, "select count(*) from public.orders") == [(40,)]
+    assert rows(target, "select public.thrice(2), count(later) from public.notes") == [(6, 0)]
+    assert rows(target, "select total from public.sums where customer = 2") == [(22,)]
+    assert [each["table"] for each in said["stale"]] == ["public.orders", "public.fresh"]
+    assert "public.orders" in said["schema_note"]
+    assert "orders_late" in said["schema_note"]
+    assert said["equal"] is False
+    assert followed.restore("behind", new_database(), schema="later")["stale"][0]["as_of"] is None
+
+
+def test_a_partition_with_rows_that_do_not_fit_its_table_any_more_has_them(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.make(
+        (
+            "create table days (day int primary key, t text) partition by range (day)",
+            "create table days_1 partition of days for values from (1) to (10)",
+            "create table days_2 partition of days for values from (10) to (20)",
+            "insert into days select i, 'd' || i from generate_series(1, 19) i",
+        )
+    )
+    followed.back_up()
+    followed.session.execute("alter table days add late int default 0")
+    followed.session.execute("vacuum full days_1")
+    assert mark(followed, "behind").why_unknown == ""
+    followed.back_up()
+
+    target = new_database()
+    said = followed.restore("behind", target)
+
+    assert rows(target, "select count(*) from public.days_1") == [(9,)]
+    assert rows(target, "select count(*) from public.days_2") == [(10,)]
+    assert [each["table"] for each in said["stale"]] == ["public.days_1"]
+    assert "public.days_1 are of" in said["schema_note"]
+
+
+def test_a_mark_behind_a_label_that_was_added_and_renamed_can_be_restored(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    """The label is in changes, and neither in the snapshot nor in the mark."""
+    followed.make(("alter type mood add value 'so-so'",))
+    followed.make(("insert into customers values (21, 'new', 21, 'so-so')",))
+    followed.back_up()
+    followed.make(("alter type mood rename value 'so-so' to 'well'", "insert into notes values (11, 'n11')"))
+    assert mark(followed, "renamed").why_unknown == ""
+    followed.back_up()
+
+    target = new_database()
+    said = followed.restore("renamed", target)
+
+    assert rows(target, "select m::text from public.customers where id = 21") == [("so-so",)]
+    assert rows(target, "select t from public.notes where id = 11") == [("n11",)]
+    assert [(each["table"], bool(each["as_of"])) for each in said["stale"]] == [("public.customers", True)]
+    target = new_database()
+    said = followed.restore("renamed", target, schema="later")
+    assert rows(target, "select count(*) from public.customers") == [(0,)]
+    assert [(each["table"], each["as_of"]) for each in said["stale"]] == [("public.customers", None)]
+    assert said["equal"] is False
+
+
 @pytest.mark.exhaustive
 def test_after_a_migration_all_is_there_where_a_backup_came_before_the_mark(
     followed: Followed, new_database: NewDatabase

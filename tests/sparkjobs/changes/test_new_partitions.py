@@ -14,8 +14,10 @@ import pytest
 
 from holdfast.archive.history import restore_points
 from holdfast.point_in_time.query import Query
+from holdfast.point_in_time.stretches import table_report
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.sources.postgresql.logical import ddl_triggers
 from sparkjobs.driver import log_windows
 from tests.support.archives.compacting import compact, everything_told
 from tests.support.following.followed import Followed, agree, agree_at, comes_back, open_followed
@@ -145,8 +147,48 @@ def test_a_partition_that_comes_and_goes_between_two_backups_is_seen_by_its_rows
     followed.back_up()
     assert "what was made and dropped in between" in followed.moment(f"lsn:{there}").approximate
     assert "what was made and dropped in between" in followed.moment(f"lsn:{gone}").approximate
+    assert followed.moment(f"lsn:{there}").lost == ("rows of table public.passing (of 1 changes)",)
     assert not followed.moment("latest").approximate
     agree(followed, 1)
+
+
+@pytest.mark.parametrize("is_told", [False, True], ids=["log of rows", "log of definitions"])
+def test_rows_of_partitions_that_came_and_went_are_named_where_they_are_missing(
+    followed: Followed, new_database: NewDatabase, is_told: bool
+) -> None:
+    """A short retention: one partition goes when the next one comes, and the schema is another one anyway."""
+    begin(
+        followed,
+        *(ddl_triggers.CREATED if is_told else ()),
+        "create table root (id int primary key) partition by range (id)",
+        "create table zero partition of root for values from (0) to (1)",
+        "insert into root values (0)",
+    )
+    followed.run("create table one partition of root for values from (1) to (100)", "drop table zero")
+    early = followed.run("create table calm (n int)")
+    followed.run("insert into root select generate_series(1, 20)")
+    there = followed.run("update root set id = 50 where id = 20")
+    followed.run("create table two partition of root for values from (100) to (200)", "drop table one")
+    gone = followed.run("insert into root values (150)")
+    followed.run("alter table calm add m int")
+    followed.back_up()
+    followed.run("insert into root values (151)")
+    followed.back_up()
+    compact(followed.store)
+
+    words = "rows of table public.one (of 21 changes)"
+    said = followed.restore(f"lsn:{there}", new_database())
+    assert words in said["lost"]
+    assert words in said["schema_note"]
+    assert said["equal"] is False
+    assert words not in followed.restore(f"lsn:{early}", new_database())["lost"]
+    assert (words in followed.moment(f"lsn:{gone}").lost) is not is_told  # else nobody knows when it went
+    (passed,) = (
+        each
+        for each in table_report(followed.archive().state, followed.store, "shop").tables
+        if each.label == "public.one"
+    )
+    assert {each.outcome.rows for each in passed.stretches} == {"missing"}
 
 
 @pytest.mark.exhaustive

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from bench.support.blocks import make_block
-from holdfast.archive.format.block import Block, Born, Coverage, Stream, Transactions, WaitingTable
+from holdfast.archive.format.block import Block, Born, Coverage, PassedTable, Stream, Transactions, WaitingTable
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.sources.postgresql.catalog.catalog import Catalog
@@ -55,6 +55,7 @@ def window(**more: Any) -> FinishedWindow:
         "transactions": Transactions(file=file("t"), count=2, **times),
         "marks": (),
         "ddl": ("0/150",),
+        "passed": (PassedTable(oid=9, table_schema="public", name="p", changes=2, first="0/120", last="0/130"),),
         "defined": (SeenDefinition("0/150", frozenset({(2, 5), (1, 6)})), SeenDefinition("0/160", None)),
         "uncertain": frozenset(),
         "messages": 9,
@@ -100,6 +101,7 @@ def test_what_is_known_of_changed_definitions_is_told() -> None:
     block = made()
     assert block.defined == ("0/150", "0/160")
     assert [(each.position, each.objects) for each in block.definition_changes] == [("0/150", ((1, 6), (2, 5)))]
+    assert [each.label for each in block.passed] == ["public.p"]
     assert (block.ddl, block.packs, block.whole) == (("0/150",), (file("pack"),), False)
 
 

@@ -44,8 +44,10 @@ class Life:
             calm = calm_at(self.followed, number) if number > self.first else ()
             agree_at(self.followed, number, self.history.exact(number), calm=calm)
         for number, name in self.history.marks.items():
-            assert self.followed.moment(name).approximate == "", name
-            agree_at(self.followed, number, self.history.exact(number), at=name)
+            taken = self.followed.moment(name)
+            assert taken.approximate == "" or taken.unfit, name
+            agree_at(self.followed, number, () if taken.unfit else self.history.exact(number), at=name)
+            agree_at(self.followed, number, self.history.exact(number), "later", at=name)
         at = self.history.chance.one(self.followed.moments[self.first :])[0]
         for moment in (f"lsn:{at}", "latest"):
             with passing_database(self.server) as target:

@@ -46,6 +46,8 @@ select c.oid::int8 as oid, n.nspname as table_schema, c.relname as name, c.relki
     where x.indrelid = c.oid and x.indisreplident and k.place <= x.indnkeyatts order by k.place) as identity,
   (select count(*) || ':' || coalesce(sum(pg_catalog.hashtextextended(f.attnum || ' ' || f.xmin, 0)), 0)
     from pg_catalog.pg_attribute f where f.attrelid = c.oid and f.attnum > 0) as form,
+  coalesce((select n.xmin || ' ' || y.xmin || ' ' || f.xmin from pg_catalog.pg_type y, pg_catalog.pg_attribute f
+    where y.oid = c.reltype and f.attrelid = c.oid and f.attnum = -1), '') as naming,
   coalesce((select p.oid::int8 from pg_catalog.pg_constraint p where p.conrelid = c.oid and p.contype = 'p'
     and not p.condeferrable), 0) as key_oid,
   array(select d.adnum || ' ' || pg_catalog.pg_get_expr(d.adbin, d.adrelid) from pg_catalog.pg_attrdef d,

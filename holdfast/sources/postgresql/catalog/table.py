@@ -26,6 +26,9 @@ class Table(CatalogRecord):
     :param filenode: of its heap: another one after every TRUNCATE and rewrite; 0 where a release did not record it.
     :param identity: numbers of the columns of the index that REPLICA IDENTITY USING INDEX names.
     :param form: changes with every change of its columns, also one that was taken back; "" where it is not recorded.
+    :param naming: changes with every change of its name or schema, also one that was taken back: versions of the rows
+        of its schema and its row type in the server's catalog, and of one that stays as it was made; "" where a release
+        did not record it.
     :param expressions: of generated columns, each behind its column's number.
     :param toast: oid of the table of its large values: another one after every ALTER TABLE that writes the rows anew,
         and after no TRUNCATE; 0 where there is none, or a release did not record it.
@@ -50,6 +53,7 @@ class Table(CatalogRecord):
     filenode: int = 0
     identity: tuple[int, ...] = ()
     form: str = ""
+    naming: str = ""
     key_oid: int = 0
     expressions: tuple[str, ...] = ()
     toast: int = 0
@@ -118,6 +122,20 @@ class Table(CatalogRecord):
         """
         known = self.key_oid and before.key_oid
         return self.primary == before.primary and (not known or self.key_oid == before.key_oid)
+
+    def has_name_of(self, before: Table) -> bool:
+        """Return whether the table has the name that it had before, and had it all the time.
+
+        Where a release did not record that, the same name is enough.
+        """
+        is_known = self.naming and before.naming
+        return self.label == before.label and (not is_known or self.naming == before.naming)
+
+    @property
+    def has_first_name(self) -> bool:
+        """Return whether the table has the name that it was made with, as far as that is recorded."""
+        _, name, made = self.naming.split() if self.naming else ("", "", "")
+        return name == made
 
     @property
     def has_own_types(self) -> bool:

@@ -50,6 +50,9 @@ TRANSACTIONS: Final = pa.schema(
 )
 """Of the file that says which transactions a block of changes holds."""
 
+MOST_PASSED: Final = 1000
+"""Tables that come and go within a window and are named, at most: a block has them in its commit."""
+
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -103,6 +106,20 @@ class SeenDefinition(NamedTuple):
     objects: Touched | None
 
 
+class SeenTable(NamedTuple):
+    """Published table that was made and dropped within a window.
+
+    :param first, last: positions of the first and last commit with changes of it.
+    """
+
+    oid: int
+    table_schema: str
+    name: str
+    changes: int
+    first: str
+    last: str
+
+
 class SeenMark(NamedTuple):
     """Mark (named restore point) found in the log.
 
@@ -126,6 +143,7 @@ class Window:
     :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
         labels; the first and last ones seen of tables that come and go in between.
+    :param passed: these tables, by their names at first.
     :param defined: commits that changed definitions, where event triggers tell the log.
     :param uncertain: oids of tables with a column that could not be told, another key, or a label that is gone: they
         need a new snapshot.
@@ -136,6 +154,7 @@ class Window:
     transactions: tuple[pa.RecordBatch, ...]
     marks: tuple[SeenMark, ...]
     ddl: tuple[str, ...]
+    passed: tuple[SeenTable, ...]
     defined: tuple[SeenDefinition, ...]
     uncertain: frozenset[int]
     messages: int
@@ -197,6 +216,7 @@ class _Seen:
     transactions: list[pa.RecordBatch] = field(default_factory=list)
     marks: list[SeenMark] = field(default_factory=list)
     ddl: set[int] = field(default_factory=set)
+    passed: dict[int, SeenTable] = field(default_factory=dict)
     defined: dict[int, Touched | None] = field(default_factory=dict)
     uncertain: set[int] = field(default_factory=set)
     messages: int = 0
@@ -245,7 +265,9 @@ class WindowReader:
                         touching.append(rows)
                         yield self._changes(messages, relation, rows)
                     elif self._comes_and_goes(relation.oid):
-                        self._seen.ddl.update(int(messages.lsn[rows[place]]) for place in (0, -1))
+                        first, last = (int(messages.lsn[rows[place]]) for place in (0, -1))
+                        self._seen.ddl.update((first, last))
+                        self._note_passed(relation, len(rows), show_position(first), show_position(last))
                 self._finish(messages, touching, said)
                 del batch, messages
         if self._reader.inside:
@@ -262,6 +284,7 @@ class WindowReader:
             transactions=tuple(seen.transactions),
             marks=tuple(seen.marks),
             ddl=tuple(show_position(position) for position in sorted(seen.ddl)),
+            passed=tuple(seen.passed.values()),
             defined=tuple(SeenDefinition(show_position(at), objects) for at, objects in sorted(seen.defined.items())),
             uncertain=frozenset(seen.uncertain),
             messages=seen.messages,
@@ -293,6 +316,14 @@ class WindowReader:
         A partition of a followed table may be, for example.
         """
         return self._recorded is not None and oid not in self._recorded
+
+    def _note_passed(self, relation: RelationMessage, changes: int, first: str, last: str) -> None:
+        """Note changes of a table that comes and goes; of very many tables the last ones count as one."""
+        passed = self._seen.passed
+        oid = relation.oid if relation.oid in passed or len(passed) < MOST_PASSED else 0
+        name = (relation.relation_schema, relation.name) if oid else ("", "others")
+        seen = passed.setdefault(oid, SeenTable(oid, *name, 0, first, last))
+        passed[oid] = seen._replace(changes=seen.changes + changes, last=last)
 
     def _note_columns(self, form: ChangeForm, position: int) -> None:
         columns = self._finder.shown(form)

@@ -267,23 +267,25 @@ class Forms:
         return now is not None and set(key) != set(now.key_numbers)
 
     def shown(self, form: ChangeForm) -> Shown:
-        """Return the names and types of the announced columns.
+        """Return the announced name, and the names and types of the announced columns.
 
         They show whether a table was altered.
         """
-        return tuple(_shown(column, self._enums[1]) for column in form.columns)
+        return form.label, tuple(_shown(column, self._enums[1]) for column in form.columns)
 
     def recorded(self, oid: int) -> Shown | None:
-        """Return the names and types of a table's recorded columns.
+        """Return a table's recorded name, and the names and types of its recorded columns.
 
         They are those of the catalog before the changes; None where the table was not there.
         """
         table = self._before.get(oid)
-        return None if table is None else tuple(_shown(column, self._enums[0]) for column in _published(table))
+        if table is None:
+            return None
+        return table.label, tuple(_shown(column, self._enums[0]) for column in _published(table))
 
 
-Shown = tuple[tuple[str, str | int, bool], ...]
-"""Names and types of columns, of an enum its oid: whoever renames a type alters no table."""
+Shown = tuple[str, tuple[tuple[str, str | int, bool], ...]]
+"""Name of a table, with names and types of its columns, of an enum its oid: whoever renames a type alters no table."""
 
 
 def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bool]:

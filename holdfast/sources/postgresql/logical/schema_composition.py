@@ -7,7 +7,7 @@ sides is not known, whoever made them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, Literal
 
@@ -31,7 +31,7 @@ from holdfast.sources.postgresql.logical.ddl_triggers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.common.lsn import Touches
     from holdfast.sources.postgresql.catalog.catalog import Catalog
@@ -55,14 +55,16 @@ class ComposedSchema:
     :param catalog: without the values of sequences.
     :param entries: of the dumps, in an order that allows their creation.
     :param unsure: objects that may have been otherwise, for people.
-    :param doubtful: tables that may have had other columns, or may not have been there: by oid, whose definition is
-        taken.
+    :param doubtful: tables that may have had other columns or names, or may not have been there: by oid, whose
+        definition is taken.
+    :param displaced: tables among them, by oid, that are left out since another one had their name.
     """
 
     catalog: Catalog
     entries: tuple[DumpEntry, ...]
     unsure: tuple[str, ...]
     doubtful: Mapping[int, Side]
+    displaced: Mapping[int, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -89,6 +91,25 @@ def compose(
     :param weigh: returns what to take of a table, by its oid, where that is not known.
     """
     return _Composition(earlier, later, touches, position, nearest, weigh).run()
+
+
+def touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tables: Collection[int]) -> Touches | None:
+    """Return the touches of a schema that is the later one at a position, but for some tables.
+
+    None where rows of such a table need types that are others by now: one schema cannot have both.
+    """
+    of_both = [{table.oid: table for table in each.catalog.tables} for each in (earlier, later)]
+    needs_types = any(oid in each and each[oid].has_own_types for oid in tables for each in of_both)
+    if needs_types and later.catalog.types_since(earlier.catalog).altered:
+        return None
+    past, both = (position - 1,), (position - 1, position)
+    found: dict[tuple[int, int], Sequence[int]] = {ddl_triggers.PRIVILEGES: past}
+    for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
+        match numbers:
+            case [int(catalog), int(oid)]:
+                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
+    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
+    return found
 
 
 class _Composition:
@@ -120,7 +141,9 @@ class _Composition:
         tables = {key: self._weighed(key) for key in doubtful if _is_table(key)}
         sides |= tables
         sides |= {key: self._with_tables(key, sides[key], tables) for key in doubtful if not _is_table(key)}
-        chosen = self._without_unmet({key: side for key, side in sides.items() if side != "neither"})
+        displaced = self._displaced({key: side for key, side in sides.items() if side != "neither"}, doubtful)
+        sides |= dict.fromkeys(displaced, "neither")
+        chosen = self._without_unmet({key: side for key, side in sides.items() if side != "neither"}, displaced)
         types = self._types()
         if types is None or not self._fits(chosen):
             return None
@@ -129,7 +152,11 @@ class _Composition:
         entries = tuple(self._ordered(chosen))
         unsure = tuple(dict.fromkeys(self._unsure))
         return ComposedSchema(
-            self._catalog(chosen, types), entries, unsure, {_oid(key): side for key, side in tables.items()}
+            self._catalog(chosen, types),
+            entries,
+            unsure,
+            {_oid(key): sides[key] for key in tables},
+            {_oid(key): self._name(key) for key in displaced if _is_table(key)},
         )
 
     def _weighed(self, key: Key) -> Side:
@@ -144,6 +171,28 @@ class _Composition:
             return side
         (first, *others) = found
         return first if not others and first != "neither" and key in self._objects(first) else "neither"
+
+    def _displaced(self, sides: Mapping[Key, Side], doubtful: Collection[Key]) -> set[Key]:
+        """Return the objects whose name another one had, as far as it is not known that they had it, too.
+
+        Of several of which that is not known, one of the nearest schema stays.
+        """
+        holders: dict[tuple[object, ...], list[Key]] = {}
+        for key, side in sides.items():
+            if (name := self._own_name(key, side)) is not None:
+                holders.setdefault(name, []).append(key)
+        found: set[Key] = set()
+        for keys in holders.values():
+            certain = [key for key in keys if key not in doubtful]
+            near = [key for key in keys if sides[key] == self._nearest]
+            found.update({*keys} & {*doubtful} if certain and len(keys) > 1 else {*keys} - {(near or keys)[0]})
+        return found
+
+    def _own_name(self, key: Key, side: Side) -> tuple[object, ...] | None:
+        """Return the name that no other object may have; None where there may be several of it."""
+        entry = self._objects(side)[key].entry
+        is_named = entry.section == "pre-data" and entry.class_oid
+        return (entry.class_oid, entry.schema, entry.name) if is_named else None
 
     def _objects(self, side: Side) -> Mapping[Key, DumpObject]:
         return self._known[side].dump.objects
@@ -190,8 +239,7 @@ class _Composition:
 
     def _side_by_columns(self, key: Key) -> tuple[Side, bool]:
         """Return the schema with a table's columns, where that is known; of other objects, the nearest one."""
-        is_named_alike = len({self._objects(side)[key].entry.full_name for side in self._known}) == 1
-        columns = self._touches.get((PG_ATTRIBUTE, _oid(key)), ()) if _is_table(key) and is_named_alike else ()
+        columns = self._touches.get((PG_ATTRIBUTE, _oid(key)), ()) if self._is_named_alike(key) else ()
         if columns and not self._is_mixed(columns):  # all else of a table may come a bit early or late
             self._unsure.append(self._label(key))
             return self._of(columns), True
@@ -254,10 +302,14 @@ class _Composition:
 
     def _is_unaltered(self, key: Key) -> bool:
         """Return whether a table's columns and name were the same all the time."""
-        if not _is_table(key):
-            return False
         one, other = (tables.get(_oid(key)) for tables in self._tables)
-        return one is not None and other is not None and one.form == other.form != "" and one.label == other.label
+        same = one is not None and other is not None and one.form == other.form != ""
+        return same and self._is_named_alike(key)
+
+    def _is_named_alike(self, key: Key) -> bool:
+        """Return whether an object is a table that had one name all the time."""
+        one, other = (tables.get(_oid(key)) for tables in self._tables)
+        return _is_table(key) and one is not None and other is not None and other.has_name_of(one)
 
     @cached_property
     def _tables(self) -> Sequence[Mapping[int, Table]]:
@@ -287,30 +339,29 @@ class _Composition:
 
     # What goes together
 
-    def _without_unmet(self, chosen: Mapping[Key, Side]) -> Mapping[Key, Side]:
-        """Return the chosen objects without what follows the rows and needs something that was not there."""
-        found = dict(chosen)
-        while unmet := [key for key, side in found.items() if self._is_unmet(key, side, found)]:
+    def _without_unmet(self, chosen: Mapping[Key, Side], displaced: Collection[Key]) -> Mapping[Key, Side]:
+        """Return the chosen objects without what needs a displaced one, or follows the rows and lacks something."""
+        found, gone = dict(chosen), {*displaced}
+        while unmet := [key for key, side in found.items() if self._is_unmet(key, side, found, gone)]:
+            gone.update(unmet)
             for key in unmet:
                 del found[key]
                 self._unsure.append(self._label(key))
         return found
 
-    def _is_unmet(self, key: Key, side: Side, chosen: Mapping[Key, Side]) -> bool:
+    def _is_unmet(self, key: Key, side: Side, chosen: Mapping[Key, Side], gone: set[Key]) -> bool:
+        needs = self._known[side].dump.needs(key)
         follows = self._objects(side)[key].entry.section == "post-data"
-        return follows and not self._known[side].dump.needs(key) <= chosen.keys()
+        return bool(needs & gone) or (follows and not needs <= chosen.keys())
 
     def _fits(self, chosen: Mapping[Key, Side]) -> bool:
         """Return whether what is created before the rows has all that it needs, as it needs it, and its own name."""
-        names: set[tuple[object, ...]] = set()
+        names = [name for key, side in chosen.items() if (name := self._own_name(key, side)) is not None]
+        if len(names) != len({*names}):
+            return False
         for key, side in chosen.items():
-            entry = self._objects(side)[key].entry
-            if entry.section != "pre-data":
+            if self._objects(side)[key].entry.section != "pre-data":
                 continue
-            name = (entry.class_oid, entry.schema, entry.name)
-            if entry.class_oid and name in names:
-                return False
-            names.add(name)
             needs = self._known[side].dump.needs(key)
             if any(each not in chosen or self._is_of_other(key, each, side, chosen) for each in needs):
                 return False
@@ -424,6 +475,9 @@ class _Composition:
                 "label_types": written.label_types,
             }
         )
+
+    def _name(self, key: Key) -> str:
+        return next(self._objects(side)[key].entry.full_name for side in self._known if key in self._objects(side))
 
     def _label(self, key: Key) -> str:
         return next(self._objects(side)[key].entry.label for side in self._known if key in self._objects(side))

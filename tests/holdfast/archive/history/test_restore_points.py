@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 import pytest
@@ -60,3 +61,15 @@ def test_a_commit_says_of_which_source_it_is(archive: Archive, state: State, blo
     for at in ("latest", f"commit:{number + 1}"):
         with pytest.raises(UsageError, match="say which with --source"):
             restore_points.only_source(archive.state, None, at)
+
+
+def test_who_takes_the_newest_moment_learns_how_old_it_is(archive: Archive, state: State, noon: datetime) -> None:
+    moment = target_resolution.resolve(state, archive.store, "shop_db", "latest")
+    newest = noon + timedelta(hours=2)
+    assert restore_points.age_of_newest(state, moment, newest + timedelta(seconds=59)) == ""
+    assert restore_points.age_of_newest(state, moment, newest + timedelta(minutes=7)) == (
+        "the newest restorable moment of shop_db is 7 min old: if the source has changed since, run 'holdfast backup "
+        "ARCHIVE --source shop_db' first"
+    )
+    earlier = replace(moment, position=moment.position - 1)
+    assert restore_points.age_of_newest(state, earlier, newest + timedelta(minutes=7)) == ""

@@ -175,7 +175,7 @@ def test_a_table_was_altered_where_it_shows_other_columns_than_were_recorded() -
     moody = catalog(column(1, "id"), column(2, "m", MOOD), enums={"shop.mood": 900})
     renamed = catalog(column(1, "id"), column(2, "m", MOOD), enums={"shop.feeling": 900})
     forms = Forms(KnownTypes(), moody, renamed)
-    assert forms.recorded(ORDER) == (("id", "int4", False), ("m", 900, False))
+    assert forms.recorded(ORDER) == ("shop.orders", (("id", "int4", False), ("m", 900, False)))
     assert forms.shown(forms.of(announced(("id", INT), ("m", MOOD)), {})) == forms.recorded(ORDER)
     assert forms.shown(forms.of(announced(("id", INT), ("n", MOOD)), {})) != forms.recorded(ORDER)
     assert Forms(KnownTypes(), None, moody).recorded(ORDER) is None
