@@ -44,34 +44,35 @@ _ENDING = "1s"
 """So long the session of a restore that has ended may go on holding its lock."""
 
 _USER_OBJECTS = """
-select format('%I.%I', n.nspname, c.relname) from pg_catalog.pg_class c
-  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-  and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
-    and d.objid = c.oid and d.deptype = 'e')
-union all
-select format('function %s', p.oid::regprocedure) from pg_catalog.pg_proc p
-  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_proc'::regclass
-    and d.objid = p.oid and d.deptype = 'e')
-union all
-select format('type %s', t.oid::regtype) from pg_catalog.pg_type t
-  join pg_catalog.pg_namespace n on n.oid = t.typnamespace
-where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-  and t.typtype in ('e', 'd', 'r', 'b') and t.typcategory <> 'A'
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_type'::regclass
-    and d.objid = t.oid and d.deptype = 'e')
-union all
-select format('schema %I', nspname) from pg_catalog.pg_namespace
-where nspname not in ('pg_catalog', 'information_schema', 'public') and nspname !~ '^pg_(toast|temp)'
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_namespace'::regclass
-    and d.objid = pg_namespace.oid and d.deptype = 'e')
+with recursive extensions (class, object) as (
+  select classid, objid from pg_catalog.pg_depend where deptype = 'e'
+  union select d.classid, d.objid from extensions join pg_catalog.pg_depend d
+    on (d.refclassid, d.refobjid) = (class, object) and d.deptype = 'i'
+), users (oid, nspname) as (
+  select oid, nspname from pg_catalog.pg_namespace
+  where nspname not in ('pg_catalog', 'information_schema') and nspname !~ '^pg_(toast|temp)'
+), objects (class, object, what) as (
+  select 'pg_catalog.pg_class'::regclass::oid, c.oid, format('%I.%I', n.nspname, c.relname)
+  from pg_catalog.pg_class c join users n on n.oid = c.relnamespace
+  where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+  union all
+  select 'pg_catalog.pg_proc'::regclass, p.oid, format('function %s', p.oid::regprocedure)
+  from pg_catalog.pg_proc p join users n on n.oid = p.pronamespace
+  union all
+  select 'pg_catalog.pg_type'::regclass, t.oid, format('type %s', t.oid::regtype)
+  from pg_catalog.pg_type t join users n on n.oid = t.typnamespace
+  where t.typtype in ('e', 'd', 'r', 'b') and t.typcategory <> 'A'
+  union all
+  select 'pg_catalog.pg_namespace'::regclass, n.oid, format('schema %I', n.nspname)
+  from users n left join pg_catalog.pg_extension e on e.extnamespace = n.oid
+  where n.nspname <> 'public' and e.oid is null
+)
+select what from objects where (class, object) not in (select class, object from extensions)
 union all
 (select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
+"""What belongs to no extension, nor to a type of one, and is no schema that was made to put extensions in."""
 
 
 @contextmanager
