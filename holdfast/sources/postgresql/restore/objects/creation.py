@@ -8,7 +8,7 @@ Where the backup says which operators the source's asks, it is created under the
 from __future__ import annotations
 
 import re
-from itertools import groupby, pairwise
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final
 
 import psycopg
@@ -28,7 +28,7 @@ from holdfast.sources.postgresql.restore.rights.superuser_entries import run_as_
 from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from holdfast.sources.postgresql.catalog.definitions import Definition
     from holdfast.sources.postgresql.dump.sqltext import Token
@@ -180,36 +180,37 @@ class _Creation:
 def without_parameter(sql: str, message: str) -> tuple[str, str]:
     """Return the storage parameter that a server's message names, and an entry's statements without it.
 
-    The name is "" where there is none. A list stands in parentheses behind WITH or SET, and a statement that sets
-    nothing else goes with it. Source: PostgreSQL manual, 'CREATE TABLE', 'Storage Parameters'.
+    The name is "" where there is none. Parameters stand in parentheses behind WITH or SET, and a statement that sets
+    nothing else goes, too. Source: PostgreSQL manual, 'CREATE TABLE', 'Storage Parameters'.
     """
+    name, out = "", sql
     for statement in statements(sql):
-        bare = [place for place, token in enumerate(statement) if token.kind not in (SPACE, COMMENT)]
-        for before, place in pairwise(bare):
-            if statement[before].word not in ("WITH", "SET") or statement[place].text != "(":
-                continue
-            end = next((each for each in bare if each > place and statement[each].text == ")"), 0)
-            items = _items(statement[place + 1 : end])
-            name = next((_name(each) for each in items if _is_in(_name(each), message)), "")
-            if not name:
-                continue
-            kept = ",".join("".join(token.text for token in each) for each in items if _name(each) != name)
-            text = "".join(token.text for token in statement)
-            listed = "".join(token.text for token in statement[before : end + 1])
-            less = text.replace(listed, f"{statement[before].text} ({kept})" if kept else "", 1)
-            return name, sql.replace(text, "" if not kept and statement[before].word == "SET" else less, 1)
-    return "", sql
+        text = "".join(token.text for token in statement)
+        for start, end in _lists(statement):
+            listed = "".join(token.text for token in statement[start : end + 1])
+            items = [each.strip() for each in listed[listed.index("(") + 1 : -1].split(",")]
+            name = name or next((_name(each) for each in items if _is_in(_name(each), message)), "")
+            kept = [each for each in items if _name(each) != name]
+            if name and len(kept) < len(items):
+                word = statement[start].word
+                less = text.replace(listed, f"{word} ({', '.join(kept)})" if kept else "", 1)
+                out = out.replace(text, "" if word == "SET" and not kept else less, 1)
+    return name, out
 
 
-def _items(listed: Sequence[Token]) -> list[list[Token]]:
-    return [list(some) for is_comma, some in groupby(listed, key=lambda token: token.text == ",") if not is_comma]
+def _lists(statement: Sequence[Token]) -> Iterator[tuple[int, int]]:
+    """Yield where lists of parameters begin, with their word, and end."""
+    bare = [place for place, token in enumerate(statement) if token.kind not in (SPACE, COMMENT)]
+    for before, place in pairwise(bare):
+        if statement[before].word in ("WITH", "SET") and statement[place].text == "(":
+            yield before, next((each for each in bare if each > place and statement[each].text == ")"), place)
+
+
+def _name(item: str) -> str:
+    return item.partition("=")[0].strip().replace('"', "")
 
 
 def _is_in(name: str, message: str) -> bool:
     """Return whether a message has a name, or one of its parts, as a word: each language has its own quotes."""
     parts = "|".join(map(re.escape, filter(None, (name, *name.split(".")))))
     return bool(parts) and re.search(rf"(?<![\w.])({parts})(?![\w.])", message) is not None
-
-
-def _name(item: Sequence[Token]) -> str:
-    return "".join(token.text for token in item).partition("=")[0].strip().replace('"', "")
