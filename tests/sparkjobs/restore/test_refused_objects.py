@@ -86,6 +86,22 @@ def create(extended: PostgresServer) -> CreateDatabase:
     return make
 
 
+def test_a_schema_that_is_there_gets_its_owner_only_where_everything_is_restored(
+    run_backup: RunJob, run_restore: RunJob, create: CreateDatabase
+) -> None:
+    create(owner="dbo")
+    source = create("create table t (id int primary key)", "alter schema public owner to dbo")
+    whole, beside = create(), create()
+    query = "select nspowner::regrole::text from pg_namespace where nspname = 'public'"
+    before = rows(beside, query)
+
+    assert brought_back(run_backup, run_restore, source, whole) == {}
+    assert run_restore(beside, "--tables", "public.*")[0] == 0
+
+    assert rows(whole, query) == [("dbo",)] != before
+    assert rows(beside, query) == before
+
+
 def as_owner(address: Address, owner: str) -> Address:
     return Address(address.url.replace("postgres@", f"{owner}@"), owner)
 
@@ -182,6 +198,11 @@ def test_a_view_that_a_newer_extension_does_not_answer_is_left_out_with_what_rea
         "create extension grown version '1.0'",
         "create view slow as select old from seen",
         "create view slower as select * from slow",
+        "create materialized view slowest as select * from slow",
+        "create unique index on slowest (old)",
+        "create function f() returns trigger language plpgsql as 'begin return new; end'",
+        "create trigger g instead of insert on slower for each row execute function f()",
+        "grant select on slow, slowest to public",
         "create table t (id int primary key)",
         "insert into t values (1)",
     )
@@ -190,7 +211,8 @@ def test_a_view_that_a_newer_extension_does_not_answer_is_left_out_with_what_rea
     left = brought_back(run_backup, run_restore, source, target, *options)
 
     assert rows(target, "select * from public.t") == [(1,)]
-    assert left.keys() == {"view public.slow", "view public.slower"}
+    assert left.keys() >= {"view public.slow", "view public.slower", "materialized view public.slowest"}
+    assert all("slow" in name for name in left)
     assert "old" in left["view public.slow"]["reason"]
     code, message = failed(run_restore(create(), "--strict", *options))
     assert (code, "view public.slow could not be created" in message) == (5, True)

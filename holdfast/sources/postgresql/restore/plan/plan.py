@@ -121,10 +121,10 @@ class RestorePlan:
     def digest(self) -> str:
         """Return a digest of the entries in their order.
 
-        Another plan has another one, also if only the role that builds it differs.
+        Another plan has another one, also if only the role that builds it differs, or how it is cut into steps.
         """
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
-        owned = ["built by a login of its own"] if self.is_built_apart else []
+        owned = ["extensions apart", *(["built by a login of its own"] if self.is_built_apart else [])]
         return hashlib.sha256(json.dumps([*texts, *owned]).encode()).hexdigest()
 
     def sql_of(self, entry: DumpEntry) -> str:

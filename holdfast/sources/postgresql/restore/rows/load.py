@@ -177,7 +177,8 @@ class _Brought:
 
 _REACHING = """
 with recursive views (name, oid) as (
-  select name, name::regclass::oid from pg_catalog.unnest(%s::text[]) name
+  select name, pg_catalog.to_regclass(name)::oid from pg_catalog.unnest(%s::text[]) name
+  where pg_catalog.to_regclass(name) is not null
 ), reads (name, class, object) as (
   select name, 'pg_catalog.pg_class'::regclass::oid, oid from views
   union select r.name, found.class, found.object from reads r, lateral (
@@ -193,11 +194,12 @@ with recursive views (name, oid) as (
   ) found (class, object)
   where found.class in ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass)
 )
-select r.name, min(f.oid::regclass::text) from reads r
-join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and f.oid = r.object and f.relkind = 'f'
+select r.name, coalesce(min(f.oid::regclass::text), '') from reads r
+left join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and f.oid = r.object and f.relkind = 'f'
 group by 1
 """
-"""The materialised views that read foreign tables: themselves, by views, or by functions that say what they read."""
+"""The materialised views that are there, and which foreign table each reads: itself, by views, or by functions that say
+what they read."""
 
 
 def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[NotRestored, ...]:
@@ -209,8 +211,10 @@ def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[N
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
     with the server's words. So is what reads a foreign table: its server is not asked.
     """
-    names = {qualified(each.relation_schema, each.name): each for each in views}
-    (reaching,) = sessions.run([list(names)], _reaching) if names else ({},)
+    named_views = {qualified(each.relation_schema, each.name): each for each in views}
+    (there,) = sessions.run([list(named_views)], _reaching) if views else ({},)
+    names = {name: view for name, view in named_views.items() if name in there}  # the others were left out
+    reaching = {name: table for name, table in there.items() if table}
     waiting, found = [name for name in names if name not in reaching], list[str]()
     while waiting:
         found = sessions.run(waiting, _refresh, at_once=1)
@@ -231,7 +235,7 @@ def empty_view(view: NamedRelation, reason: str) -> NotRestored:
 
 
 def _reaching(session: Connection, names: Sequence[str]) -> dict[str, str]:
-    """Return the views that read foreign tables, each with one of these."""
+    """Return the views that are there, each with a foreign table that it reads, or ""."""
     return dict(session.execute(_REACHING, (list(names),)).fetchall())
 
 
