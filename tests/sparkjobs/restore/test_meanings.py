@@ -107,6 +107,9 @@ CITEXT = (
     "insert into invites values (1, 'ann@x.org'), (2, 'bob@x.org')",
     "create view accepted as select u.id, i.id as invite from users u join invites i using (email)",
     "create table only_one (email citext check (nullif(email, 'NOBODY') is not null))",
+    "create extension cube",  # without a path, none of PostgreSQL's own takes its operator's place
+    "create table cubes (c cube)",
+    "create view same_cubes as select from cubes join cubes other using (c)",
 )
 
 
@@ -127,6 +130,8 @@ def test_an_archive_that_does_not_say_what_definitions_ask_is_restored_as_pg_res
     monkeypatch.setattr(catalog_queries, "read_definitions", lambda connection: ())
     source, target = create_on(18, *CITEXT), create_on(18)
 
-    assert brought_back(run_backup, run_restore, source, target) == {}
+    left = brought_back(run_backup, run_restore, source, target)
 
     assert rows(target, "select count(*) from public.accepted") == [(1,)]
+    assert left.keys() == {"view public.same_cubes"}
+    assert "operator does not exist: public.cube = public.cube" in left["view public.same_cubes"]["reason"]
