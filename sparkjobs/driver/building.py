@@ -54,6 +54,9 @@ if TYPE_CHECKING:
 _SESSIONS = max(2, os.cpu_count() or 2)
 
 _FOR_ITS_OWNER = "policies may hide rows from its owner, who may do more than own things: let that one fill it"
+_DEFAULT_PATH = '"$user", public'
+"""PostgreSQL's own, whatever the owner of the target's database has set: extensions write it down, and read it."""
+
 _COMPARED = "compared with the archive"
 
 
@@ -84,7 +87,11 @@ class Building:
 
     def run(self) -> tuple[NotRestored, ...]:
         """Build everything, and return what is not restored beside what the plan leaves out."""
-        with Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as own:
+        extending = replace(self._address, search_path=_DEFAULT_PATH)
+        with (
+            Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as own,
+            Sessions(extending, 1, settings=objects.SETTINGS) as self._extending,
+        ):
             if self._plan.is_built_apart:
                 return self._build_apart(own)
             late = self._build(self._plan, self._address, self._session, own, None)
@@ -131,7 +138,7 @@ class Building:
         """
         rows = sum(parts.base.rows for _, parts in self._tables)
         size = sum(table.size for table in plan.tables)
-        late = (*objects.create_tables(sessions, plan, superuser), *self._restore_configuration(plan))
+        late = (*objects.create_tables(sessions, self._extending, plan, superuser), *self._restore_configuration(plan))
         if plan.login:
             lend_references(self._session, plan)
         loading = self._loading(address, session)

@@ -17,6 +17,7 @@ from pydantic import Field, PrivateAttr
 
 from holdfast.common.errors import UsageError
 from holdfast.sources.postgresql.catalog.database_settings import DatabaseSettings  # noqa: TC001 - pydantic reads it at run time
+from holdfast.sources.postgresql.catalog.definitions import Definition  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.extension_rows import Configuration  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
@@ -59,6 +60,7 @@ class Catalog(CatalogRecord):
     :param database_settings: what is set on the database itself.
     :param large_objects: pg_largeobject, where the database has large objects.
     :param configuration: rows that extensions keep for their users.
+    :param definitions: those that ask operators other than PostgreSQL's own.
     :param types: how values of enums and composite types are written: by label or type, by what these are kept as, and
         by its rows in the server's catalog.
     :param enums: labels by `schema.name` of the type, and of that of its arrays; `enum_oids`: the type's oid by both.
@@ -80,6 +82,7 @@ class Catalog(CatalogRecord):
     large_objects: Table | None = None
     large_object_groups: tuple[LargeObjectGroup, ...] = ()
     configuration: tuple[Configuration, ...] = ()
+    definitions: tuple[Definition, ...] = ()
     types: Mapping[str, str] = Field(default_factory=dict)
     enums: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
     enum_oids: Mapping[str, int] = Field(default_factory=dict)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.sources.postgresql.catalog.columns import read_columns
 from holdfast.sources.postgresql.catalog.database_settings import read_database_settings
+from holdfast.sources.postgresql.catalog.definitions import read_definitions
 from holdfast.sources.postgresql.catalog.extension_rows import CONFIGURED, READABLE, read_configuration
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS, read_groups
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, PUBLISH_SCHEMA
@@ -220,6 +221,7 @@ def read_catalog(
         server_version=connection.info.server_version,
         encoding=encoding[0] if encoding else "UTF8",
         tables=own,
+        definitions=read_definitions(connection) if values else (),
         configuration=tuple(read_configuration(connection)) if values else (),
         sequences=tuple(read_sequences(connection, connection.execute(_SEQUENCES).fetchall())) if values else (),
         materialized_views=tuple(

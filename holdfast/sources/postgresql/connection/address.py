@@ -80,11 +80,13 @@ class Address:
 
     :param url: `postgresql://user@host:port/database`, with libpq parameters in its query part.
     :param event_triggers: whether those of the database act on what sessions do, their log-in included.
+    :param search_path: what sessions begin with, and what RESET gives them. None of our statements runs under it.
     """
 
     url: str
     password: str | None = field(default=None, repr=False)
     event_triggers: bool = True
+    search_path: str = SETTINGS["search_path"]
 
     @classmethod
     def parse(cls, url: str, password: str | None = None) -> Address:
@@ -108,10 +110,10 @@ class Address:
         known = _known(query, after_password="password=" in parts.query)
         return cls(_join(login + host, parts.path, known), password or given)
 
-    def __reduce__(self) -> tuple[type[Address], tuple[str, str | None, bool]]:
+    def __reduce__(self) -> tuple[type[Address], tuple[str, str | None, bool, str]]:
         """Pickle the address; for another machine with the password and the files that libpq would find here."""
         if (remote := needed()) is None:
-            return Address, (self.url, self.password, self.event_triggers)
+            return Address, (self.url, self.password, self.event_triggers, self.search_path)
         parts = urlsplit(self.url)
         given = _parameters(parts.query)
         remote.add_own(name for name in os.environ if name.startswith("PG") and name not in _STAYS_HERE)
@@ -124,7 +126,8 @@ class Address:
                 remote.add_file(variable, path)
                 given.pop(parameter, None)
         password = self.password or os.environ.get("PGPASSWORD")
-        return Address, (_join(parts.netloc, parts.path, given), password, self.event_triggers)
+        url = _join(parts.netloc, parts.path, given)
+        return Address, (url, password, self.event_triggers, self.search_path)
 
     @property
     def database(self) -> str:
@@ -171,7 +174,9 @@ class Address:
 
     def _made(self) -> Iterator[str]:
         """Yield the settings as `options` take them, with blanks escaped by a backslash."""
-        settings = SETTINGS if self.event_triggers else {**SETTINGS, "event_triggers": "off"}
+        settings = {**SETTINGS, "search_path": self.search_path}
+        if not self.event_triggers:
+            settings["event_triggers"] = "off"
         for name, value in settings.items():
             if name != "client_encoding":  # libpq has a parameter for it
                 yield f"-c {name}=" + value.replace(" ", "\\ ")

@@ -79,7 +79,7 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
     with ExitStack() as opened:
         opened.callback(connection.close)
         began_with = connection.execute(_BEGIN.encode()).fetchone()
-        if began_with is None or began_with[0] != SETTINGS["search_path"]:
+        if began_with is None or began_with[0] != address.search_path:
             raise _pooler(address, "does not pass on 'options'")
         opened.pop_all()
     return connection

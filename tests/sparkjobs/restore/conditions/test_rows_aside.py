@@ -113,3 +113,31 @@ def test_who_is_late_loads_no_file_into_a_table_whose_rows_are_aside(
     followed.restore("latest", target)
 
     assert rows(target) == rows(followed.address)
+
+
+FORBIDS = (
+    "create schema theirs",
+    "create function theirs.no_drop() returns event_trigger language plpgsql as "
+    "$$ begin raise exception 'dropping is forbidden here: %', tg_tag; end $$",
+    "create event trigger forbid_drop on sql_drop execute function theirs.no_drop()",
+)
+
+
+@pytest.mark.parametrize("enabled", ["enable always", pytest.param("enable", marks=pytest.mark.exhaustive)])
+def test_an_event_trigger_of_the_target_that_refuses_every_drop_ends_nothing(
+    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, enabled: str
+) -> None:
+    change(followed, A_CHECK, *GENERATED)
+    target = new_database()
+    with connect(target) as session:
+        for statement in (*FORBIDS, f"alter event trigger forbid_drop {enabled}"):
+            session.execute(statement.encode())
+    with monkeypatch.context() as patched:
+        patched.setattr(staging_tables, "put_conditions_back", lambda session, table: 1 / 0)
+        with pytest.raises(Exception, match="ZeroDivisionError"):
+            followed.restore("latest", target, "public.plain")
+
+    followed.restore("latest", target, "public.*")  # another one: what the first one left is dropped
+
+    assert rows(target) == rows(followed.address)
+    assert nothing_is_left(target)

@@ -22,6 +22,7 @@ from holdfast.sources.postgresql.connection.session import is_refusal, server_er
 from holdfast.sources.postgresql.connection.sql import qualified
 from holdfast.sources.postgresql.dump.sqltext import chains
 from holdfast.sources.postgresql.dump.toc import TABLES
+from holdfast.sources.postgresql.restore.objects.creation import OWNER, create, is_refused
 from holdfast.sources.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
 from holdfast.sources.postgresql.restore.plan.progress import (
@@ -35,11 +36,8 @@ from holdfast.sources.postgresql.restore.plan.progress import (
 from holdfast.sources.postgresql.restore.plan.relaxed_constraints import NOT_VALID, refusal_of
 from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.sources.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
-from holdfast.sources.postgresql.restore.rights.guard import RESET
-from holdfast.sources.postgresql.restore.rights.inlined import lend_to_read
 from holdfast.sources.postgresql.restore.rights.lending import is_elsewhere, lend_extensions, referred
-from holdfast.sources.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST, run_as_superuser
-from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
+from holdfast.sources.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -56,7 +54,7 @@ LOCK_WAIT_S = 60.0
 _BATCH = 500
 """Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
 
-_OWNER = "owner of "
+_TAKEN = (psycopg.errors.DuplicateObject, psycopg.errors.DuplicateTable, psycopg.errors.DuplicateFunction)
 _AS_OWNER = "restore as the owner of what the table belongs to, or say --trust-source"
 
 SETTINGS = "set check_function_bodies = off; set xmloption = content; set client_min_messages = warning"
@@ -75,30 +73,37 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 """
 
 
-def create_tables(sessions: Sessions, plan: RestorePlan, superuser: Sessions | None = None) -> tuple[NotRestored, ...]:
+def create_tables(
+    sessions: Sessions, extending: Sessions, plan: RestorePlan, superuser: Sessions | None = None
+) -> tuple[NotRestored, ...]:
     """Create everything that rows need.
 
     :param sessions: with `SETTINGS`; where the plan has a login, of it.
+    :param extending: of who restores, for extensions: PostgreSQL's own search_path is what RESET gives there, from
+        which some extensions read where they may put things. The path that holds is as empty as elsewhere.
     :param superuser: creates what that login may not.
     :return: what a role that is no superuser could not, and what needs that, unless rows need it.
-    :raises HoldfastError: something could not be created. Beside other things, nothing is, then.
+    :raises HoldfastError: something could not be created. Beside other things, what is there by then is noted.
     """
     left: list[NotRestored] = []
     for start, some in _runs(plan):
-        by = superuser if superuser is not None and some[0].id in plan.superusers else sessions
+        is_superusers = superuser is not None and some[0].id in plan.superusers
+        by = superuser if superuser is not None and is_superusers else sessions
+        if some[0].kind == "EXTENSION":
+            by = extending
         size = len(some) if plan.beside else _BATCH
         create = partial(_create_some, plan, some, start, size)
         created = by.run(range(0, len(some), size), create, at_once=1)
         left += [each for one in created for each in one]
-        if superuser is not None and by is superuser:
+        if superuser is not None and is_superusers:
             superuser.run([plan.login], lend_extensions)
-    left = [each for each in sessions.run(left, _give_once_more) if each is not None]
+    left = [each for some in sessions.run(left, _give_once_more) for each in some]
     defined = (superuser or sessions).run(plan.large_objects, create_large_objects)
     return (*left, *(each for some in defined for each in some))
 
 
 def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
-    """Yield the entries before the rows, those that one side creates after another together.
+    """Yield the entries before the rows, those that one session creates after another together.
 
     A login comes behind the extensions: when their scripts run, there is no code of the source.
     """
@@ -107,7 +112,7 @@ def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
         entries = [entry for entry in entries if entry.kind not in LAST]
         entries.sort(key=lambda entry: entry.kind not in FOUNDATION)
     start = 0
-    for _, some in groupby(entries, key=lambda entry: entry.id in plan.superusers):
+    for _, some in groupby(entries, key=lambda entry: (entry.id in plan.superusers, entry.kind == "EXTENSION")):
         run = list(some)
         yield start, run
         start += len(run)
@@ -115,70 +120,53 @@ def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
 
 def _create_some(
     plan: RestorePlan, entries: Sequence[DumpEntry], first: int, size: int, session: Connection, start: int
-) -> list[NotRestored]:
+) -> Sequence[NotRestored]:
     """Create entries, once."""
     step = f"create {first + start}"
     with once(session, step) as is_new:
-        if not is_new:
-            return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
-        left = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
-        if left:
-            note_result(session, step, json.dumps([each.describe() for each in left]))
-        return left
+        if is_new:
+            some = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
+            _note(session, step, some)
+        return _noted(session, step)
 
 
-def _give_once_more(session: Connection, left: NotRestored) -> NotRestored | None:
+def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotRestored]:
     """Give an object to its owner once more; return it if that is refused again.
 
     The owner may have got the right to create in its schema only behind it.
     """
-    if not left.what.startswith(_OWNER):
-        return left
+    if not left.what.startswith(OWNER):
+        return [left]
     step = f"again: {left.what}"
     with once(session, step) as is_new:
         if is_new and (why := refusal_of(session, left.statement)) is not None:
-            note_result(session, step, json.dumps(replace(left, reason=words(why)).describe()))
-    return _noted(session, step)
+            _note(session, step, [replace(left, reason=words(why))])
+        return _noted(session, step)
 
 
 def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]) -> list[NotRestored]:
     left: list[NotRestored] = []
-    known = {entry.id: entry for entry in plan.entries}
     for entry in entries:
-        if not plan.is_strict and entry.id not in plan.superusers:
-            lend_to_read(session, entry, known)
-        if (plan.is_limited or plan.login) and not plan.is_strict:
-            _create_as_allowed(session, plan, entry, left)
-        else:
-            _run(session, plan, entry)
+        _create_as_allowed(session, plan, entry, left)
     return left
 
 
 def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry, left: list[NotRestored]) -> None:
     """Create an entry as far as the server allows.
 
-    It may stay without its owner. If it is no table, it may be left out.
+    If it is no table, it may be left out. Where the target has its name, it is not the one that was planned for.
     """
     try:
-        with session.transaction():
-            _run(session, plan, entry)
-        return
-    except HoldfastError as error:
-        if not (_is_denied(error) if plan.login else _is_refused(session, error)):
+        left += create(session, plan, entry)
+    except HoldfastError as refused:
+        is_taken = plan.beside and isinstance(refused.__cause__, _TAKEN)
+        if plan.is_strict or is_taken or not is_refused(session, refused):
             raise
-        refused = error
-    owners = [] if plan.login else [statement for statement, _ in owner_statements(plan.sql_of(entry))]
-    bare = plan.sql_of(entry)
-    for statement in owners:
-        bare = bare.replace(statement, "", 1)
-    if owners and refusal_of(session, f"{entry.settings} {bare}") is None:
-        tried = ((statement, refusal_of(session, statement)) for statement in owners)
-        left += [NotRestored(f"{_OWNER}{entry.label}", words(why), each) for each, why in tried if why is not None]
-    elif entry.kind in TABLES:
-        before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
-        remedy = f": {_AS_OWNER}" if plan.login else ""
-        raise RefusedError("".join((str(refused), remedy, *before))) from refused.__cause__
-    else:
+        if entry.kind in TABLES:
+            before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
+            is_denied = isinstance(refused.__cause__, psycopg.errors.InsufficientPrivilege)
+            remedy = f": {_AS_OWNER}" if plan.login and is_denied else ""
+            raise RefusedError("".join((str(refused), remedy, *before))) from refused.__cause__
         left.append(_left_out(entry, refused))
 
 
@@ -206,7 +194,7 @@ def create_rest(sessions: Sessions, plan: RestorePlan, superuser: Sessions | Non
     :param superuser: creates what that login may not.
     :raises HoldfastError: something else could not be created.
     """
-    left: list[NotRestored | None] = []
+    left: list[Sequence[NotRestored]] = []
     late = LAST if plan.login else ()
     for stage in stages([entry for entry in plan.entries if entry.kind not in late]):
         own = [entry for entry in stage.entries if superuser is None or entry.id not in plan.superusers]
@@ -216,7 +204,7 @@ def create_rest(sessions: Sessions, plan: RestorePlan, superuser: Sessions | Non
         if superuser is not None:
             others = [entry for entry in stage.entries if entry.id in plan.superusers]
             left += superuser.run(others, partial(_create_once, plan), at_once=1)
-    return tuple(filter(None, left))
+    return tuple(each for some in left for each in some)
 
 
 def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
@@ -224,7 +212,8 @@ def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
 
     It applies to owners, too, where they are to obey it. Nobody may read all rows from then on.
     """
-    return tuple(filter(None, sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)))
+    left = sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)
+    return tuple(each for some in left for each in some)
 
 
 def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
@@ -234,14 +223,14 @@ def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
 
     :return: what of it the server refused.
     """
-    left: list[NotRestored | None] = []
     with session.transaction():
-        left.append(_drop_ledger(session))
-        left += [_create_acting(session, plan, entry) for entry in acting(plan.entries)]
-    return tuple(filter(None, left))
+        left = _drop_ledger(session)
+        for entry in acting(plan.entries):
+            _create_as_allowed(session, plan, entry, left)
+    return tuple(left)
 
 
-def _drop_ledger(session: Connection) -> NotRestored | None:
+def _drop_ledger(session: Connection) -> list[NotRestored]:
     try:
         with session.transaction():
             drop_ledger(session)
@@ -249,41 +238,29 @@ def _drop_ledger(session: Connection) -> NotRestored | None:
         if not is_refusal(session, error):
             raise
         end_ledger(session)
-        return NotRestored(f"(left behind) schema {LEDGER}", words(error), f"drop schema {LEDGER} cascade;")
-    return None
+        return [NotRestored(f"(left behind) schema {LEDGER}", words(error), f"drop schema {LEDGER} cascade;")]
+    return []
 
 
-def _create_acting(session: Connection, plan: RestorePlan, entry: DumpEntry) -> NotRestored | None:
-    try:
-        with session.transaction():
-            _run(session, plan, entry)
-    except HoldfastError as error:
-        if plan.is_strict or not _is_refused(session, error):
-            raise
-        return _left_out(entry, error)
-    return None
-
-
-def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> NotRestored | None:
+def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Sequence[NotRestored]:
     borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
     is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
     step = f"create {entry.id} {entry.kind}"
     if is_key and plan.login and is_elsewhere(plan, referred(entry)) and is_compared_by_code(session, entry):
-        return _left_out(entry, RefusedError("a cast of the source would run with rights of the other table's owner"))
+        return [_left_out(entry, RefusedError("a cast of the source would run with rights of the other table's owner"))]
     try:
         with once(session, step) as is_new:
-            if not is_new:
-                return _noted(session, step)
-            if borrowed and is_key:
-                session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
-            with noted(session) if is_object else nullcontext():
-                _run(session, plan, entry)
+            if is_new:
+                if borrowed and is_key:
+                    session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
+                with noted(session) if is_object else nullcontext():
+                    _note(session, step, create(session, plan, entry))
+            return _noted(session, step)
     except HoldfastError as error:
         gives_way = borrowed or not plan.is_strict
-        if session.broken or not ((borrowed and is_key) or (gives_way and _is_refused(session, error))):
+        if session.broken or not ((borrowed and is_key) or (gives_way and is_refused(session, error))):
             raise
-        return _not_valid(session, entry, step, error) if is_key and not borrowed else _left_out(entry, error)
-    return None
+        return _not_valid(session, entry, step, error) if is_key and not borrowed else [_left_out(entry, error)]
 
 
 def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
@@ -311,7 +288,7 @@ where contype = 'f' and conparentid = 0 and not convalidated
 """
 
 
-def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> NotRestored:
+def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> Sequence[NotRestored]:
     """Create a foreign key as NOT VALID, or else leave it out.
 
     New rows must satisfy it, and existing ones need not.
@@ -321,50 +298,28 @@ def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: Holdfa
     try:
         with once(session, step) as is_new:
             if not is_new:
-                return _noted(session, step) or _left_out(entry, refused)
+                return _noted(session, step) or [_left_out(entry, refused)]
             session.execute(f"{entry.settings} {entry.sql.rstrip().removesuffix(';')} NOT VALID;".encode())
             table, name = session.execute(_ADDED).fetchone() or ("", "")
             reason = f"{NOT_VALID}{words(refused.__cause__ or refused)}"
             left = NotRestored(entry.label, reason, f"alter table {table} validate constraint {name};")
-            note_result(session, step, json.dumps(left.describe()))
-            return left
+            _note(session, step, [left])
+            return [left]
     except psycopg.Error as error:
         if not is_refusal(session, error):
             raise server_error(f"{entry.label} could not be created", error) from error
-        return _left_out(entry, refused)
+        return [_left_out(entry, refused)]
 
 
-def _is_denied(error: HoldfastError) -> bool:
-    """Return whether a statement was refused for lack of rights."""
-    return error.__cause__ is None or isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege)
+def _note(session: Connection, step: str, left: Sequence[NotRestored]) -> None:
+    if left:
+        note_result(session, step, json.dumps([each.describe() for each in left]))
 
 
-def _is_refused(session: Connection, error: HoldfastError) -> bool:
-    """Return whether a statement was refused, by the server or before it came there."""
-    return isinstance(error, RefusedError) if error.__cause__ is None else is_refusal(session, error.__cause__)
-
-
-def _noted(session: Connection, step: str) -> NotRestored | None:
-    """Return an earlier attempt's record of a step."""
-    result = read_result(session, step)
-    return NotRestored.from_dict(json.loads(result)) if result else None
+def _noted(session: Connection, step: str) -> Sequence[NotRestored]:
+    """Return the record of a step that is done."""
+    return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
 
 
 def _left_out(entry: DumpEntry, error: HoldfastError) -> NotRestored:
     return NotRestored(entry.label, words(error.__cause__ or error), entry.sql)
-
-
-def _run(session: Connection, plan: RestorePlan, entry: DumpEntry) -> None:
-    if plan.login and entry.id in plan.superusers:
-        run_as_superuser(session, entry, plan.login)
-        return
-    sql, reset = plan.sql_of(entry), ""
-    if plan.login:
-        reset = RESET
-        for statement, _ in owner_statements(sql):
-            sql = sql.replace(statement, "", 1)
-    try:
-        # Names that all databases of a server share may be in no encoding at all.
-        session.execute(f"{reset} {entry.settings} {sql}".encode("utf-8", "surrogateescape"))
-    except psycopg.Error as error:
-        raise server_error(f"{entry.label} could not be created", error) from error

@@ -19,9 +19,10 @@ from holdfast.sources.postgresql.restore.plan.selection import Selection
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from holdfast.sources.postgresql.catalog.catalog import NamedRelation
+    from holdfast.sources.postgresql.catalog.definitions import Definition
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
     from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup
     from holdfast.sources.postgresql.catalog.sequences import SequenceValue
@@ -81,10 +82,10 @@ class RestorePlan:
     :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed, which ends the restore
         when all else is done.
     :param runs: what is run of entries that the role may not run as they are, by their numbers.
-    :param is_limited: the role is no superuser, and may meet more that it may not.
     :param is_built_apart: a login of the restore's own builds everything, and owns it until the end.
     :param login: its name, once it is there.
     :param superusers: numbers of the entries that a superuser creates then (`rights.superuser_entries`).
+    :param definitions: those that ask operators, by the number of the entry that creates them.
     """
 
     tables: tuple[PlannedTable, ...]
@@ -104,10 +105,10 @@ class RestorePlan:
     empty: frozenset[int] = frozenset()
     is_strict: bool = False
     runs: Mapping[int, str] = field(default_factory=dict)
-    is_limited: bool = False
     is_built_apart: bool = False
     login: str = ""
     superusers: Mapping[int, bool] = field(default_factory=dict)
+    definitions: Mapping[int, Sequence[Definition]] = field(default_factory=dict)
 
     @cached_property
     def by_id(self) -> Mapping[int, DumpEntry]:
@@ -123,12 +124,12 @@ class RestorePlan:
     def digest(self) -> str:
         """Return a digest of the entries in their order.
 
-        Another plan has another one, also if only the role that builds it differs.
+        Another plan has another one, also if only the role that builds it differs, or how it is cut into steps.
         """
         texts = ((entry.id, entry.settings, entry.sql) for entry in self.entries)
-        owned = ["built by a login of its own"] if self.is_built_apart else []
+        apart = ["extensions apart", *(["built by a login of its own"] if self.is_built_apart else [])]
         empty = [f"without rows: {oid}" for oid in sorted(self.empty)]
-        return hashlib.sha256(json.dumps([*texts, *owned, *empty]).encode()).hexdigest()
+        return hashlib.sha256(json.dumps([*texts, *apart, *empty]).encode()).hexdigest()
 
     def sql_of(self, entry: DumpEntry) -> str:
         """Return the SQL to run for an entry."""

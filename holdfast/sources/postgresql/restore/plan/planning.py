@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.words import named
+from holdfast.sources.postgresql.catalog.definitions import Definition, NamedObject
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER
 from holdfast.sources.postgresql.connection.sql import ident
-from holdfast.sources.postgresql.dump.sqltext import tokens
+from holdfast.sources.postgresql.dump.sqltext import statements, tokens
 from holdfast.sources.postgresql.dump.toc import DumpEntry
 from holdfast.sources.postgresql.restore.plan.naming import name_everything
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
-from holdfast.sources.postgresql.restore.plan.rename import Maps, check_routines, mentions
+from holdfast.sources.postgresql.restore.plan.rename import Maps, Names, check_routines, mentions
 from holdfast.sources.postgresql.restore.plan.selection import ATTACHED, Selection
 
 if TYPE_CHECKING:
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
     from holdfast.sources.postgresql.catalog.sequences import SequenceValue
     from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.restore.plan.rename import Names
     from holdfast.sources.postgresql.restore.plan.target_state import Target
 
 
@@ -58,13 +58,14 @@ def make_plan(
         tables = [*catalog.tables, *([catalog.large_objects] if catalog.large_objects else [])]
         return RestorePlan(
             tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0))) for table in tables),
-            entries=tuple(entries),
+            entries=tuple(_without_schema(entry, target) for entry in entries),
             sequences=tuple(catalog.sequences),
             materialized_views=tuple(catalog.materialized_views),
             roles=tuple(catalog.roles),
             beside=False,
             large_objects=catalog.large_object_groups,
             configuration=catalog.configuration,
+            definitions=_definitions(catalog, entries, Names()),
         )
     check_routines(entries, maps)
     maps = maps.with_partitions(catalog.tables)
@@ -90,6 +91,7 @@ def make_plan(
         skipped_existing=tuple(sorted(entry.label for entry in selection.existing.values() if _is_worth_naming(entry))),
         not_restored=(*_not_restored(selection, names), *_large_objects(catalog), *_kept(catalog, selection)),
         configuration=tuple(each for each in catalog.configuration if each.extension in extensions),
+        definitions=_definitions(catalog, created, names),
         touches=tuple(_touches(selection, names)),
         unchanged=tuple(entry.label for entry in created if maps and mentions(entry, maps, names)),
     )
@@ -263,6 +265,44 @@ def _views(catalog: Catalog, created: Iterable[DumpEntry], names: Names) -> Iter
         if (view.relation_schema, view.name) in made:
             schema, name = names.of((view.relation_schema, view.name))
             yield view.model_copy(update={"relation_schema": schema, "name": name})
+
+
+def _without_schema(entry: DumpEntry, target: Target) -> DumpEntry:
+    """Return an entry that makes no schema which the target has: it was made there for an extension."""
+    if entry.kind != "SCHEMA" or not target.has("SCHEMA", "", entry.name):
+        return entry
+    made = (statement for statement in statements(entry.sql) if statement[0].word == "CREATE")
+    text = "".join(token.text for token in next(made, ()))
+    return replace(entry, sql=entry.sql.replace(text, "", 1).strip())
+
+
+def _definitions(catalog: Catalog, created: Sequence[DumpEntry], names: Names) -> Mapping[int, Sequence[Definition]]:
+    """Return the definitions that ask operators, as they will be called, by the entry that creates each.
+
+    One may have an entry of its own, or be a part of another object's.
+    """
+    entries = {(entry.class_oid, entry.oid): entry.id for entry in created}
+    found: dict[int, list[Definition]] = {}
+    for each in catalog.definitions:
+        if (entry := next((entries[key] for key in each.objects if key in entries), None)) is not None:
+            found.setdefault(entry, []).append(_with_names(each, names))
+    return found
+
+
+def _with_names(definition: Definition, names: Names) -> Definition:
+    named, *uses = (_named(each, names) for each in (definition.named, *definition.uses))
+    return Definition(objects=definition.objects, named=named, uses=tuple(uses))
+
+
+def _named(named: NamedObject, names: Names) -> NamedObject:
+    args = tuple(map(names.rewrite_text, named.args))
+    if len(named.names) < 2:  # a type is one text
+        return NamedObject(kind=named.kind, names=tuple(map(names.rewrite_text, named.names)), args=args)
+    schema, name, *rest = named.names
+    known = names.statistics if named.kind == "statistics object" else names.objects
+    own = names.indexes.get((schema, name), {}) if named.kind == "table constraint" else {}
+    new = (*known.get((schema, name), (schema, name)), *(own.get(each, each) for each in rest))
+    return NamedObject(kind=named.kind, names=new, args=args)
 
 
 def _roles(catalog: Catalog, entries: Iterable[DumpEntry]) -> tuple[str, ...]:

@@ -373,7 +373,7 @@ def undo(session: Connection) -> tuple[str, ...]:
     :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.
     """
     try:
-        with session.transaction():
+        with unnoticed(session):
             return _undo(session)
     except psycopg.errors.LockNotAvailable as error:
         raise BusyError(

@@ -119,7 +119,7 @@ def superuser_entries(entries: Sequence[DumpEntry], settings: Collection[str]) -
     for entry in entries:
         if entry.kind in _ABOUT:
             objects = [known[each] for each in entry.needs if each in known]
-            if not objects or any(_is_superusers(each, found) for each in objects):
+            if not objects or any(each.id in found for each in objects):
                 found[entry.id] = any(found.get(each.id, False) for each in objects)
     return found
 
@@ -219,13 +219,9 @@ def _evaluates(statement: Sequence[Token]) -> bool:
     return "PUBLICATION" in words and "WHERE" in words
 
 
-def _is_superusers(entry: DumpEntry, found: Mapping[int, bool]) -> bool:
-    return entry.id in found or (entry.kind == "SCHEMA" and not has_words(entry.sql, "CREATE", "SCHEMA"))
-
-
 def _kind(entry: DumpEntry, settings: Collection[str]) -> str:
     """Return "safe" or "native" for an entry that needs a superuser; "" for all others."""
-    if entry.kind in _SAFE:
+    if entry.kind in _SAFE or (entry.kind == "SCHEMA" and not has_words(entry.sql, "CREATE", "SCHEMA")):
         return "safe"
     if entry.kind in _NATIVE:
         return "native"

@@ -70,7 +70,7 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
     for entry, text, _ in denied:
         runs[entry.id] = runs.get(entry.id, entry.sql).replace(text, "", 1)
     left = tuple(told for _, _, told in denied if told is not None)
-    return replace(plan, runs=runs, is_limited=True, not_restored=(*plan.not_restored, *left))
+    return replace(plan, runs=runs, not_restored=(*plan.not_restored, *left))
 
 
 def owners_of(plan: RestorePlan) -> set[str]:

@@ -138,7 +138,6 @@ class _Net:
         self._complete()
         deleted, plain_deleted = self._delete()
         inserted, plain_inserted = self._insert()
-        self._do(statements.drop())
         plain = Applied(emptied=staged.emptied, deleted=plain_deleted, inserted=plain_inserted)
         return Applied(
             emptied=staged.emptied,

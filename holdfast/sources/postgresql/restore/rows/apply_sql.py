@@ -102,9 +102,6 @@ class NetStatements:
         names = ", ".join(ident(each.name) for each in self.staged if each.number in numbers)
         return f"analyze {STAGE} ({names})"
 
-    def drop(self) -> str:
-        return f"drop table {STAGE}"
-
     def empty(self) -> str:
         return f"truncate only {self.name}"
 

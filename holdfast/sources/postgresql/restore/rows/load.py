@@ -44,34 +44,35 @@ _ENDING = "1s"
 """So long the session of a restore that has ended may go on holding its lock."""
 
 _USER_OBJECTS = """
-select format('%I.%I', n.nspname, c.relname) from pg_catalog.pg_class c
-  join pg_catalog.pg_namespace n on n.oid = c.relnamespace
-where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-  and c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_class'::regclass
-    and d.objid = c.oid and d.deptype = 'e')
-union all
-select format('function %s', p.oid::regprocedure) from pg_catalog.pg_proc p
-  join pg_catalog.pg_namespace n on n.oid = p.pronamespace
-where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_proc'::regclass
-    and d.objid = p.oid and d.deptype = 'e')
-union all
-select format('type %s', t.oid::regtype) from pg_catalog.pg_type t
-  join pg_catalog.pg_namespace n on n.oid = t.typnamespace
-where n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
-  and t.typtype in ('e', 'd', 'r', 'b') and t.typcategory <> 'A'
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_type'::regclass
-    and d.objid = t.oid and d.deptype = 'e')
-union all
-select format('schema %I', nspname) from pg_catalog.pg_namespace
-where nspname not in ('pg_catalog', 'information_schema', 'public') and nspname !~ '^pg_(toast|temp)'
-  and not exists (select from pg_catalog.pg_depend d where d.classid = 'pg_catalog.pg_namespace'::regclass
-    and d.objid = pg_namespace.oid and d.deptype = 'e')
+with recursive extensions (class, object) as (
+  select classid, objid from pg_catalog.pg_depend where deptype = 'e'
+  union select d.classid, d.objid from extensions join pg_catalog.pg_depend d
+    on (d.refclassid, d.refobjid) = (class, object) and d.deptype = 'i'
+), users (oid, nspname) as (
+  select oid, nspname from pg_catalog.pg_namespace
+  where nspname not in ('pg_catalog', 'information_schema') and nspname !~ '^pg_(toast|temp)'
+), objects (class, object, what) as (
+  select 'pg_catalog.pg_class'::regclass::oid, c.oid, format('%I.%I', n.nspname, c.relname)
+  from pg_catalog.pg_class c join users n on n.oid = c.relnamespace
+  where c.relkind in ('r', 'p', 'v', 'm', 'S', 'f', 'c')
+  union all
+  select 'pg_catalog.pg_proc'::regclass, p.oid, format('function %s', p.oid::regprocedure)
+  from pg_catalog.pg_proc p join users n on n.oid = p.pronamespace
+  union all
+  select 'pg_catalog.pg_type'::regclass, t.oid, format('type %s', t.oid::regtype)
+  from pg_catalog.pg_type t join users n on n.oid = t.typnamespace
+  where t.typtype in ('e', 'd', 'r', 'b') and t.typcategory <> 'A'
+  union all
+  select 'pg_catalog.pg_namespace'::regclass, n.oid, format('schema %I', n.nspname)
+  from users n left join pg_catalog.pg_extension e on e.extnamespace = n.oid
+  where n.nspname <> 'public' and e.oid is null
+)
+select what from objects where (class, object) not in (select class, object from extensions)
 union all
 (select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
+"""What belongs to no extension, nor to a type of one, and is no schema that was made to put extensions in."""
 
 
 @contextmanager
@@ -176,7 +177,8 @@ class _Brought:
 
 _REACHING = """
 with recursive views (name, oid) as (
-  select name, name::regclass::oid from pg_catalog.unnest(%s::text[]) name
+  select name, pg_catalog.to_regclass(name)::oid from pg_catalog.unnest(%s::text[]) name
+  where pg_catalog.to_regclass(name) is not null
 ), reads (name, class, object) as (
   select name, 'pg_catalog.pg_class'::regclass::oid, oid from views
   union select r.name, found.class, found.object from reads r, lateral (
@@ -192,11 +194,12 @@ with recursive views (name, oid) as (
   ) found (class, object)
   where found.class in ('pg_catalog.pg_class'::regclass, 'pg_catalog.pg_proc'::regclass)
 )
-select r.name, min(f.oid::regclass::text) from reads r
-join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and f.oid = r.object and f.relkind = 'f'
+select r.name, coalesce(min(f.oid::regclass::text), '') from reads r
+left join pg_catalog.pg_class f on r.class = 'pg_catalog.pg_class'::regclass and f.oid = r.object and f.relkind = 'f'
 group by 1
 """
-"""The materialised views that read foreign tables: themselves, by views, or by functions that say what they read."""
+"""The materialised views that are there, and which foreign table each reads: itself, by views, or by functions that say
+what they read."""
 
 
 def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[NotRestored, ...]:
@@ -208,8 +211,10 @@ def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[N
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
     with the server's words. So is what reads a foreign table: its server is not asked.
     """
-    names = {qualified(each.relation_schema, each.name): each for each in views}
-    (reaching,) = sessions.run([list(names)], _reaching) if names else ({},)
+    named_views = {qualified(each.relation_schema, each.name): each for each in views}
+    (there,) = sessions.run([list(named_views)], _reaching) if views else ({},)
+    names = {name: view for name, view in named_views.items() if name in there}  # the others were left out
+    reaching = {name: table for name, table in there.items() if table}
     waiting, found = [name for name in names if name not in reaching], list[str]()
     while waiting:
         found = sessions.run(waiting, _refresh, at_once=1)
@@ -230,7 +235,7 @@ def empty_view(view: NamedRelation, reason: str) -> NotRestored:
 
 
 def _reaching(session: Connection, names: Sequence[str]) -> dict[str, str]:
-    """Return the views that read foreign tables, each with one of these."""
+    """Return the views that are there, each with a foreign table that it reads, or ""."""
     return dict(session.execute(_REACHING, (list(names),)).fetchall())
 
 

@@ -235,8 +235,8 @@ def _bring_back(session: Connection, table: Table, reason: str | None) -> None:
             raise error
         kept += [condition.column] if condition.column else []
         dropped.append(condition)
-    with unnoticed(session):
-        session.execute(f"drop table {source}".encode())
+    with unnoticed(session):  # an event trigger that refuses it all the same leaves it to the end of the ledger
+        refusal_of(session, f"drop table {source}")
     note_result(session, _returned(table), json.dumps([each.to_dict() for each in dropped]))
 
 

@@ -38,7 +38,7 @@ CLAIM = progress.TargetClaim("archive", "block", ("*",), (), commit=1, run="run"
 
 def create_tables(target: Address, plan: RestorePlan) -> None:
     with Sessions(target, 2, settings=objects.SETTINGS) as sessions:
-        objects.create_tables(sessions, plan)
+        objects.create_tables(sessions, sessions, plan)
 
 
 def create_rest(target: Address, plan: RestorePlan, *, sessions: int) -> tuple[NotRestored, ...]:
@@ -258,15 +258,16 @@ def copy_of(name: str) -> str:
     return f'The "copy" of {name}'.encode()[:63].decode("utf-8", "ignore")
 
 
-def test_what_cannot_be_created_leaves_nothing(source: Source) -> None:
+def test_what_is_in_the_way_ends_a_restore_beside_it_and_nothing_stays(source: Source) -> None:
     target = source.database("failing")
     plan = source.plan(target, "public.kinds")
     with connect(target) as session:
         session.execute("create type public.mood as enum ('other')")
-    begin(target)
     before = schema_of(target)
+    begin(target)
     with pytest.raises(HoldfastError, match=r"^type public\.mood could not be created: .* already exists"):
         create_tables(target, plan)
+    undo(target)
     assert schema_of(target) == before
 
 

@@ -67,7 +67,7 @@ def test_what_is_said_of_an_entry_goes_with_it() -> None:
         entry(6, "SCHEMA", "public", sql="-- *not* creating schema, since initdb creates it"),
         entry(7, "COMMENT", "SCHEMA public", needs=(6,), sql="COMMENT ON SCHEMA public IS '';"),
     ]
-    assert superuser_entries(entries, SETTINGS) == {1: False, 2: False, 5: False, 7: False}
+    assert superuser_entries(entries, SETTINGS) == {1: False, 2: False, 5: False, 6: False, 7: False}
 
 
 def test_native_code_is_left_out_with_what_needs_it_and_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -95,7 +94,6 @@ def test_owners_that_the_role_is_no_member_of_are_left_out_and_named(session: An
         session, plan(table(1, "a", "rights_me"), table(2, "b", "rights_group"), table(3, "c", "rights_other")),
         strict=False,
     )  # fmt: skip
-    assert made.is_limited
     assert made.runs == {3: "CREATE TABLE public.c ();\n"}
     [left] = made.not_restored
     assert (left.what, left.reason, left.statement) == (
@@ -164,7 +162,7 @@ def test_a_strict_restore_is_refused_with_all_of_it(session: Any) -> None:
         "without --strict"
     )
     allowed = plan(table(1, "a", "rights_me"))
-    assert within_rights(session, allowed, strict=True) == replace(allowed, is_limited=True)
+    assert within_rights(session, allowed, strict=True) == allowed
 
 
 @pytest.mark.service

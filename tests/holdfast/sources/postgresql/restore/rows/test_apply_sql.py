@@ -71,4 +71,3 @@ def test_only_the_table_itself_is_emptied_and_only_what_is_joined_by_is_analyzed
     assert KEYED.empty() == 'truncate only "shop"."orders"'
     # What was done has no number of its own, nor has what stays.
     assert KEYED.analyze() == f'analyze {STAGE} ("c1", "op", "unchanged")'
-    assert KEYED.drop() == f"drop table {STAGE}"
