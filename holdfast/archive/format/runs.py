@@ -21,7 +21,15 @@ from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait
 
 from holdfast.archive.format.document import Document, Moment
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
-from holdfast.common.errors import DamagedError, SparkNeededError, UsageError, exit_code_of, kind_of, sentence
+from holdfast.common.errors import (
+    DamagedError,
+    OutcomeUnknownError,
+    SparkNeededError,
+    UsageError,
+    exit_code_of,
+    kind_of,
+    sentence,
+)
 from holdfast.common.words import human_span
 from holdfast.storage.contract.strangers import without_strangers
 from holdfast.storage.encryption.signed_store import NotSignedError
@@ -405,7 +413,13 @@ class RunLog:
         if error is None:
             result = self.result or {}
             self._step = "done"
-            self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+            try:
+                self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+            except StoreError as unwritten:
+                raise OutcomeUnknownError(
+                    f"the work is done, but its result could not be written to the archive ({unwritten}): look with "
+                    "'holdfast status' before trying again"
+                ) from unwritten
         elif isinstance(error, SparkNeededError):
             self.progress("going over to Spark")
         else:

@@ -17,7 +17,7 @@ from holdfast.common.signing import ArchiveKeys
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
 from holdfast.operations.job_records import records_of
-from holdfast.operations.outcome import JobEnd, job_result, last_words
+from holdfast.operations.outcome import JobEnd, ended_job_result, last_words
 from holdfast.operations.requests.backup import BackupRequest
 from locking import Owner
 from locking.store import StoreError
@@ -180,7 +180,7 @@ def _submit(
     with suppress(StoreError):
         output.hear(read_last(records, run))
     try:
-        result = job_result(store, operation, run, read_last(records, run), JobEnd(code, words))
+        result = ended_job_result(store, records, operation, run, JobEnd(code, words))
     except StoreError as error:
         raise OutcomeUnknownError(
             f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "

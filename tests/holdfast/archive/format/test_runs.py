@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, listed_runs, read_last
-from holdfast.common.errors import RefusedError, UsageError
+from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from tests.support.no_waiting import no_waiting
 from tests.support.stores.lossy_store import FaultyCreates
@@ -32,6 +32,16 @@ def test_a_failed_run_keeps_its_sentence_and_exit_code(store: ObjectStore) -> No
     assert last is not None
     assert last.error is not None
     assert (last.state, last.error.message, last.error.exit_code) == ("failed", "the target is not empty", 5)
+
+
+def test_a_result_that_cannot_be_written_leaves_the_outcome_unknown(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_waiting(monkeypatch)
+    faulty = cast(ObjectStore, FaultyCreates(store, ["ok", *["never"] * 5]))
+    said = "the work is done, but its result could not be written"
+    with pytest.raises(OutcomeUnknownError, match=said), RunLog(faulty, "run-1", "backup") as log:
+        log.result = {"commit": 1}
 
 
 def test_the_same_step_is_not_written_again_at_once(store: ObjectStore) -> None:

@@ -225,7 +225,9 @@ def test_a_store_that_is_gone_at_the_end_leaves_the_outcome_unknown(
     def cut(store: ObjectStore, run: str) -> None:
         raise StoreUnavailable("cut")
 
-    monkeypatch.setattr("holdfast.cli.shared.jobs.read_last", cut)  # progress cannot be read either, which ends nothing
+    monkeypatch.setattr(
+        "holdfast.archive.format.runs.read_last", cut
+    )  # progress cannot be read either, which ends nothing
     play_spark(succeed)
     done = holdfast("backup", store.url, "--source", address.url, "--json")
     assert (done.code, done.value["exit_code"]) == (6, 6)
