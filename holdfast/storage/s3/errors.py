@@ -47,12 +47,13 @@ _THROTTLED = {
     "Throttling",
     "ThrottlingException",
     "RequestTimeout",
-    "RequestTimeTooSkewed",
     "TooManyRequests",
     "429",
 }
 _ENDED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
 """Temporary credentials that are over."""
+
+_CLOCKS_DIFFER = "RequestTimeTooSkewed"
 
 _NOT_THERE = {"NoSuchKey", "NotFound", "404"}
 
@@ -107,6 +108,8 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
     if code in _THROTTLED or status == 409:
         raise StoreUnavailable(what) from error
+    if code == _CLOCKS_DIFFER:
+        raise StoreDenied(f"{what} The clocks of this machine and of the store differ: set the wrong one.") from error
     if code in _ENDED:
         raise StoreDenied(f"{what} {_ENDED_ADVICE}") from error
     if status in {401, 403}:

@@ -16,7 +16,7 @@ from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreDenied
-from tests.support.jobs.command import PROGRAM, RunCommand
+from tests.support.jobs.command import PROGRAM, RunCommand, run
 
 
 def one_sentence(err: str) -> str:
@@ -28,6 +28,22 @@ def one_sentence(err: str) -> str:
 def test_the_version_is_shown(holdfast: RunCommand) -> None:
     done = holdfast("--version")
     assert (done.code, done.out, done.err) == (0, f"holdfast {package.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [(), ("restore",), ("replica", "sync")])
+def test_a_short_option_shows_the_help(holdfast: RunCommand, command: tuple[str, ...]) -> None:
+    done = holdfast(*command, "-h")
+    assert (done.code, done.err) == (0, "")
+    assert "Usage: " in done.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("holdfast rest", ["restore"]), ("holdfast restore --ta", ["--tables", "--tablespaces"])],
+)
+def test_a_shell_completes_commands_and_options(typed: str, offered: list[str]) -> None:
+    more = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    assert run(more=more).out.split() == offered
 
 
 def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None:
