@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -101,4 +102,5 @@ def _fail(words: str, code: int) -> int:
     """Report a failure and return the exit code."""
     from holdfast.cli.shared.output import Output  # a command that succeeds without a result needs none
 
-    return Output(as_json="--json" in sys.argv).failure(words, code)
+    as_json = "--json" in sys.argv or "--format=json" in sys.argv or ("--format", "json") in pairwise(sys.argv)
+    return Output(as_json=as_json).failure(words, code)

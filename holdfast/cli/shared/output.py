@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
+import typer
+from rich.cells import cell_len
 from rich.console import Console
 
+from holdfast.common.errors import UsageError
 from holdfast.sources.postgresql.connection.address import hide_passwords
 from locking.one_line import guard_last_resort, one_line
 
@@ -17,6 +20,18 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from holdfast.archive.format.runs import RunRecord
+
+
+RowFormat = Literal["table", "csv", "json", "jsonl"]
+
+Formatted = Annotated[
+    RowFormat,
+    typer.Option(
+        "--format",
+        help="A table for people; CSV, with NULL as nothing and an empty text as two quotes; all of the result as one "
+        "JSON object, as --json; or a JSON object a row.",
+    ),
+]
 
 
 class LineConsole(Console):
@@ -37,12 +52,14 @@ class Output:
     """The output of one command.
 
     :param as_json: print the result as one JSON object.
+    :param form: of a result that has rows.
     :ivar words: where everything goes that is not the result.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, form: RowFormat = "table") -> None:
         guard_last_resort()
-        self.as_json = as_json
+        self.as_json = as_json or form == "json"
+        self._form = form
         self.words = LineConsole(stderr=True)
         self._results = LineConsole()
         self._last = ""
@@ -70,6 +87,36 @@ class Output:
         else:
             show(self._results)
 
+    def rows(
+        self,
+        head: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        value: Mapping[str, Any],
+        show: Callable[[Console], None],
+        remarks: Iterable[str],
+    ) -> None:
+        """Print a result that has rows: these alone as CSV or as lines of JSON, else as `result` does.
+
+        :param head: the names of the columns.
+        :param show: prints the table and the remarks.
+        :param remarks: is said beside rows that stand alone.
+        :raises UsageError: two columns have one name, and each row is to be an object
+        """
+        if self.as_json or self._form == "table":
+            self.result(value, show)
+            return
+        if self._form == "csv":
+            lines = (_csv_line(row) for row in (head, *rows))
+        else:
+            if twice := next((name for name in head if list(head).count(name) > 1), None):
+                raise UsageError(f"two columns are called {twice}: name one of them otherwise, by AS")
+            lines = (_json(dict(zip(head, row, strict=True))) for row in rows)
+        for line in lines:
+            # A terminal would obey what is in a value; a file gets it as it is.
+            sys.stdout.write(f"{one_line(line[:-1])}\n" if sys.stdout.isatty() else line)
+        for words in remarks:
+            self.say(words)
+
     def hear(self, record: RunRecord | None) -> None:
         """Print the messages of a job since the last call."""
         for words in record.said[self._heard :] if record else ():
@@ -90,15 +137,27 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, default=str).replace("\x7f", "\\u007f") + "\n"
 
 
-def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table without cutting its cells.
+def _csv_line(row: Sequence[Any]) -> str:
+    return ",".join(map(_csv_cell, row)) + "\n"
+
+
+def _csv_cell(value: Any) -> str:
+    """Return a cell as COPY … CSV has it: NULL is nothing, and an empty text is two quotes."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+
+
+def show_rows(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table without cutting its cells, however wide the terminal is.
 
     A name that is cut short could not be typed into a command.
     """
     lines = [[one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for row in lines:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        line = "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
         console.print(f" {line}".rstrip(), markup=False)
 
 

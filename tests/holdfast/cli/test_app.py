@@ -124,6 +124,17 @@ def test_points_lists_moments_and_gaps(holdfast: RunCommand, filled: ObjectStore
     assert "shop_db" in holdfast("points", filled.url).out
 
 
+def test_points_come_whole_in_every_form(holdfast: RunCommand, filled: ObjectStore) -> None:
+    at = "2026-03-01T12:00:00.000000Z"
+    assert holdfast("points", filled.url, "--format", "csv").out.splitlines() == [
+        "source,from,to,position,commit",
+        f"shop_db,{at},{at},0/100,1",
+    ]
+    (line,) = holdfast("points", filled.url, "--format", "jsonl").out.splitlines()
+    assert json.loads(line)["to"] == at
+    assert holdfast("points", filled.url, "--format", "json").value == holdfast("points", filled.url, "--json").value
+
+
 def test_points_of_several_sources_are_shown_one_after_the_other(holdfast: RunCommand, store: ObjectStore) -> None:
     archive = Archive.open(store)
     for source in ("crm", "shop_db", "shop_db"):
