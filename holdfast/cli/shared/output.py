@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
 import typer
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from holdfast.common.errors import UsageError
@@ -21,6 +23,10 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.runs import RunRecord
 
+
+_CLEAR: Final = "\r\x1b[2K"
+_LINE_EVERY_S: Final = 60.0
+"""Seconds between two lines of progress where nothing can be rewritten."""
 
 RowFormat = Literal["table", "csv", "json", "jsonl"]
 
@@ -62,11 +68,15 @@ class Output:
         self._form = form
         self.words = LineConsole(stderr=True)
         self._results = LineConsole()
-        self._last = ""
+        self._began = time.monotonic()
         self._heard = 0
+        self._number, self._seen = -1, 0.0
+        self._shown = -math.inf
+        self._is_open = False
 
     def say(self, words: str) -> None:
         """Print a message that is not the result."""
+        self._close()
         self.words.print(hide_passwords(words), markup=False)
 
     def failure(self, words: str, code: int) -> int:
@@ -82,6 +92,7 @@ class Output:
 
     def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
         """Print the result: `value` as JSON, or as `show` prints it for people."""
+        self._close()
         if self.as_json:
             sys.stdout.write(_json(value))
         else:
@@ -123,13 +134,42 @@ class Output:
             self.say(words)
             self._heard += 1
 
-    def progress(self, record: RunRecord | None) -> None:
-        """Print the new messages of a job, and its progress where that has changed."""
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds since the command began."""
+        return time.monotonic() - self._began
+
+    def progress(self, record: RunRecord | None, left_s: float | None = None) -> None:
+        """Print the new messages of a job, and its progress: one line that is rewritten, or in a file one a minute.
+
+        :param left_s: seconds left of the whole job; None where that is not known.
+        """
         self.hear(record)
-        line = record.describe() if record else ""
-        if line and line != self._last:
-            self._last = line
+        if record is None:
+            return
+        now = time.monotonic()
+        if record.number != self._number:
+            self._number, self._seen = record.number, now
+        # A job is silent in a long step; that it goes on can be seen all the same.
+        line = record.model_copy(update={"elapsed_s": record.elapsed_s + now - self._seen}).describe(left_s)
+        if self.words.is_terminal and not self.words.is_dumb_terminal:
+            self._rewrite(f"  {line}")
+        elif now - self._shown >= _LINE_EVERY_S:
+            self._shown = now
             self.say(f"  {line}")
+
+    def _rewrite(self, line: str) -> None:
+        shown = set_cell_size(one_line(line), max(self.words.width - 1, 1)).rstrip()
+        self.words.file.write(f"{_CLEAR if self._is_open else ''}{shown}")
+        self.words.file.flush()
+        self._is_open = True
+
+    def _close(self) -> None:
+        """Remove the line of progress, for what comes in its place."""
+        if self._is_open:
+            self.words.file.write(_CLEAR)
+            self.words.file.flush()
+            self._is_open = False
 
 
 def _json(value: Mapping[str, Any]) -> str:
