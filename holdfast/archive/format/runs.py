@@ -340,8 +340,8 @@ class RunLog:
         return time.monotonic() - self._started
 
     def say(self, *words: str) -> None:
-        """Add messages for people to the next progress."""
-        self._said += words
+        """Add messages for people to the next progress; what an executor before this one has said is not repeated."""
+        self._said += [each for each in words if each not in self._said]
         self._written = -INTERVAL_S
 
     def begin(self, block: BegunBlock) -> None:

@@ -363,7 +363,7 @@ def test_a_restore_prints_what_it_restored(
 NOT_RESTORED = {"object": "view a.v", "reason": "views do not come with chosen tables", "statement": ""}
 ADD_LATER = {"object": "foreign key a.o k", "reason": "a.c is missing", "statement": "ALTER TABLE a.o ADD k;"}
 PLAN = {
-    "tables": [{"from": "a.o", "to": "b.o2", "rows": 1000, "bytes": 10}],
+    "tables": [{"from": "a.o", "to": "b.o2", "rows": 1000, "bytes": 10, "changes": 0}],
     "objects": [{"kind": "index", "name": "a.x"}, {"kind": "index", "name": "a.y"}, {"kind": "type", "name": "a.t"}],
     "renamed": [{"from": "index a.x", "to": "b.x1"}],
     "skipped_existing": ["type a.t"],
@@ -383,6 +383,7 @@ def test_a_dry_run_prints_the_plan(
     holdfast: RunCommand, filled: ObjectStore, address: Address, play_spark: PlaySpark
 ) -> None:
     result = {"commit": 1, "source": "shop_db", "rows": 1000, "tables": 1, "bytes": 10, "dry_run": True, "plan": PLAN}
+    result |= {"changes": 20, "disk_bytes": 8192}
     result |= {"restored_to": "2026-03-01T12:00:00Z", "read_from": {"replica": None}}
 
     def plan(store: ObjectStore, run: str, log: Path) -> int:
@@ -401,8 +402,10 @@ def test_a_dry_run_prints_the_plan(
     expected += ["--strict", "--trust-source", "--dry-run"]
     assert started["arguments"][-len(expected) :] == expected
     assert holdfast("restore", filled.url, "--to", address.url, *options).out == (
-        "would restore shop_db to 2026-03-01T12:00:00Z (commit 1): 1,000 rows of 1 tables, 10 B stored\n"
+        "would restore shop_db to 2026-03-01T12:00:00Z (commit 1): "
+        "1,000 rows and 20 changes since of 1 tables, 10 B stored\n"
         "  a.o → b.o2: 1,000 rows\n"
+        "on the source's disk, these tables had 8.2 kB without their indexes\n"
         "with them:\n"
         "  2 index, 1 type\n"
         "renamed with their tables:\n"
