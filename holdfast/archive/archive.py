@@ -162,7 +162,8 @@ class Archive:
                 ) from error
             raise UsageError(
                 f"{store.url} is not an archive (it has no {IDENTITY_KEY}). "
-                f"Check the URL, or create one: holdfast init {store.url}"
+                "Is the URL right, the disk mounted, the bucket the right one? Only where there never was an archive, "
+                "create one ('holdfast init')"
             ) from error
         check_readable(read_versions(body, IDENTITY_KEY), IDENTITY_KEY)
         identity = Identity.from_bytes(body, IDENTITY_KEY)

@@ -6,6 +6,7 @@ import logging
 import os
 import signal
 import sys
+from itertools import pairwise
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -21,9 +22,9 @@ app = typer.Typer(
     name="holdfast",
     cls=Commands,
     help="Back up SQL databases into shared archives and restore them. Exit codes: 0 done, 1 failed, 2 wrong usage, "
-    "3 busy, 4 damaged or not equal, 5 refused (it would lose data), 6 outcome unknown.",
+    "3 busy, 4 damaged or not equal, 5 refused (it would lose data), 6 outcome unknown, 130 stopped.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
 )
 
@@ -54,7 +55,7 @@ def _end_on_signal(number: int, frame: FrameType | None) -> None:
 
 
 _INTERRUPTED = 130
-"""What typer makes of KeyboardInterrupt."""
+"""128 and the number of SIGINT, as shells have it; typer makes it of KeyboardInterrupt."""
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -82,7 +83,7 @@ def main() -> None:
     except Exception as error:  # noqa: BLE001 - whatever it is, it becomes one sentence and an exit code
         code = _explain(error)
     if code == _INTERRUPTED:
-        code = _fail("stopped; its locks were released", 1)
+        code = _fail("stopped; its locks were released; run it again, and it goes on from what is finished", code)
     sys.exit(code or 0)
 
 
@@ -101,4 +102,5 @@ def _fail(words: str, code: int) -> int:
     """Report a failure and return the exit code."""
     from holdfast.cli.shared.output import Output  # a command that succeeds without a result needs none
 
-    return Output(as_json="--json" in sys.argv).failure(words, code)
+    as_json = "--json" in sys.argv or "--format=json" in sys.argv or ("--format", "json") in pairwise(sys.argv)
+    return Output(as_json=as_json).failure(words, code)

@@ -7,7 +7,6 @@ import socket
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.document import iso
@@ -15,7 +14,7 @@ from holdfast.archive.history.holds import describe_hold
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.output import Output, show_rows
 from holdfast.replication.work.replica_backup import open_to_write
 from locking import Owner
 
@@ -74,20 +73,15 @@ def list_holds(url: Url, as_json: Json = False) -> None:
 
 
 def _show(console: Console, values: list[dict[str, Any]]) -> None:
-    columns = (
-        Column("hold", no_wrap=True),
-        Column("source", no_wrap=True),
-        # A moment that is cut short could not be asked for.
-        Column("at", no_wrap=True, min_width=27),
-        Column("position", no_wrap=True),
-        Column("owner"),
-        Column("reason"),
-    )
-    table = Table(*columns, box=None)
-    for each in values:
-        reason = each["reason"] if each["restorable"] else f"{each['reason']} (cannot be restored any more)"
-        table.add_row(each["hold"], each["source"], each["at"], each["position"], each["owner"], reason)
-    console.print(table if values else "no holds")
+    if not values:
+        console.print("no holds")
+        return
+    head = ("hold", "source", "at", "position", "owner", "reason")
+    show_rows(console, head, [[str(each[name]) for name in head[:-1]] + [_reason(each)] for each in values])
+
+
+def _reason(value: dict[str, Any]) -> str:
+    return value["reason"] if value["restorable"] else f"{value['reason']} (cannot be restored any more)"
 
 
 @hold_app.command(name="remove")

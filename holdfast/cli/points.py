@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared.options import Json, Store, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, told_waiting
+from holdfast.cli.shared.output import Formatted, Output, show_rows, told_waiting
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.errors import DamagedError, UsageError
 
@@ -34,13 +33,21 @@ Tables = Annotated[
 ]
 
 
+_HEAD = ("from", "to", "position", "commit")
+
+
 def show_points(
-    url: Url, tables: Tables = None, consistency: Consistent = None, store: Store = None, as_json: Json = False
+    url: Url,
+    tables: Tables = None,
+    consistency: Consistent = None,
+    store: Store = None,
+    form: Formatted = "table",
+    as_json: Json = False,
 ) -> None:
     """List the restore points, the gaps between them, and the state of each table in a restore."""
     from holdfast.point_in_time.stretches import table_report  # pyarrow, which no other part of this command needs
 
-    output = Output(as_json=as_json)
+    output = Output(as_json=as_json, form=form)
     opened = open_archive(url, consistency, store)
     value = {**restore_points.describe(opened.state), "read_from": opened.describe()}
     for source in value["sources"]:
@@ -48,32 +55,28 @@ def show_points(
     if tables and not any(source["tables"] for source in value["sources"]):
         raise UsageError(f"no table in these backups matches {' or '.join(tables)}")
     say_read_from(output, value["read_from"])
-    output.result(value, lambda console: _show_points(console, value, every=bool(tables)))
+    rows = [
+        [source["source"], *(interval[name] for name in _HEAD)]
+        for source in value["sources"]
+        for interval in source["intervals"]
+    ]
+    every = bool(tables)
+    output.rows(
+        ("source", *_HEAD),
+        rows,
+        value,
+        lambda console: _show_points(console, value, every=every),
+        (line for source in value["sources"] for line in _remarks(source, every=every)),
+    )
     if opened.state.cut_off:
         raise typer.Exit(DamagedError.exit_code)
 
 
-def _interval_columns() -> tuple[Column, ...]:
-    """Return new columns for a table of intervals.
-
-    They cannot be shared: a column keeps the cells of its table.
-    """
-    return (
-        # A moment that is cut short could not be asked for.
-        Column("from", no_wrap=True, min_width=27),
-        Column("to", no_wrap=True, min_width=27),
-        Column("position"),
-        Column("commit"),
-    )
-
-
 def _show_points(console: Console, value: dict[str, Any], *, every: bool) -> None:
     for source in value["sources"]:
-        table = Table(*_interval_columns(), box=None, title=source["source"], title_justify="left")
-        for interval in source["intervals"]:
-            table.add_row(interval["from"], interval["to"], interval["position"], str(interval["commit"]))
-        console.print(table)
-        for line in (*_remarks(source), *_told_tables(source, every=every)):
+        console.print(source["source"])
+        show_rows(console, _HEAD, ([str(interval[name]) for name in _HEAD] for interval in source["intervals"]))
+        for line in _remarks(source, every=every):
             console.print(line, markup=False)
     if not value["sources"]:
         console.print("no backups yet")
@@ -121,8 +124,8 @@ def _why_approximate(span: dict[str, Any]) -> str:
     return "it was changed several times" if "first" in span else "it was changed, it is not known when"
 
 
-def _remarks(source: dict[str, Any]) -> Iterator[str]:
-    """Yield lines about a source's gaps, approximate schemas, marks and waiting tables."""
+def _remarks(source: dict[str, Any], *, every: bool) -> Iterator[str]:
+    """Yield lines about a source's gaps, approximate schemas, marks and waiting tables, then about its tables."""
     for gap in source["gaps"]:
         if "table" not in gap:  # what a restore gives of tables is told of each
             yield f"gap from {gap['from']} to {gap['to']}: {gap['reason']}"
@@ -139,3 +142,4 @@ def _remarks(source: dict[str, Any]) -> Iterator[str]:
     for table, reason in source["not_followed"].items():
         if table not in waiting:
             yield f"only in full backups: {table}: {reason}"
+    yield from _told_tables(source, every=every)

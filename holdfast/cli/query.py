@@ -11,13 +11,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import pyarrow as pa
 import typer
-from rich.table import Table
 
 from holdfast.archive import locks
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
 from holdfast.cli.shared.options import Json, NoLock, SchemaTaken, Store, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.output import Formatted, Output, show_rows
 from holdfast.cli.shared.reading import Consistent, open_archive, say_read_from
 from holdfast.common.lsn import show_position
 from holdfast.common.units import parse_size
@@ -27,6 +26,8 @@ from holdfast.replication.work.consistent_read import open_to_read
 from locking import Owner
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from rich.console import Console
 
     from holdfast.point_in_time.query import Query
@@ -51,12 +52,13 @@ def query(
     store: Store = None,
     no_lock: NoLock = False,
     wait: Wait = 0,
+    form: Formatted = "table",
     as_json: Json = False,
 ) -> None:
     """Query tables at any recovery target, without restoring them."""
     from holdfast.point_in_time.query import Query  # DuckDB and pandas, which no other command needs
 
-    output = Output(as_json=as_json)
+    output = Output(as_json=as_json, form=form)
     allowed = parse_size(memory)
     found = open_archive(url, consistency, store)
     locked = (
@@ -85,7 +87,9 @@ def query(
         "read_from": opened.describe(),
     }
     say_read_from(output, value["read_from"])
-    output.result(value, lambda console: _show(console, value))
+    names = [each["name"] for each in columns]
+    summary = _summary(value)
+    output.rows(names, value["rows"], value, lambda console: _show(console, names, value["rows"], summary), [summary])
 
 
 def _fetch(asked: Query, most: int) -> tuple[list[dict[str, str]], list[list[Any]]]:
@@ -125,14 +129,13 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, (bool, int, float, str)) else str(value)
 
 
-def _show(console: Console, value: dict[str, Any]) -> None:
-    table = Table(*(each["name"] for each in value["columns"]), box=None)
-    for row in value["rows"]:
-        table.add_row(*("" if each is None else str(each) for each in row))
-    console.print(table, markup=False)
+def _show(console: Console, names: Sequence[str], rows: Sequence[Sequence[Any]], summary: str) -> None:
+    show_rows(console, names, (["" if each is None else str(each) for each in row] for row in rows))
+    console.print(summary, markup=False)
+
+
+def _summary(value: dict[str, Any]) -> str:
     at = value["at"]
     count = len(value["rows"])
     more = "" if value["complete"] else ", and more"
-    console.print(
-        f"{count:,} row{'s' * (count != 1)}{more}; {value['source']} as of {at['time']}, {at['position']}", markup=False
-    )
+    return f"{count:,} row{'s' * (count != 1)}{more}; {value['source']} as of {at['time']}, {at['position']}"

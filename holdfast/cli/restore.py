@@ -87,8 +87,9 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
     plan = value["plan"]
     lines = [
         f"would restore {value['source']} to {value['restored_to']} (commit {value['commit']}): "
-        f"{value['rows']:,} rows of {value['tables']} tables, {human_size(value['bytes'])} stored",
-        *(f"  {_renamed(table['from'], table['to'])}: {table['rows']:,} rows" for table in plan["tables"]),
+        f"{_rows(value)} of {value['tables']} tables, {human_size(value['bytes'])} stored",
+        *(f"  {_renamed(table['from'], table['to'])}: {_rows(table)}" for table in plan["tables"]),
+        f"on the source's disk, these tables had {human_size(value['disk_bytes'])} without their indexes",
         *_paragraph("with rows that are older", [_stale(each) for each in value.get("stale", ())]),
         *_paragraph("the schema is approximate", [value["schema_note"]] if value.get("schema_note") else []),
         *_paragraph("with them", _counted(plan["objects"])),
@@ -108,6 +109,12 @@ def show_plan(console: Console, value: dict[str, Any]) -> None:
     left = [line for each in plan["not_restored"] for line in _not_restored(**each)]
     for line in (*lines, *_paragraph("not restored", left), "nothing was changed"):
         console.print(line, markup=False)
+
+
+def _rows(counted: Mapping[str, Any]) -> str:
+    """Return the rows of a snapshot, and the changes since that are applied to them."""
+    changes = f" and {counted['changes']:,} changes since" if counted["changes"] else ""
+    return f"{counted['rows']:,} rows{changes}"
 
 
 def _stale(stale: Mapping[str, Any]) -> str:

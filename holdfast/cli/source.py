@@ -197,13 +197,23 @@ def _show(
     for name, found in facts["databases"].items():
         refused = any(line.database in (None, name) for line in problems)
         size = f"{found['tables']:,} tables, {human_size(found['bytes'])}" if found else "not seen"
-        console.print(f"{'FAIL' if refused else 'ok  '} {name}: {size}", markup=False)
+        console.print(f"{'FAIL' if refused else 'ok  '} {name}: {size}{_slot_words(found)}", markup=False)
     for word, lines in (("FAIL", problems), ("warn", warnings)):
         for line in lines:
             console.print(
                 f"{word} {f'{line.database}: ' if several and line.database else ''}{line.what}", markup=False
             )
             console.print(f"     {line.do}", markup=False)
+
+
+def _slot_words(facts: Mapping[str, Any]) -> str:
+    """Return how much of the log the slot of a database keeps, and how much more it may; "" where there is none."""
+    stream = (facts.get("changes") or {}).get("stream")
+    if stream is None:
+        return ""
+    left = stream["safe_wal_size"]
+    more = "" if left is None else f"; after {human_size(left)} more the server gives it up"
+    return f"; slot {stream['slot']} keeps {human_size(stream['retained_bytes'])} of the server's log{more}"
 
 
 RoleName = Annotated[

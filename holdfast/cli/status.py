@@ -5,12 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Table
 
 from holdfast.archive import Archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output, told_waiting
+from holdfast.cli.shared.output import Output, show_rows, told_waiting
 from holdfast.common.errors import UsageError
 from holdfast.common.words import human_size
 from holdfast.status import status_of
@@ -51,12 +50,12 @@ def _show_status(console: Console, value: dict[str, Any]) -> None:
         f"{human_size(value['bytes'])} in {value['blocks']} blocks",
         markup=False,
     )
-    table = Table("source", "full", "changes", "rows", "restorable to", box=None)
-    for source in value["sources"]:
-        full, changes = str(source["backups"]), str(source["changes"])
-        table.add_row(source["source"], full, changes, f"{source['rows']:,}", source["restorable_to"])
-    if value["sources"]:
-        console.print(table)
+    rows = [
+        (each["source"], str(each["backups"]), str(each["changes"]), f"{each['rows']:,}", str(each["restorable_to"]))
+        for each in value["sources"]
+    ]
+    if rows:
+        show_rows(console, ("source", "full", "changes", "rows", "restorable to"), rows)
     for each in value.get("objectives", ()):
         kept = "kept" if each["is_met"] else "missed"
         console.print(f"{each['source']}: {each['name']} {each['limit']} {kept}: {each['stands']}", markup=False)

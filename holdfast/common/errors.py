@@ -144,12 +144,26 @@ def is_ours(error: BaseException) -> bool:
     return isinstance(error, (HoldfastError, LockError, StoreError))
 
 
+def message_of(error: BaseException) -> str:
+    """Return an error's message on one line.
+
+    That of a database server has its SQLSTATE, and does not say where in the server it was raised: its CONTEXT may hold
+    rows of a table.
+    """
+    said = str(error)
+    diagnosis = getattr(error, "diag", None)  # of psycopg, which is not for every command to import
+    if diagnosis is not None and diagnosis.message_primary:
+        more = said.removeprefix(diagnosis.message_primary).partition("\nCONTEXT:")[0]
+        said = f"{diagnosis.message_primary} (SQLSTATE {diagnosis.sqlstate}) {more}"
+    return " ".join(said.split())
+
+
 def sentence(error: BaseException) -> str:
     """Return an error's words on one line.
 
     One that was not foreseen is named by its type, too.
     """
-    said = " ".join(str(error).split())
+    said = message_of(error)
     if is_ours(error):
         return said
     return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+import difflib
+from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from datetime import timedelta
 
@@ -88,3 +89,9 @@ def named(names: Sequence[str], limit: int = 20, between: str = ", ") -> str:
     """Return names for a sentence: the first ones, and how many more there are."""
     more = f" and {len(names) - limit} more" if len(names) > limit else ""
     return between.join(names[:limit]) + more
+
+
+def nearest(name: str, known: Iterable[str]) -> str:
+    """Return a question after the known name that is nearest to an unknown one; "" where none is near."""
+    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    return f"; did you mean '{near[0]}'?" if near else ""

@@ -8,7 +8,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 from pydantic import AfterValidator, StringConstraints
 from pydantic_core import PydanticCustomError
 
-from holdfast.config.section import Section, Span, nearest
+from holdfast.common.words import nearest
+from holdfast.config.section import Section, Span
 
 LABEL = r"^[^\s,]([^,\x00-\x1f]*[^\s,])?$"
 """A name in Airflow: it joins the owners of a DAG with commas."""

@@ -17,9 +17,10 @@ from pydantic_core import PydanticCustomError
 from holdfast.common.errors import UsageError
 from holdfast.common.signing import Signing
 from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
+from holdfast.common.words import nearest
 from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
 from holdfast.config.cron import why_no_schedule
-from holdfast.config.section import Section, ShortSpan, Span, nearest
+from holdfast.config.section import Section, ShortSpan, Span
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, StringConstraints, model_validator
 from pydantic_core import PydanticCustomError
 
 from holdfast.common.units import SHORT_SPAN, SPAN
+from holdfast.common.words import nearest
 
 Span = Annotated[str, StringConstraints(pattern=SPAN)]
 
@@ -37,9 +37,3 @@ class Section(BaseModel):
                 hint = nearest(str(key), cls.model_fields) or f"; known: {', '.join(cls.model_fields)}"
                 raise PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
         return data
-
-
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question after the known name that is nearest to an unknown one; "" where none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
-    return f"; did you mean '{near[0]}'?" if near else ""

@@ -40,8 +40,8 @@ INLINE_STORED_BYTES: Final = 8 << 20
 _DRIVER_ALONE: Final = frozenset({"truncation", "vacuum", "migration"})
 """Operations without tasks."""
 
-_MAY_FIND_NOTHING: Final = frozenset({"compaction"})
-"""Operations whose driver finds out under its locks whether there is anything to do."""
+_LOOKS_FIRST: Final = {"compaction": "there may be little to do", "restore": "it is planned first, and may be small"}
+"""Operations whose driver finds out under its locks how much there is to do, and whether it may be done."""
 
 
 @dataclass(frozen=True)
@@ -91,8 +91,8 @@ def choose_executor(
         return ExecutorChoice("inline", f"a {operation} has nothing to spread")
     if operation == "verification" and not reads_files:
         return ExecutorChoice("inline", "no file's bytes are read")
-    if operation in _MAY_FIND_NOTHING:
-        return ExecutorChoice("inline", "there may be little to do", bounded=True)
+    if operation in _LOOKS_FIRST:
+        return ExecutorChoice("inline", _LOOKS_FIRST[operation], bounded=True)
     if operation == "backup" and log_bytes is not None:
         return _by_log(log_bytes)
     return ExecutorChoice("spark", f"a {operation} reads whole tables or files")

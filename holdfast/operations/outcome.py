@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import DamagedError, ReportedError
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -45,6 +46,25 @@ def last_words(output: str, operation: str) -> str:
     """Return the sentence that a driver ends with; "" where its output has none."""
     said = re.findall(rf"^(?:.*\s)?holdfast {operation}: (.+)", output, re.MULTILINE)
     return said[-1] if said else ""
+
+
+def ended_job_result(store: ObjectStore, records: ObjectStore, operation: str, run: str, end: JobEnd) -> dict[str, Any]:
+    """Return the result of a job that has ended, as `job_result` does.
+
+    Where the archive cannot be read, a driver that ended by itself with a reason is believed: it says itself whether
+    the outcome of its commit is unknown.
+
+    :param records: where the job wrote how it goes.
+    :raises StoreError: the archive cannot be read, and the job has not said why it ended.
+    """
+    from holdfast.archive.format.runs import read_last  # takes a while to import, and Airflow's tasks import this early
+
+    try:
+        return job_result(store, operation, run, read_last(records, run), end)
+    except StoreError as error:
+        if not end.words or (end.code is not None and end.code <= 0):
+            raise
+        raise ReportedError(end.words, end.code or 1) from error
 
 
 def job_result(store: ObjectStore, operation: str, run: str, record: RunRecord | None, end: JobEnd) -> dict[str, Any]:

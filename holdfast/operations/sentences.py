@@ -1,4 +1,7 @@
-"""Sentences that report a finished operation: the last line of the command, and of a task's log."""
+"""Sentences that report a finished operation: the last line of the command, and of a task's log.
+
+A command's has the time that the command took, `wall_s`: that of its job alone is shorter.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ if TYPE_CHECKING:
 
 def backup_sentence(result: Mapping[str, Any]) -> str:
     """Return the report of a backup: its contents, and its newest restore point."""
-    seconds = result.get("seconds")
+    seconds = result.get("wall_s", result.get("seconds"))
     speed = f", {seconds:.1f} s ({result['rows'] / seconds:,.0f} rows/s)" if seconds else ""
     what = f"rows of {result['tables']} tables" if result.get("tables") is not None else "rows"
     if result["kind"] == "changes":
@@ -29,13 +32,14 @@ def backup_sentence(result: Mapping[str, Any]) -> str:
 
 def restore_sentence(result: Mapping[str, Any]) -> str:
     """Return the report of a restore: its contents, and the differences from the backup."""
+    seconds = result.get("wall_s", result["seconds"])
     left, stale = len(result.get("not_restored", ())), len(result.get("stale", ()))
     empty = [each["table"] for each in result.get("stale", ()) if not each["as_of"]]
     unproved, lost = result.get("unproved_names", ()), result.get("lost", ())
     source = f" {result['source']}" if result.get("source") else ""
     return (
         f"restored{source} to {result['restored_to']} (commit {result['commit']}): "
-        f"{result['rows']:,} rows of {result['tables']} tables in {result['seconds']:.1f} s, equal to the archive"
+        f"{result['rows']:,} rows of {result['tables']} tables in {seconds:.1f} s, equal to the archive"
         + (f", but for what the schema has no place for: {named(lost)}" if lost else "")
         + (f", but for names that are not proved: {named(unproved)}" if unproved else "")
         + (f", but for what is restored without rows: {named(empty)}" if empty else "")

@@ -5,8 +5,7 @@ DuckDB reads the files of the archive.
 
 from __future__ import annotations
 
-import re
-from dataclasses import dataclass
+from collections import Counter
 from typing import TYPE_CHECKING, Final
 
 import duckdb
@@ -15,14 +14,15 @@ import pyarrow as pa
 from holdfast.archive.format.document import iso
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.merge_on_read import TableView, explain
-from holdfast.archive.scan.projection import name_of, quoted, sql_type
+from holdfast.archive.scan.projection import name_of, sql_type
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.point_in_time.dropped_tables import with_last_moment
+from holdfast.point_in_time.engine_names import EngineNames
 from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.sources.postgresql.values.type_mapping import Form, form_of, schema_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator
     from pathlib import Path
 
     from holdfast.archive.format.document import FileRecord
@@ -35,56 +35,14 @@ ROWS: Final = 2048
 
 _NAMED: Final = 20
 _READS: Final = frozenset({"SELECT", "EXPLAIN"})
-_WORD: Final = re.compile(r"'(?:[^']|'')*'|\"(?:[^\"]|\"\")*\"|\w+")
 _WRONG: Final = (duckdb.ParserException, duckdb.BinderException, duckdb.CatalogException)
-
-
-@dataclass(frozen=True, slots=True)
-class _Named:
-    """A table under the name it has here.
-
-    DuckDB takes names that differ by case alone for the same.
-    """
-
-    table: Table
-    schema: str
-    name: str
-
-    @property
-    def sql(self) -> str:
-        return f"{quoted(self.schema)}.{quoted(self.name)}"
-
-
-def _unused(name: str, taken: set[str]) -> str:
-    while name.casefold() in taken:
-        name += "_"
-    taken.add(name.casefold())
-    return name
-
-
-def _name_all(tables: Sequence[Table]) -> list[_Named]:
-    taken: dict[str, set[str]] = {}
-    found = []
-    for table in tables:
-        names = taken.setdefault(table.table_schema.casefold(), set())
-        found.append(_Named(table, table.table_schema, _unused(table.name, names)))
-    return found
-
-
-def _words(sql: str) -> set[str]:
-    """Return all words of a statement that may be names.
-
-    DuckDB's own `get_table_names` fails where a join says `using`, since the tables are not there yet.
-    """
-    found = (word[1:-1].replace('""', '"') if word[0] == '"' else word for word in _WORD.findall(sql))
-    return {word.casefold() for word in found}
 
 
 class Query:
     """One statement on the tables of a source at a recovery target.
 
-    Each table is a view `schema.table`. Where no other schema has a table of its name, the name alone will do. Only
-    tables that the statement names are looked at.
+    Each table is a view `schema.table`. Where no other schema has a table of its name, the name alone will do. Names
+    mean what they mean in PostgreSQL. Only tables that the statement names are looked at.
 
     :param memory_bytes: DuckDB's limit; a few row groups of each file being read come on top.
     :param spill: an existing empty folder, for what does not fit into memory and for net changes.
@@ -100,8 +58,9 @@ class Query:
         self._spill = spill
         self._catalog = catalog_of(store, moment)
         self._parts, self._unfit = parts_of(store, moment, self._catalog)
-        self._tables = _name_all(self._catalog.tables)
-        self._views: dict[int, str] = {}
+        self._tables = self._catalog.tables
+        self._names = EngineNames(sql, self._tables)
+        self._views: set[int] = set()
         self._files: list[FileRecord] = []
         self.notes: list[str] = [moment.approximate] if moment.approximate else []
 
@@ -115,7 +74,8 @@ class Query:
         with open_engine(self._memory, self._spill) as connection:
             try:
                 self._prepare(connection)
-                yield from _first_at_least(connection.sql(self._text).to_arrow_reader(ROWS))
+                for batch in _first_at_least(connection.sql(self._names.statement()).to_arrow_reader(ROWS)):
+                    yield self._names.shown_batch(batch)
             except (duckdb.Error, OSError) as error:
                 raise self._explained(error) from error
 
@@ -123,43 +83,46 @@ class Query:
         statements = connection.extract_statements(self._text)
         if len(statements) != 1 or statements[0].type.name not in _READS:
             raise UsageError("a query is one statement that reads, such as: select count(*) from shop.orders")
-        named = _words(self._text)
-        used = [each for each in self._tables if each.name.casefold() in named]
-        for schema in {each.schema for each in used or self._tables}:
-            connection.execute(f"create schema if not exists {quoted(schema)}")
-        for each in used:
-            self._create(connection, each)
-        for each in () if used else self._tables:
-            connection.execute(f"create view {each.sql} as {_unread(each.table, 'no query names it')}")
-        bare = [each.name.casefold() for each in self._tables]
-        for each in used or self._tables:
-            if bare.count(each.name.casefold()) == 1 and each.schema.casefold() != "main":
-                connection.execute(f"create view main.{quoted(each.name)} as from {each.sql}")
+        used = [table for table in self._tables if table.name in self._names.written]
+        for schema in {table.table_schema for table in used or self._tables}:
+            connection.execute(f"create schema if not exists {self._names.sql_of(schema)}")
+        for table in used:
+            self._create(connection, table)
+        for table in () if used else self._tables:
+            connection.execute(f"create view {self._sql_of(table)} as {self._unread(table, 'no query names it')}")
+        bare = Counter(table.name for table in self._tables)
+        for table in used or self._tables:
+            if bare[table.name] == 1 and table.table_schema != "main":
+                name = self._names.sql_of(table.name)
+                connection.execute(f"create view main.{name} as from {self._sql_of(table)}")
 
-    def _create(self, connection: duckdb.DuckDBPyConnection, named: _Named) -> None:
+    def _sql_of(self, table: Table) -> str:
+        return f"{self._names.sql_of(table.table_schema)}.{self._names.sql_of(table.name)}"
+
+    def _create(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
         """Create the view of a table.
 
         Of a partitioned one, those of its partitions are created, too.
         """
-        table = named.table
         if table.oid in self._views:
             return
-        self._views[table.oid] = named.sql
+        self._views.add(table.oid)
         if table.kind == "p":
-            leaves = [each for each in self._tables if table.oid in each.table.parents]
+            leaves = [each for each in self._tables if table.oid in each.parents]
             for leaf in leaves:
-                connection.execute(f"create schema if not exists {quoted(leaf.schema)}")
+                connection.execute(f"create schema if not exists {self._names.sql_of(leaf.table_schema)}")
                 self._create(connection, leaf)
-            body = " union all by name ".join(f"from {leaf.sql}" for leaf in leaves)
-            connection.execute(f"create view {named.sql} as {body or _unread(table, '') + ' limit 0'}")
-            return
-        connection.execute(f"create view {named.sql} as {self._body(connection, table)}")
+            body = " union all by name ".join(f"from {self._sql_of(leaf)}" for leaf in leaves)
+            body = body or self._unread(table, "") + " limit 0"
+        else:
+            body = self._body(connection, table)
+        connection.execute(f"create view {self._sql_of(table)} as {body}")
 
     def _body(self, connection: duckdb.DuckDBPyConnection, table: Table) -> str:
         parts = self._parts.get(str(table.oid))
         if parts is None:
             unfit = self._unfit.get(str(table.oid))
-            return _unread(table, unfit.why_unfit if unfit else "its rows are in no backup of that moment")
+            return self._unread(table, unfit.why_unfit if unfit else "its rows are in no backup of that moment")
         if parts.stale:
             self.notes.append(f"{table.label} is shown as of {iso(parts.as_of)}: {parts.stale}")
         self._note_columns(table)
@@ -167,9 +130,9 @@ class Query:
         self._files += history.base
         folder = self._spill / str(table.oid)
         folder.mkdir()
-        view = TableView(connection, self._store, history, name=str(table.oid), memory_bytes=self._memory, spill=folder)
-        taken: set[str] = set()
-        names = [f"{name_of(field)} as {quoted(_unused(field.name, taken))}" for field in history.wanted]
+        unlike = f"{self._names.mark}{table.oid}"  # no table of the source is called so
+        view = TableView(connection, self._store, history, name=unlike, memory_bytes=self._memory, spill=folder)
+        names = [f"{name_of(field)} as {self._names.sql_of(field.name)}" for field in history.wanted]
         return f"select {', '.join(names)} from ({view.rows()})"
 
     def _note_columns(self, table: Table) -> None:
@@ -184,17 +147,29 @@ class Query:
         if text:
             self.notes.append(f"{table.label}: as the text that PostgreSQL writes: {', '.join(text)}")
 
+    def _unread(self, table: Table, why: str) -> str:
+        """Return a query that fails where it is read.
+
+        It has the table's columns.
+        """
+        fields = schema_of([column for column in table.columns if not column.generated])
+        columns = [f"null::{sql_type(field.type)} as {self._names.sql_of(field.name)}" for field in fields]
+        text = f"{table.label} cannot be read: {why}".replace("'", "''")
+        return f"select {', '.join(columns)} where error('{text}')::boolean"
+
     def _explained(self, error: Exception) -> Exception:
-        said = " ".join(str(error).split("\n\n", 1)[0].split())
+        said = self._names.shown(" ".join(str(error).split("\n\n", 1)[0].split()))
         if isinstance(error, _WRONG):
-            known = [each.table.label for each in self._tables]
-            more = f"; tables here are {', '.join(known[:_NAMED])}{' …' if known[_NAMED:] else ''}"
+            known = [table.label for table in self._tables]
+            hint = self._names.hint()
+            more = f"{hint}; tables here are {', '.join(known[:_NAMED])}{' …' if known[_NAMED:] else ''}"
             if "does not exist" in said and "Table" in said:
-                words, read, wrong = _words(self._text), catalog_reader(self._store), UsageError(said + more)
+                wrong = UsageError(said.split(" Did you mean ")[0] + more)  # DuckDB suggests what is ours, too
+                names, read = self._names.written, catalog_reader(self._store)
                 return with_last_moment(
-                    read, self._moment, self._catalog, wrong, lambda label: label.split(".")[-1].casefold() in words
+                    read, self._moment, self._catalog, wrong, lambda label: label.split(".")[-1] in names
                 )
-            return UsageError(said)
+            return UsageError(said + hint)
         found = explain(error, self._store, self._files)
         if found is not error:
             return found
@@ -211,15 +186,3 @@ def _first_at_least(reader: pa.RecordBatchReader) -> Iterator[pa.RecordBatch]:
     first = next(reader, None)
     yield pa.RecordBatch.from_pylist([], schema=reader.schema) if first is None else first
     yield from reader
-
-
-def _unread(table: Table, why: str) -> str:
-    """Return a query that fails where it is read.
-
-    It has the table's columns.
-    """
-    taken: set[str] = set()
-    fields = schema_of([column for column in table.columns if not column.generated])
-    columns = [f"null::{sql_type(field.type)} as {quoted(_unused(field.name, taken))}" for field in fields]
-    text = f"{table.label} cannot be read: {why}".replace("'", "''")
-    return f"select {', '.join(columns)} where error('{text}')::boolean"

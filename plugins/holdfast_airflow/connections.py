@@ -12,6 +12,7 @@ from urllib.parse import quote, urlencode
 from airflow.sdk import BaseHook
 from airflow.sdk.exceptions import AirflowNotFoundException
 from airflow.sdk.log import mask_secret
+from cryptography.fernet import InvalidToken
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import archive_at, find_archive
@@ -64,15 +65,27 @@ _LIBPQ = frozenset(
 def get_connection(conn_id: str) -> Connection:
     """Return an Airflow connection.
 
-    :raises UsageError: there is none of this id.
+    :raises UsageError: there is none of this id, or it cannot be decrypted.
     """
     try:
-        return BaseHook.get_connection(conn_id)
+        return _decrypted_connection(conn_id)
     except AirflowNotFoundException:
         raise UsageError(
             f"there is no Airflow connection '{conn_id}': make it under Admin > Connections, "
             f"or set AIRFLOW_CONN_{conn_id.upper()}"
         ) from None
+
+
+def _decrypted_connection(conn_id: str) -> Connection:
+    connection = BaseHook.get_connection(conn_id)
+    try:
+        _ = connection.password, connection.extra  # decrypted when they are read
+    except InvalidToken:
+        raise UsageError(
+            f"Airflow connection '{conn_id}' cannot be decrypted: AIRFLOW__CORE__FERNET_KEY is not the key that it was "
+            "saved with; set that key, or save the connection again"
+        ) from None
+    return connection
 
 
 def database_address(conn_id: str) -> Address:
@@ -122,7 +135,7 @@ def find_archive_or_connection(archive: str) -> ArchiveConfig:
         return find_archive(archive)
     except UsageError as error:
         try:
-            connection = BaseHook.get_connection(archive)
+            connection = _decrypted_connection(archive)
         except AirflowNotFoundException:
             raise error from None
     if connection.conn_type != ARCHIVE_TYPE:

@@ -105,6 +105,7 @@ class Restoring:
         if left is not None:
             plan, why = self._taken_up(left)
             if plan is not None:
+                self._claim_files(plan)
                 self.roles = self._check_server(plan)
                 self._left = left
                 self._job.say(self._going_on(left, plan))
@@ -115,9 +116,18 @@ class Restoring:
         found = read_target(self._session)
         plan = self._plan(found)
         self.roles = self._check_server(plan)
+        self._claim_files(plan)
         if not self._wish.dry_run:
             progress.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
+
+    def _claim_files(self, plan: RestorePlan) -> None:
+        """Claim the files that are to be read; nothing of this restore is in the target yet, or nothing new.
+
+        :raises SparkNeededError: this job may not: all that could refuse the restore has been asked.
+        """
+        if not self._wish.dry_run:
+            self._job.claim(sum(_stored(parts)[1] for _, parts in self._restored(plan)))
 
     def _taken_up(self, left: progress.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
         """Return the plan of an unfinished restore, or the reason not to go on with it."""
@@ -133,8 +143,7 @@ class Restoring:
 
     def _plan(self, found: Target) -> RestorePlan:
         entries = self._restored_moment.entries(self._session.info.server_version)
-        bases = [parts.base for parts in self._parts.values()]
-        stored = {int(base.id): (base.rows, sum(file.size for file in base.files)) for base in bases}
+        stored = {int(parts.base.id): _stored(parts) for parts in self._parts.values()}
         wish = self._wish
         try:
             plan = make_plan(
@@ -144,7 +153,7 @@ class Restoring:
                 globs=wish.tables,
                 exclude=wish.exclude,
                 maps=Maps.parse(wish.map),
-                stored=dict.fromkeys((table.oid for table in self._catalog.tables), (0, 0))
+                stored=dict.fromkeys((table.oid for table in self._catalog.tables), (0, 0, 0))
                 if wish.schema_only
                 else stored,
             )
@@ -419,6 +428,13 @@ class Restoring:
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
 
 
+def _stored(parts: TableParts) -> tuple[int, int, int]:
+    """Return a table's rows in its snapshot, the bytes of all its files, and its changes since."""
+    records = (parts.base, *parts.changes)
+    size = sum(file.size for record in records for file in record.files)
+    return parts.base.rows, size, sum(record.rows for record in parts.changes)
+
+
 def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.UnfinishedRestore) -> int:
     return sum(staging_tables.is_loaded(table, file.path, left.steps) for table, file in files)
 
@@ -430,10 +446,12 @@ def _told_stale(stale: dict[str, Any]) -> str:
 
 
 def plan_size(plan: RestorePlan) -> dict[str, int]:
-    """Return the number of tables, rows and bytes that a plan restores."""
+    """Return how much a plan restores: tables, rows, stored bytes and changes, and what the source's disk had of it."""
     loaded = [table for table in plan.tables if table.source.has_rows and table.source.oid not in plan.empty]
     return {
         "tables": len(loaded),
         "rows": sum(table.rows for table in loaded),
         "bytes": sum(table.size for table in loaded),
+        "changes": sum(table.changes for table in loaded),
+        "disk_bytes": sum(table.source.size for table in loaded),
     }

@@ -20,7 +20,7 @@ from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_W
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
 from sparkjobs.executors.slots import MOST, ClusterSlots
-from sparkjobs.executors.spark_task import TallyParam, import_modules, telling
+from sparkjobs.executors.spark_task import TallyParam, TaskFailure, import_modules, telling
 from sparkjobs.executors.survey import survey, wait_for_executors
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from sparkjobs.executors.survey import Question, WorkerSurvey
 
 _RAISED = re.compile(r"^(?:[\w.]+\.)?([A-Z]\w+): (?!Traceback)(.+)", re.MULTILINE)
-"""The last line of a Python traceback, which Java's own traces show indented or after other words."""
+"""Last lines of Python tracebacks, which Java's own traces show indented or after other words."""
 
 
 GUARDED = {"spark.authenticate": "true"}
@@ -309,8 +309,9 @@ def _raise_cause(seen: Tally, error: Exception | None) -> None:
             if told := pattern.search(str(error)):
                 has = has.format(*told.groups())
                 raise UsageError(f"Spark's workers have {has} (docs/cluster.md)") from error
-        found = _RAISED.findall(str(error))
-        kind, said = found[-1] if found else ("", str(error).splitlines()[0])
+        raised = _RAISED.findall(str(error))
+        failures = [said for kind, said in raised if kind == TaskFailure.__name__]
+        kind, said = ("", failures[-1]) if failures else raised[-1] if raised else ("", str(error).splitlines()[0])
         if kind == UsageError.__name__:  # of what a task was before its work began
             raise UsageError(said) from error
         said = f"{kind}: {said}" if kind else said

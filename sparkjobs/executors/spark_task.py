@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.accumulators import AccumulatorParam
 
 from holdfast.common.errors import HoldfastError, ReportedError, exit_code_of, kind_of, sentence
+from holdfast.sources.postgresql.connection.outages import remedy
 from sparkjobs.executors import Tally
 
 if TYPE_CHECKING:
@@ -21,6 +22,13 @@ if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
 
     from sparkjobs.executors import Work
+
+
+class TaskFailure(Exception):  # noqa: N818 - Spark passes on its name and its line, and a task is tried again
+    """Failure of one try of a task, in one line.
+
+    Spark gives the driver a traceback as text. There, lines of a server's message look like errors: DETAIL, CONTEXT.
+    """
 
 
 class TallyParam(AccumulatorParam[Tally]):
@@ -55,6 +63,8 @@ def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable
             except HoldfastError as error:
                 tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error), kind_of(error))]))
                 return
+            except Exception as error:
+                raise TaskFailure(": ".join(filter(None, (sentence(error), remedy(error))))) from error
 
     return run_task
 

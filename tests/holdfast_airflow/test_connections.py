@@ -3,10 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import psycopg.conninfo
 import pytest
+from airflow.models import crypto
+from airflow.models.connection import Connection
+from airflow.sdk import BaseHook
+from cryptography.fernet import Fernet
 
 from holdfast.common.errors import UsageError
 from holdfast_airflow.connections import database_address
@@ -71,3 +77,25 @@ def test_connection_without_a_database_is_refused(monkeypatch: pytest.MonkeyPatc
     define(monkeypatch, host="h", schema="")
     with pytest.raises(UsageError, match="names no database: fill in its field 'Database'"):
         database_address("db")
+
+
+def test_a_connection_that_airflows_key_does_not_open_says_which_variable_is_wrong(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with encrypting_with(monkeypatch, Fernet.generate_key().decode()):
+        saved = Connection(conn_id="shop", conn_type="postgres", password="secret", extra="{}")
+    monkeypatch.setattr(BaseHook, "get_connection", lambda conn_id: saved)
+    with (
+        encrypting_with(monkeypatch, Fernet.generate_key().decode()),
+        pytest.raises(UsageError, match=r"'shop' cannot be decrypted: AIRFLOW__CORE__FERNET_KEY is not the key"),
+    ):
+        database_address("shop")
+
+
+@contextmanager
+def encrypting_with(monkeypatch: pytest.MonkeyPatch, key: str) -> Iterator[None]:
+    """Have Airflow encrypt with a key."""
+    monkeypatch.setenv("AIRFLOW__CORE__FERNET_KEY", key)
+    crypto.get_fernet.cache_clear()
+    yield
+    crypto.get_fernet.cache_clear()

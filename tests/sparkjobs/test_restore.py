@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from pathlib import Path
 
 import pytest
 
 from holdfast.archive import Archive
 from holdfast.common.errors import RefusedError
+from holdfast.operations.executor_choice import FORCED_VARIABLE, HAND_OVER
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.dump import programs
 from holdfast.sources.postgresql.dump.client_floors import Release
+from holdfast.sources.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import ObjectStore
-from tests.support.jobs.inline_jobs import RunJob, failed
+from sparkjobs.driver import application
+from tests.support.jobs.command import run
+from tests.support.jobs.inline_jobs import RunJob, SteadyExecutor, failed
 
 pytestmark = pytest.mark.service
 
@@ -196,7 +201,41 @@ def test_another_restore_into_the_same_database_is_kept_out(
     with connect(target) as other:
         other.execute("select pg_advisory_lock(%s)", (0x486F6C6466617374,))
         code, message = failed(run_restore(target))
-    assert (code, "another restore is at work" in message) == (3, True)
+        holder = f"in session {other.info.backend_pid} of 127.0.0.1, since 20"
+    assert (code, f"another restore is at work in {target.url}, {holder}" in message) == (3, True), message
+
+
+@pytest.fixture
+def without_java(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Mapping[str, str]:
+    return {FORCED_VARIABLE: "auto", "JAVA_HOME": str(tmp_path)}
+
+
+def test_a_small_restore_and_one_that_is_refused_need_no_spark(
+    backed_up: None, store: ObjectStore, create_database: CreateDatabase, without_java: Mapping[str, str]
+) -> None:
+    target = create_database()
+    where = ("restore", store.url, "--to", target.url, "--json")
+    refused = run(*where, "--tables", "public.ordres", address=target, more=without_java)
+    assert (refused.code, "did you mean 'public.orders'?" in refused.value["error"]) == (2, True), refused.err
+    planned = run(*where, "--dry-run", address=target, more=without_java)
+    assert (planned.code, planned.value["rows"], relations(target)) == (0, 1003, []), planned.err
+    done = run(*where, address=target, more=without_java)
+    assert (done.code, done.value["rows"]) == (0, 1003), done.err
+
+
+def test_a_larger_restore_is_handed_over_to_spark_once_it_is_planned_and_nothing_of_it_is_in_the_target(
+    backed_up: None,
+    run_restore: RunJob,
+    create_database: CreateDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(application, "make_executor", lambda operation: SteadyExecutor(bounded=True))
+    monkeypatch.setattr(application, "INLINE_STORED_BYTES", 100)
+    target = create_database()
+    assert run_restore(target, "--tables", "public.nope")[0] == 2
+    assert run_restore(target)[0] == HAND_OVER
+    with connect(target) as session:
+        assert read_ledger(session) is None
 
 
 @pytest.mark.parametrize(

@@ -17,11 +17,20 @@ from datetime import timedelta
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
+from pydantic import Field
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt, wait_random_exponential
 
 from holdfast.archive.format.document import Document, Moment
 from holdfast.archive.format.resume import BegunBlock, FinishedPiece, UnfinishedBlock
-from holdfast.common.errors import DamagedError, SparkNeededError, UsageError, exit_code_of, kind_of, sentence
+from holdfast.common.errors import (
+    DamagedError,
+    OutcomeUnknownError,
+    SparkNeededError,
+    UsageError,
+    exit_code_of,
+    kind_of,
+    sentence,
+)
 from holdfast.common.words import human_span
 from holdfast.storage.contract.strangers import without_strangers
 from holdfast.storage.encryption.signed_store import NotSignedError
@@ -76,6 +85,8 @@ class RunRecord(Document):
     :param step: in words, such as "reading tables".
     :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
     :param elapsed_s: seconds since the job began; `step_s` since this step did.
+    :param step_rows: of `rows`, those that were done when the step began.
+    :param steps: seconds that each finished step has taken; none where an earlier release wrote it.
     :param at: when it was written, by the store's clock; None where an earlier release wrote it.
     :param said: what the job has told people so far, beside its progress.
     :param begun: the block that the job has just begun to fill.
@@ -92,6 +103,8 @@ class RunRecord(Document):
     estimated_rows: int = 0
     elapsed_s: float = 0.0
     step_s: float = 0.0
+    step_rows: int = 0
+    steps: dict[str, float] = Field(default_factory=dict)
     at: Moment | None = None
     said: tuple[str, ...] = ()
     begun: BegunBlock | None = None
@@ -110,10 +123,12 @@ class RunRecord(Document):
         known = self.estimated_rows > self.rows >= self.estimated_rows * _KNOWN_PART
         return self.step_s * (self.estimated_rows / self.rows - 1) if known and self.step_s >= _KNOWN_S else None
 
-    def describe(self) -> str:
+    def describe(self, left_s: float | None = None) -> str:
         """Describe the status in one line.
 
         It has the step, rows of how many, megabytes, seconds since the job began, and the time left.
+
+        :param left_s: seconds left of the whole job; None where that is not known.
         """
         if self.state == "failed":
             return "failed"
@@ -121,14 +136,18 @@ class RunRecord(Document):
         if self.rows:
             whole = self.estimated_rows
             known = f" of about {whole:,} ({100 * self.rows // whole} %)" if whole > self.rows else ""
-            parts.append(f"{self.rows:,} rows{known}, {self.rows / max(self.step_s, 1):,.0f} rows/s")
+            done = self.rows - self.step_rows
+            pace = f", {done / max(self.step_s, 1):,.0f} rows/s" if done > 0 and self.state == "running" else ""
+            parts.append(f"{self.rows:,} rows{known}{pace}")
         if self.size and self.operation in _NOT_STORED:
             parts.append(f"{self.size / 1e6:,.1f} MB {_NOT_STORED[self.operation]}")
         elif self.size:
             parts.append(f"{self.size / 1e6:,.1f} MB stored, {self.size / 1e6 / max(self.elapsed_s, 1):.1f} MB/s")
         parts.append(f"{self.elapsed_s:.0f} s")
-        if (left := self.left_s) is not None:
-            parts.append(f"about {human_span(max(left, _LEAST_LEFT_S))} left")
+        if left_s is not None:
+            parts.append(f"about {human_span(max(left_s, _LEAST_LEFT_S))} left")
+        elif (left := self.left_s) is not None:
+            parts.append(f"about {human_span(max(left, _LEAST_LEFT_S))} left of this step")
         return " · ".join(parts)
 
 
@@ -206,12 +225,13 @@ def _name(place: str, problem: str) -> None:
     log.warning("%s: %s. It counts for nothing", place, problem)
 
 
-def listed_runs(store: ObjectStore, begin: str = "") -> list[ListedRun]:
+def listed_runs(store: ObjectStore, begin: str = "", *, since: str = "", most: int | None = None) -> list[ListedRun]:
     """List all runs, the newest one last; one request.
 
     :param begin: of their names.
+    :param since, most: so many records are listed, whose names go on with this or later.
     """
-    listing = store.list(f"runs/{begin}")
+    listing = store.list(f"runs/{begin}", start_after=f"runs/{begin}{since}" if since else "", most=most)
     runs: dict[str, list[tuple[int, ObjectInfo]]] = {}
     for info in without_strangers(store.url, "runs/", listing.objects, _KEY.fullmatch):
         if found := _KEY.fullmatch(info.key):
@@ -304,6 +324,8 @@ class RunLog:
         self._started = now - (before.elapsed_s if before else 0)
         self._step = "starting"
         self._step_started = now
+        self._step_rows = 0
+        self._steps = dict(before.steps) if before else {}
         self._block: str | None = None
         self._begun: BegunBlock | None = None
         self._pieces: list[FinishedPiece] = []
@@ -318,8 +340,8 @@ class RunLog:
         return time.monotonic() - self._started
 
     def say(self, *words: str) -> None:
-        """Add messages for people to the next progress."""
-        self._said += words
+        """Add messages for people to the next progress; what an executor before this one has said is not repeated."""
+        self._said += [each for each in words if each not in self._said]
         self._written = -INTERVAL_S
 
     def begin(self, block: BegunBlock) -> None:
@@ -345,11 +367,15 @@ class RunLog:
         now = time.monotonic()
         if step == self._step and now - self._written < INTERVAL_S:
             return
-        if step != self._step:
-            self._step_started = now
-        self._step, self._written = step, now
+        self._enter_step(step, rows, now)
+        self._written = now
         with suppress(StoreError):
             self._write("running", rows=rows, size=size, estimated_rows=estimated_rows)
+
+    def _enter_step(self, step: str, rows: int, now: float) -> None:
+        if step != self._step:
+            self._steps[self._step] = round(self._steps.get(self._step, 0.0) + now - self._step_started, 3)
+            self._step, self._step_started, self._step_rows = step, now, rows
 
     def _write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
         with self._lock:
@@ -363,6 +389,8 @@ class RunLog:
                 step=self._step,
                 elapsed_s=round(now - self._started, 3),
                 step_s=round(now - self._step_started, 3),
+                step_rows=self._step_rows,
+                steps=dict(self._steps),
                 at=self._clock[0] + timedelta(seconds=now - self._clock[1]),
                 said=tuple(self._said),
                 begun=self._begun,
@@ -404,8 +432,12 @@ class RunLog:
     ) -> None:
         if error is None:
             result = self.result or {}
-            self._step = "done"
-            self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+            self._enter_step("done", result.get("rows", 0), time.monotonic())
+            try:
+                self._write_last("succeeded", rows=result.get("rows", 0), size=result.get("bytes", 0), result=result)
+            except StoreError as unwritten:
+                said = f"the work is done, but its result could not be written ({unwritten})"
+                raise OutcomeUnknownError(f"{said}: look with 'holdfast status' before trying again") from unwritten
         elif isinstance(error, SparkNeededError):
             self.progress("going over to Spark")
         else:

@@ -9,11 +9,14 @@ import typer
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows
-from holdfast.common.words import human_size, human_span
+from holdfast.common.errors import DamagedError
+from holdfast.common.words import human_size, human_span, named
 from holdfast.replication.log import status as standing
 from holdfast.replication.log.consistency_check import look_at
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from rich.console import Console
 
     from holdfast.cli.replica.options import Asked
@@ -22,24 +25,41 @@ if TYPE_CHECKING:
 
 def status(
     look: Annotated[
-        bool, typer.Option("--look", help="Ask the replicas, too: whether each can be read, and how far it is.")
-    ] = False,
+        bool,
+        typer.Option("--look/--no-look", help="Ask the replicas, too: whether each can be read, and how far it is."),
+    ] = True,
     store: Store = None,
     archive: OfArchive = None,
     as_json: Json = False,
 ) -> None:
-    """Print each replica's position, its activity, and whether it is lost; asks the store only, unless told to look."""
+    """Print each replica's position, its activity, and whether it is lost: by the store, and by the replica itself."""
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         chosen = asked.log().archive if archive else None
         found = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
         looks = [_look(asked, each) if look else {} for each in found]
+        if any(_ahead(each.describe()["head"], seen) for each, seen in zip(found, looks, strict=True)):
+            found = asked.coordination.run(lambda c: standing.status(c, chosen))  # an entry may have come meanwhile
     value = {"archives": [each.describe() for each in found]}
     for described, seen in zip(value["archives"], looks, strict=True):
         for one in described["replicas"]:
             one["look"] = seen.get(one["name"])
     output.result(value, lambda console: _show(console, value["archives"], where))
+    for described, seen in zip(value["archives"], looks, strict=True):
+        if ahead := _ahead(described["head"], seen):
+            output.say(
+                f"holdfast: the store is an older copy: {named(ahead)} of {described['name']} has more entries than it "
+                f"knows. Stop backups and syncs, and rebuild it: holdfast replica rebuild-store "
+                "(docs/runbooks/the-coordination-store-is-gone.md)"
+            )
+    if any(_ahead(each["head"], seen) for each, seen in zip(value["archives"], looks, strict=True)):
+        raise typer.Exit(DamagedError.exit_code)
+
+
+def _ahead(head: int, looks: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return the replicas that have entries which the store does not know."""
+    return [name for name, seen in looks.items() if (seen["index"] or 0) > head]
 
 
 def _look(asked: Asked, archive: ArchiveStatus) -> dict[str, dict[str, Any]]:
@@ -105,7 +125,10 @@ def _behind(one: dict[str, Any]) -> str:
 def _state(one: dict[str, Any]) -> str:
     said = [_lease(one)]
     if look := one["look"]:
-        said.append(f"cannot be read: {look['problem']}" if look["problem"] else f"has entry {look['index']}")
+        if look["problem"]:
+            said.append(f"cannot be read: {look['problem']}")
+        elif look["index"] != one["pointer"] - 1:
+            said.append(f"has entry {look['index']}")
     elif one["silent_s"] is not None:
         again = human_span(one["asked_again_s"])
         said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}")

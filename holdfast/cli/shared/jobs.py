@@ -17,8 +17,9 @@ from holdfast.common.signing import ArchiveKeys
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, forced_executor, run_chosen
 from holdfast.operations.job_records import records_of
-from holdfast.operations.outcome import JobEnd, job_result, last_words
+from holdfast.operations.outcome import JobEnd, ended_job_result, last_words
 from holdfast.operations.requests.backup import BackupRequest
+from holdfast.operations.time_left import steps_before, time_left
 from locking import Owner
 from locking.store import StoreError
 
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
+
+_LONG_S = 10.0
+"""How long an earlier job took is looked for where one goes on for longer."""
 
 _READ_ON = ("restore", "verification")
 """Operations that read what is before a commit which is damaged."""
@@ -136,9 +140,16 @@ def _submit(
     with tempfile.NamedTemporaryFile(prefix=f"holdfast-{operation}-", suffix=".log", delete=False) as file:
         log = Path(file.name)
 
+    before: Mapping[str, float] | None = None
+
     def tell() -> None:
+        nonlocal before
         with suppress(StoreError):  # the job goes on whether we can watch it or not
-            output.progress(read_last(records, run))
+            record = read_last(records, run)
+            if before is None and record is not None and record.elapsed_s >= _LONG_S:
+                before = {}  # where this fails, it is not tried each second
+                before = steps_before(store, run)
+            output.progress(record, time_left(record, before) if record and before else None)
 
     submitted = ["--archive", store.url, "--run", run, *request.to_arguments()]
     code, words = 0, ""
@@ -180,7 +191,7 @@ def _submit(
     with suppress(StoreError):
         output.hear(read_last(records, run))
     try:
-        result = job_result(store, operation, run, read_last(records, run), JobEnd(code, words))
+        result = ended_job_result(store, records, operation, run, JobEnd(code, words))
     except StoreError as error:
         raise OutcomeUnknownError(
             f"the job has ended, but the archive cannot be read to learn how ({error}): look with 'holdfast status' "
@@ -192,4 +203,4 @@ def _submit(
             raise
         raise ReportedError(f"{error} (the job's log: {log})", 1) from error
     log.unlink()
-    return result
+    return {**result, "wall_s": round(output.elapsed_s, 3)}

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
-from typing import TYPE_CHECKING, Any
+import time
+from typing import TYPE_CHECKING, Annotated, Any, Final, Literal
 
+import typer
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
+from holdfast.common.errors import UsageError
 from holdfast.sources.postgresql.connection.address import hide_passwords
 from locking.one_line import guard_last_resort, one_line
 
@@ -17,6 +22,22 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from holdfast.archive.format.runs import RunRecord
+
+
+_CLEAR: Final = "\r\x1b[2K"
+_LINE_EVERY_S: Final = 60.0
+"""Seconds between two lines of progress where nothing can be rewritten."""
+
+RowFormat = Literal["table", "csv", "json", "jsonl"]
+
+Formatted = Annotated[
+    RowFormat,
+    typer.Option(
+        "--format",
+        help="A table for people; CSV, with NULL as nothing and an empty text as two quotes; all of the result as one "
+        "JSON object, as --json; or a JSON object a row.",
+    ),
+]
 
 
 class LineConsole(Console):
@@ -37,19 +58,25 @@ class Output:
     """The output of one command.
 
     :param as_json: print the result as one JSON object.
+    :param form: of a result that has rows.
     :ivar words: where everything goes that is not the result.
     """
 
-    def __init__(self, *, as_json: bool) -> None:
+    def __init__(self, *, as_json: bool, form: RowFormat = "table") -> None:
         guard_last_resort()
-        self.as_json = as_json
+        self.as_json = as_json or form == "json"
+        self._form = form
         self.words = LineConsole(stderr=True)
         self._results = LineConsole()
-        self._last = ""
+        self._began = time.monotonic()
         self._heard = 0
+        self._number, self._seen = -1, 0.0
+        self._shown = -math.inf
+        self._is_open = False
 
     def say(self, words: str) -> None:
         """Print a message that is not the result."""
+        self._close()
         self.words.print(hide_passwords(words), markup=False)
 
     def failure(self, words: str, code: int) -> int:
@@ -65,10 +92,41 @@ class Output:
 
     def result(self, value: Mapping[str, Any], show: Callable[[Console], None]) -> None:
         """Print the result: `value` as JSON, or as `show` prints it for people."""
+        self._close()
         if self.as_json:
             sys.stdout.write(_json(value))
         else:
             show(self._results)
+
+    def rows(
+        self,
+        head: Sequence[str],
+        rows: Iterable[Sequence[Any]],
+        value: Mapping[str, Any],
+        show: Callable[[Console], None],
+        remarks: Iterable[str],
+    ) -> None:
+        """Print a result that has rows: these alone as CSV or as lines of JSON, else as `result` does.
+
+        :param head: the names of the columns.
+        :param show: prints the table and the remarks.
+        :param remarks: is said beside rows that stand alone.
+        :raises UsageError: two columns have one name, and each row is to be an object
+        """
+        if self.as_json or self._form == "table":
+            self.result(value, show)
+            return
+        if self._form == "csv":
+            lines = (_csv_line(row) for row in (head, *rows))
+        else:
+            if twice := next((name for name in head if list(head).count(name) > 1), None):
+                raise UsageError(f"two columns are called {twice}: name one of them otherwise, by AS")
+            lines = (_json(dict(zip(head, row, strict=True))) for row in rows)
+        for line in lines:
+            # A terminal would obey what is in a value; a file gets it as it is.
+            sys.stdout.write(f"{one_line(line[:-1])}\n" if sys.stdout.isatty() else line)
+        for words in remarks:
+            self.say(words)
 
     def hear(self, record: RunRecord | None) -> None:
         """Print the messages of a job since the last call."""
@@ -76,13 +134,42 @@ class Output:
             self.say(words)
             self._heard += 1
 
-    def progress(self, record: RunRecord | None) -> None:
-        """Print the new messages of a job, and its progress where that has changed."""
+    @property
+    def elapsed_s(self) -> float:
+        """Return the seconds since the command began."""
+        return time.monotonic() - self._began
+
+    def progress(self, record: RunRecord | None, left_s: float | None = None) -> None:
+        """Print the new messages of a job, and its progress: one line that is rewritten, or in a file one a minute.
+
+        :param left_s: seconds left of the whole job; None where that is not known.
+        """
         self.hear(record)
-        line = record.describe() if record else ""
-        if line and line != self._last:
-            self._last = line
+        if record is None:
+            return
+        now = time.monotonic()
+        if record.number != self._number:
+            self._number, self._seen = record.number, now
+        # A job is silent in a long step; that it goes on can be seen all the same.
+        line = record.model_copy(update={"elapsed_s": record.elapsed_s + now - self._seen}).describe(left_s)
+        if self.words.is_terminal and not self.words.is_dumb_terminal:
+            self._rewrite(f"  {line}")
+        elif now - self._shown >= _LINE_EVERY_S:
+            self._shown = now
             self.say(f"  {line}")
+
+    def _rewrite(self, line: str) -> None:
+        shown = set_cell_size(one_line(line), max(self.words.width - 1, 1)).rstrip()
+        self.words.file.write(f"{_CLEAR if self._is_open else ''}{shown}")
+        self.words.file.flush()
+        self._is_open = True
+
+    def _close(self) -> None:
+        """Remove the line of progress, for what comes in its place."""
+        if self._is_open:
+            self.words.file.write(_CLEAR)
+            self.words.file.flush()
+            self._is_open = False
 
 
 def _json(value: Mapping[str, Any]) -> str:
@@ -90,15 +177,27 @@ def _json(value: Mapping[str, Any]) -> str:
     return json.dumps(value, default=str).replace("\x7f", "\\u007f") + "\n"
 
 
-def show_rows(console: Console, head: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Print a table without cutting its cells.
+def _csv_line(row: Sequence[Any]) -> str:
+    return ",".join(map(_csv_cell, row)) + "\n"
+
+
+def _csv_cell(value: Any) -> str:
+    """Return a cell as COPY … CSV has it: NULL is nothing, and an empty text is two quotes."""
+    if value is None:
+        return ""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return '"' + text.replace('"', '""') + '"' if not text or set(text) & set(',"\r\n') else text
+
+
+def show_rows(console: Console, head: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+    """Print a table without cutting its cells, however wide the terminal is.
 
     A name that is cut short could not be typed into a command.
     """
     lines = [[one_line(cell) for cell in row] for row in (head, *rows)]
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
     for row in lines:
-        line = "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True))
+        line = "  ".join(cell + " " * (width - cell_len(cell)) for cell, width in zip(row, widths, strict=True))
         console.print(f" {line}".rstrip(), markup=False)
 
 

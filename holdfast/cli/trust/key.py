@@ -6,7 +6,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.table import Column, Table
 
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.format.document import iso
@@ -15,7 +14,7 @@ from holdfast.cli.shared import places
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.key_files import make_key_file
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
-from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.storage.encryption.key_source import find_key
 from holdfast.storage.encryption.keyring import document_names
@@ -137,7 +136,6 @@ def _value(document: RingDocument, key: str | None) -> dict[str, Any]:
 def _show(console: Console, document: RingDocument, key: str | None) -> None:
     opened = f"the key {document.wrapped_by}" if document.wrapped_by else "a service's key"
     console.print(f"opened by {opened}, found here by {key}", markup=False)
-    table = Table(Column("data key"), Column("made"), Column("for"), box=None)
-    for each in document.keys:
-        table.add_row(each.id, iso(each.created), "writing and reading" if each is document.keys[-1] else "reading")
-    console.print(table)
+    uses = ["reading"] * (len(document.keys) - 1) + ["writing and reading"]
+    rows = [(each.id, iso(each.created), use) for each, use in zip(document.keys, uses, strict=True)]
+    show_rows(console, ("data key", "made", "for"), rows)

@@ -21,6 +21,7 @@ from holdfast.storage.contract.connections import (
     add_certificates,
     address_of,
 )
+from holdfast.storage.contract.settings import check_line_breaks
 
 if TYPE_CHECKING:
     from azure.core.credentials import TokenCredential
@@ -62,6 +63,7 @@ class AzureAccount:
 
         :raises UsageError: they name none
         """
+        check_line_breaks("AZURE_")
         if text := os.environ.get("AZURE_STORAGE_CONNECTION_STRING"):
             return cls._from_connection_string(text)
         name = os.environ.get("AZURE_STORAGE_ACCOUNT", "")

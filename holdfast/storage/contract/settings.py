@@ -31,6 +31,20 @@ def listing_is_ordered(environment: Mapping[str, str] = os.environ) -> bool | No
     return _YES_NO.get(ordered)
 
 
+def check_line_breaks(prefix: str, environment: Mapping[str, str] = os.environ) -> None:
+    """Check that no variable has a line break or begins or ends with a space, as one from a file may.
+
+    Servers and SDKs then refuse requests, and name no variable.
+
+    :param prefix: of the variables' names.
+    :raises UsageError: one has
+    """
+    for name in sorted(environment):
+        value = environment[name]
+        if name.startswith(prefix) and (value != value.strip() or "\n" in value):
+            raise UsageError(f'{name} has a space or a line break too many: set it again, as by {name}="$(cat FILE)".')
+
+
 def bad_setting(name: str, value: str, allowed: str) -> UsageError:
     """Return the error for a variable with an invalid value."""
     return UsageError(f"{name} is {value!r}; it may be one of: {allowed}.")

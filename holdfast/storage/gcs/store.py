@@ -83,6 +83,7 @@ class GcsStore(ObjectStore):
         self.url = f"gs://{bucket}/{prefix}".rstrip("/")
         self._name = bucket
         self._root = f"{check_key(prefix)}/" if prefix else ""
+        settings.check_line_breaks("GOOGLE_")
         self._emulator = os.environ.get("STORAGE_EMULATOR_HOST", "")
         self._connections = Connections(patience)
         self._gate: Callable[[], None] | None = None

@@ -47,23 +47,25 @@ _THROTTLED = {
     "Throttling",
     "ThrottlingException",
     "RequestTimeout",
-    "RequestTimeTooSkewed",
     "TooManyRequests",
     "429",
 }
-_ENDED = {"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"}
-"""Temporary credentials that are over."""
-
 _ARCHIVED = {"InvalidObjectState", "ObjectNotInActiveTierError"}
 _BRING_BACK = "aws s3api restore-object, or a copy of it in the class STANDARD"
 
 _NOT_THERE = {"NoSuchKey", "NotFound", "404"}
 
-_ENDED_ADVICE = (
+_ENDED = (
     "Give credentials that are renewed, such as a profile's role or credential_process, instead of AWS_SESSION_TOKEN; "
     "on a cluster, let them live for longer than its longest task takes, or give workers a role of their own "
     "(HOLDFAST_WORKER_IDENTITY=own)."
 )
+_REMEDY = "Check the AWS_* credentials and what they may do in this bucket."
+_REMEDIES = {
+    **dict.fromkeys(("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired"), _ENDED),
+    "RequestTimeTooSkewed": "The clocks of this machine and of the store differ: set the wrong one.",
+}
+"""By the code of a refusal."""
 
 # What these do not find is the bucket.
 _NEED_NO_OBJECT = {"list", "write", "create"}
@@ -110,13 +112,11 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
     if code in _THROTTLED or status == 409:
         raise throttled(what, error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})) from error
-    if code in _ENDED:
-        raise StoreDenied(f"{what} {_ENDED_ADVICE}") from error
     if code in _ARCHIVED:
         storage_class = str(error.response.get("Error", {}).get("StorageClass", "")) or "of an archive"
         raise ObjectArchived.in_class(action, key, storage_class, _BRING_BACK) from error
-    if status in {401, 403}:
-        raise StoreDenied(f"{what} Check the AWS_* credentials and what they may do in this bucket.") from error
+    if status in {401, 403} or code in _REMEDIES:
+        raise StoreDenied(f"{what} {_REMEDIES.get(code, _REMEDY)}") from error
     if code == "NoSuchBucket" or (code in _NOT_THERE and action in _NEED_NO_OBJECT):
         raise StoreError(
             f"Could not {action} {key!r}: the bucket does not exist. Check the archive's URL and AWS_ENDPOINT_URL; "

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import UsageError
-from holdfast.storage.contract.settings import bad_setting, listing_is_ordered
+from holdfast.storage.contract.settings import bad_setting, check_line_breaks, listing_is_ordered
 from holdfast.storage.s3.object_lock import VARIABLE as OBJECT_LOCK
 from holdfast.storage.s3.object_lock import ObjectLock
 
@@ -64,6 +64,7 @@ class S3Settings:
 
         Raises :class:`UsageError` where they make no sense.
         """
+        check_line_breaks("AWS_", environment)
         return cls(
             addressing=environment.get(ADDRESSING, ""),
             sse=environment.get(SSE, ""),

@@ -32,7 +32,7 @@ from holdfast.operations.job_process import (
     spark_conf,
 )
 from holdfast.operations.job_records import records_of
-from holdfast.operations.outcome import job_result
+from holdfast.operations.outcome import ended_job_result
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
 from holdfast_airflow.arguments import span
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
@@ -325,7 +325,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             with progress_logged(lambda: read_last_record(records, job.run), lambda words: self.log.info("%s", words)):
                 problem = self.submit(store, job, context)
             end = end_of(problem, self.operation)
-            result = job_result(store, self.operation, job.run, read_last_record(records, job.run), end)
+            result = ended_job_result(store, records, self.operation, job.run, end)
         if problem:
             self.log.warning("the job's process failed after the job had done its work")
         summary = self.summarise(store, job.run, result)

@@ -16,7 +16,7 @@ from holdfast.cli import main
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreDenied
-from tests.support.jobs.command import PROGRAM, RunCommand
+from tests.support.jobs.command import PROGRAM, RunCommand, run
 
 
 def one_sentence(err: str) -> str:
@@ -28,6 +28,22 @@ def one_sentence(err: str) -> str:
 def test_the_version_is_shown(holdfast: RunCommand) -> None:
     done = holdfast("--version")
     assert (done.code, done.out, done.err) == (0, f"holdfast {package.__version__}\n", "")
+
+
+@pytest.mark.parametrize("command", [(), ("restore",), ("replica", "sync")])
+def test_a_short_option_shows_the_help(holdfast: RunCommand, command: tuple[str, ...]) -> None:
+    done = holdfast(*command, "-h")
+    assert (done.code, done.err) == (0, "")
+    assert "Usage: " in done.out
+
+
+@pytest.mark.parametrize(
+    ("typed", "offered"),
+    [("holdfast rest", ["restore"]), ("holdfast restore --ta", ["--tables", "--tablespaces"])],
+)
+def test_a_shell_completes_commands_and_options(typed: str, offered: list[str]) -> None:
+    more = {"_HOLDFAST_COMPLETE": "complete_bash", "COMP_WORDS": typed, "COMP_CWORD": str(typed.count(" "))}
+    assert run(more=more).out.split() == offered
 
 
 def test_without_arguments_the_commands_are_listed(holdfast: RunCommand) -> None:
@@ -108,6 +124,17 @@ def test_points_lists_moments_and_gaps(holdfast: RunCommand, filled: ObjectStore
     assert "shop_db" in holdfast("points", filled.url).out
 
 
+def test_points_come_whole_in_every_form(holdfast: RunCommand, filled: ObjectStore) -> None:
+    at = "2026-03-01T12:00:00.000000Z"
+    assert holdfast("points", filled.url, "--format", "csv").out.splitlines() == [
+        "source,from,to,position,commit",
+        f"shop_db,{at},{at},0/100,1",
+    ]
+    (line,) = holdfast("points", filled.url, "--format", "jsonl").out.splitlines()
+    assert json.loads(line)["to"] == at
+    assert holdfast("points", filled.url, "--format", "json").value == holdfast("points", filled.url, "--json").value
+
+
 def test_points_of_several_sources_are_shown_one_after_the_other(holdfast: RunCommand, store: ObjectStore) -> None:
     archive = Archive.open(store)
     for source in ("crm", "shop_db", "shop_db"):
@@ -171,7 +198,7 @@ def told(holdfast: RunCommand, command: list[str], url: str) -> tuple[int, str]:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_what_is_no_archive_is_refused_by_every_command(holdfast: RunCommand, command: list[str]) -> None:
     code, sentence = told(holdfast, command, "nowhere")
-    assert (code, "is not an archive" in sentence, "create one: holdfast init" in sentence) == (2, True, True)
+    assert (code, "is not an archive" in sentence, "Is the URL right, the disk mounted" in sentence) == (2, True, True)
 
 
 @pytest.mark.parametrize("command", COMMANDS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,38 @@ def test_people_get_a_table_and_are_told_where_it_is_cut(holdfast: RunCommand, s
     assert "shown are the first 2 rows: --limit shows more" in done.err
 
 
+LONG = "select id, repeat('x', 300) as long, " + ", ".join(f"{n} as column_{n}" for n in range(60)) + " from orders"
+
+
+def test_no_cell_and_no_column_is_cut(holdfast: RunCommand, store: ObjectStore) -> None:
+    head, row, *_ = holdfast("query", store.url, f"{LONG} where id = 1").out.splitlines()
+    assert head.split() == ["id", "long", *(f"column_{n}" for n in range(60))]
+    assert row.split() == ["1", "x" * 300, *map(str, range(60))]
+
+
+VALUES = """select id, null as nothing, '' as empty, 'a "b", c' as quoted, [1, 2] as list, true as yes
+from orders where id < 4 order by id"""
+
+
+def test_rows_alone_come_as_csv_or_as_lines_of_json(holdfast: RunCommand, store: ObjectStore) -> None:
+    done = holdfast("query", store.url, VALUES, "--format", "csv")
+    assert done.out.splitlines() == [
+        "id,nothing,empty,quoted,list,yes",
+        '1,,"","a ""b"", c","[1, 2]",true',
+        '3,,"","a ""b"", c","[1, 2]",true',
+    ]
+    assert "2 rows; shop_db as of 2026-03-01T13:00:00.000000Z, 0/7D0" in done.err
+    done = holdfast("query", store.url, VALUES, "--format", "jsonl")
+    row = {"nothing": None, "empty": "", "quoted": 'a "b", c', "list": [1, 2], "yes": True}
+    assert [json.loads(line) for line in done.out.splitlines()] == [{"id": 1, **row}, {"id": 3, **row}]
+    whole = holdfast("query", store.url, VALUES, "--format", "json").value
+    assert whole["rows"][0] == [1, *row.values()]
+    done = holdfast("query", store.url, "select id, id from orders", "--format", "jsonl")
+    assert (done.code, done.out) == (2, "")
+    assert "two columns are called id: name one of them otherwise, by AS" in done.err
+    assert holdfast("query", store.url, "selec", "--format", "json").value["exit_code"] == 2
+
+
 def test_names_that_differ_by_case_alone_and_partitions_can_be_asked_for(
     holdfast: RunCommand, store: ObjectStore
 ) -> None:
@@ -89,8 +122,6 @@ def test_names_that_differ_by_case_alone_and_partitions_can_be_asked_for(
     assert rows(holdfast, store, "select count(*) from old.places") == [[1]]
     assert rows(holdfast, store, "select * from all_places") == [["here", "(1,2)"]]
     done = holdfast("query", store.url, "select * from places", "--json")
-    assert done.code == 2
-    done = holdfast("query", store.url, "select * from old.places", "--json")
     assert done.value["notes"][-1] == "old.places: as the text that PostgreSQL writes: at (point)"
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -208,6 +209,8 @@ def test_a_look_at_changes_tells_of_the_stream_of_an_archive(
     done = holdfast("source", "check", shop.url, "--changes", "--archive", store.url, "--json")
     found = done.value["facts"]["databases"][shop.database]["changes"]["stream"]
     assert (found["slot"], found["position"], found["followed"], found["lost"]) == (stream, state.position, 1, "")
+    shown = holdfast("source", "check", shop.url, "--changes", "--archive", store.url).out
+    assert re.search(rf"{shop.database}: .*; slot {stream} keeps \d\S* k?M?B of the server's log", shown)
     with connect(shop) as session:
         session.execute(f"drop publication {stream}".encode())
     done = holdfast("source", "check", shop.url, "--changes", "--archive", store.url, "--json")

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.config.section import Section, ShortSpan, Span, nearest
+from holdfast.common.words import nearest
+from holdfast.config.section import Section, ShortSpan, Span
 
 
 class Shop(Section):

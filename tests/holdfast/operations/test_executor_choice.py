@@ -34,7 +34,7 @@ def test_more_log_is_always_read_by_spark(size: int) -> None:
     assert not is_inline(choice.environment())
 
 
-@pytest.mark.parametrize("operation", ["backup", "restore", "sync", "verification"])
+@pytest.mark.parametrize("operation", ["backup", "sync", "verification"])
 def test_whole_tables_and_files_are_read_by_spark(operation: str) -> None:
     assert choose_executor(operation).executor == "spark"
 
@@ -45,8 +45,9 @@ def test_a_driver_that_does_all_by_itself_needs_no_spark(operation: str) -> None
     assert (choice.executor, choice.bounded) == ("inline", False)
 
 
-def test_a_compaction_finds_out_itself_whether_there_is_much_to_do() -> None:
-    assert choose_executor("compaction").bounded
+@pytest.mark.parametrize("operation", ["compaction", "restore"])
+def test_a_driver_finds_out_itself_whether_there_is_much_to_do(operation: str) -> None:
+    assert choose_executor(operation).bounded
 
 
 def test_a_verification_that_reads_no_file_needs_no_spark() -> None:

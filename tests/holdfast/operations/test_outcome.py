@@ -13,8 +13,9 @@ from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.runs import RunError, RunRecord
 from holdfast.common.errors import ReportedError
-from holdfast.operations.outcome import JobEnd, job_result, last_words
+from holdfast.operations.outcome import JobEnd, ended_job_result, job_result, last_words
 from holdfast.storage import ObjectStore, open_store
+from locking.store import StoreUnavailable
 
 
 def _adding(block: Block, state: State) -> Change:
@@ -137,3 +138,30 @@ def test_its_step_and_its_last_lines_are_told(store: ObjectStore) -> None:
         job_result(store, "backup", "r", at, JobEnd(137, output=["one", "two", "three", "four"]))
     assert "ended with exit code 137 while reading tables before" in str(caught.value)
     assert str(caught.value).endswith("try again (its last output: two | three | four)")
+
+
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        (JobEnd(1, "the store is away"), 1),
+        (JobEnd(6, "look first"), 6),
+        (JobEnd(None, "the store is away"), 1),
+        (JobEnd(0), None),
+        (JobEnd(-9, "the store is away"), None),
+        (JobEnd(1), None),
+    ],
+)
+def test_where_the_archive_cannot_be_read_a_driver_that_ended_by_itself_is_believed(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, end: JobEnd, code: int | None
+) -> None:
+    def away(prefix: str) -> None:
+        raise StoreUnavailable("cut")
+
+    monkeypatch.setattr(store, "list", away)
+    if code is None:
+        with pytest.raises(StoreUnavailable):
+            ended_job_result(store, store, "backup", "r", end)
+    else:
+        with pytest.raises(ReportedError, match=end.words) as told:
+            ended_job_result(store, store, "backup", "r", end)
+        assert told.value.reported_code == code

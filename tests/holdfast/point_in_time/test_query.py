@@ -95,7 +95,6 @@ def test_what_is_not_as_in_the_database_is_said_of_the_tables_used(store: Object
     rows(asked)
     assert asked.notes == [
         "shop.orders: generated columns are left out: twice",
-        "shop.Places: as the text that PostgreSQL writes: at (point)",
         "old.places: as the text that PostgreSQL writes: at (point)",
     ]
 
@@ -140,16 +139,6 @@ def test_a_damaged_file_is_named_and_not_the_query(
 
 
 # Tables that differ from backup to backup; they have no rows here
-
-
-def test_names_that_duckdb_takes_for_the_same_are_told_apart(spill: Path) -> None:
-    made = Evolving()
-    tables = [table(1, column(ID, name="a"), column(WORD, name="A"), name="t"), table(2, name="T")]
-    made.full(0x100, catalog(*tables, table(3, table_schema="Shop", name="t_")))
-    asked = query(made.store, 'select * from shop.t, shop."T_" as b', spill, made.moment(0x100))
-    (batch,) = asked.rows()
-    assert batch.schema.names == ["a", "A_", "id", "word"]
-    assert rows(query(made.store, 'describe "Shop".t__', spill, made.moment(0x100)))[0][0] == "id"
 
 
 def test_a_partitioned_table_has_the_rows_of_its_partitions_in_any_schema(store: ObjectStore, spill: Path) -> None:

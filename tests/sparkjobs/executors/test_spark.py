@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable
+import traceback
+from collections.abc import Iterable, Iterator
 from types import SimpleNamespace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, cast
 
 import pytest
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -13,9 +14,12 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
 from holdfast.common.remote_environment import RemoteEnvironment, needed
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
+from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.session import connect
 from sparkjobs.executors import Tally, daemon, spark, survey
 from sparkjobs.executors.shipment import needs
 from sparkjobs.executors.spark import GUARDED, SparkExecutor
+from sparkjobs.executors.spark_task import TaskFailure, telling
 
 
 class Gateway:
@@ -157,6 +161,36 @@ class JavaError(Py4JJavaError):  # type: ignore[misc]  # it has no types
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+FULL_DISK = """do $$ begin
+    raise disk_full using message = 'could not extend file', detail = 'Wrote: 1 block', hint = 'Check: free space';
+end $$"""
+
+
+@pytest.mark.service
+def test_a_servers_own_error_line_is_the_reason_of_a_failed_task(executor: SparkExecutor, address: Address) -> None:
+    def fail(task: int, report: object) -> Iterator[int]:
+        with connect(address) as session:
+            session.execute(FULL_DISK)
+        yield task
+
+    tally = SimpleNamespace(add=lambda more: None)
+    with pytest.raises(TaskFailure) as raised:
+        list(telling(fail, cast("Any", tally), results=False)([1]))
+    text = "".join(traceback.format_exception(raised.value))  # what Python's worker gives Spark
+    assert "\nDETAIL: " in text
+    assert "\nHINT: " in text
+    assert "\nCONTEXT: " in text
+    context_of(executor).error = JavaError(
+        f"Job aborted: org.apache.spark.api.python.PythonException: {text}\n\tat org"
+    )
+    with pytest.raises(HoldfastError) as failed:
+        run(executor, [1])
+    assert str(failed.value) == (
+        "a Spark task failed each time it was tried: DiskFull: could not extend file (SQLSTATE 53100) DETAIL: Wrote: "
+        "1 block HINT: Check: free space: make room on the server's disk, then start again"
+    )
 
 
 class Remote(Context):

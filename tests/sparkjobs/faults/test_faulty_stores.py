@@ -6,16 +6,19 @@ Requests are counted as a job makes them, so no list here can be out of date. `m
 
 from __future__ import annotations
 
+import re
 import signal
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from bench.support.faults.disk import leave_room
+from bench.support.faults.network import faulty_network
 from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.history import target_resolution
@@ -27,7 +30,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from locking.store import StoreError
 from sparkjobs.driver import application, snapshot_reader
-from tests.support.jobs.command import until
+from tests.support.jobs.command import run, until
 from tests.support.jobs.inline_jobs import RunJob
 from tests.support.jobs.steps import Kill, SteppedStore, When
 from tests.support.jobs.sudden_jobs import PIECE_BYTES, SOURCE, Order, SuddenJobs
@@ -191,6 +194,21 @@ def kill_backups_on_s3(sudden: SuddenJobs, shop: Address, name: str, kills: Iter
         for planned in lock_table.plan("backup", [SOURCE]):
             RWLock(store, planned.resource).write(purpose="next", wait=0).release()
         until(lambda: nothing_left_in(shop), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
+
+
+def test_a_store_that_is_away_while_tables_are_read_fails_a_backup_in_the_jobs_own_words(
+    s3: S3Server, create_database: Callable[..., Address]
+) -> None:
+    """No commit was tried: it has failed, and nothing about it is unknown."""
+    words = create_database("create table words as select md5(i::text) as word from generate_series(1, 20000) i")
+    url = Archive.create(open_store("s3://backups/away"), name="shop").store.url
+    with faulty_network(urlsplit(s3.endpoint).port or 0, "reset", to_server=100_000) as network:
+        more = {**s3.environment, "AWS_ENDPOINT_URL": f"http://127.0.0.1:{network.port}"}
+        ended = run("backup", url, "--source", words.url, "--json", address=words, more=more)
+        assert network.happened.is_set()
+    assert (ended.code, ended.value["exit_code"]) == (1, 1), ended.err
+    assert re.search(r"^a task failed each time it was tried: .*data/", ended.value["error"]), ended.err
+    assert Archive.open(open_store(url)).state.sequence == 0
 
 
 COMMIT = "create commits/"

@@ -174,7 +174,8 @@ def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(
         done = finish(command)
         assert all_gone(job.all)
     assert inspect(store) == []
-    assert (done.code, done.value) == (1, {"error": "stopped; its locks were released", "exit_code": 1})
+    stopped = "stopped; its locks were released; run it again, and it goes on from what is finished"
+    assert (done.code, done.value) == (130, {"error": stopped, "exit_code": 130})
     assert "Traceback" not in done.err
     assert_whole(store, source, commits=0)
 

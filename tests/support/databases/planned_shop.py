@@ -53,7 +53,7 @@ CATALOG = Catalog(
     roles=("clerk", "postgres"),
 )
 
-STORED = dict.fromkeys((11, 12, 14, 15, 16, 17), (10, 100))
+STORED = dict.fromkeys((11, 12, 14, 15, 16, 17), (10, 100, 2))
 
 
 def entry(number: int, kind: str, name: str, needs: Iterable[int] = (), sql: str = "", *, oid: int = 0) -> DumpEntry:

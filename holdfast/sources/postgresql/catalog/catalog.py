@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from holdfast.common.errors import UsageError
+from holdfast.common.words import nearest
 from holdfast.sources.postgresql.catalog.database_settings import DatabaseSettings  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.definitions import Definition  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.extension_rows import Configuration  # noqa: TC001 - pydantic reads it at run time
@@ -256,6 +257,6 @@ def _labels_since(before: Catalog, now: Catalog) -> dict[str, frozenset[str]]:
 def _matching(tables: tuple[Table, ...], globs: Sequence[str], option: str = "--tables") -> tuple[Table, ...]:
     for glob in globs:
         if tables and not any(fnmatchcase(table.label, glob) for table in tables):
-            example = tables[0].label
-            raise UsageError(f"{option} {glob} matches no table; they are named schema.table, such as {example}")
+            hint = nearest(glob, [table.label for table in tables]) or f", such as {tables[0].label}"
+            raise UsageError(f"{option} {glob} matches no table; they are named schema.table{hint}")
     return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.errors import HoldfastError, RefusedError, message_of
 
 _ENDED = ("57P01", "57P02", "57P03", "57P05", "25P03")
 """Shut down, crashed, starting, or set to end sessions that are idle. Source: PostgreSQL manual, 'Error Codes'."""
@@ -41,7 +41,7 @@ class BrokenOffError(Exception):
 
 def words(error: BaseException) -> str:
     """Return a driver's message on one line, without libpq's guesses."""
-    return _GUESS.sub("", " ".join(str(error).split())).removesuffix(".")
+    return _GUESS.sub("", message_of(error)).removesuffix(".")
 
 
 def remedy(error: BaseException) -> str:

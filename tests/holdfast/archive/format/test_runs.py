@@ -5,7 +5,7 @@ from typing import cast
 import pytest
 
 from holdfast.archive.format.runs import RunLog, RunRecord, check_run_name, listed_runs, read_last
-from holdfast.common.errors import RefusedError, UsageError
+from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from tests.support.no_waiting import no_waiting
 from tests.support.stores.lossy_store import FaultyCreates
@@ -32,6 +32,16 @@ def test_a_failed_run_keeps_its_sentence_and_exit_code(store: ObjectStore) -> No
     assert last is not None
     assert last.error is not None
     assert (last.state, last.error.message, last.error.exit_code) == ("failed", "the target is not empty", 5)
+
+
+def test_a_result_that_cannot_be_written_leaves_the_outcome_unknown(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_waiting(monkeypatch)
+    faulty = cast(ObjectStore, FaultyCreates(store, ["ok", *["never"] * 5]))
+    said = "the work is done, but its result could not be written"
+    with pytest.raises(OutcomeUnknownError, match=said), RunLog(faulty, "run-1", "backup") as log:
+        log.result = {"commit": 1}
 
 
 def test_the_same_step_is_not_written_again_at_once(store: ObjectStore) -> None:
@@ -84,6 +94,25 @@ def test_progress_tells_step_rows_and_speed() -> None:
     assert line == "reading tables · 1,500 rows of about 3,000 (50 %), 1,500 rows/s · 4.0 MB stored, 2.0 MB/s · 2 s"
 
 
+def test_a_step_shows_no_speed_of_rows_that_were_done_before_it(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with RunLog(store, "run-1", "restore") as log:
+        log.progress("loading rows", rows=0)
+        now[0] += 10
+        log.progress("loading rows", rows=8_830_000)
+        assert log.last is not None
+        assert "8,830,000 rows, 883,000 rows/s" in log.last.describe()
+        log.progress("building indexes", rows=8_830_000)
+        assert log.last.describe() == "building indexes · 8,830,000 rows · 10 s"
+        now[0] += 5
+        log.result = {"rows": 8_830_000}
+    assert log.last.describe() == "done · 8,830,000 rows · 15 s"
+    assert log.last.steps == {"starting": 0.0, "loading rows": 10.0, "building indexes": 5.0}
+
+
 def test_an_estimate_that_was_too_low_is_left_out() -> None:
     slow = record(rows=10, estimated_rows=5, elapsed_s=1, step_s=60)
     assert slow.describe() == "reading tables · 10 rows, 0 rows/s · 1 s"
@@ -94,10 +123,10 @@ def test_an_estimate_that_was_too_low_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("rows", "step_s", "left"),
     [
-        (500, 30.0, "about 30 s left"),
-        (100, 30.0, "about 4 min left"),
-        (20, 200.0, "about 3 h left"),
-        (999, 30.0, "about 10 s left"),
+        (500, 30.0, "about 30 s left of this step"),
+        (100, 30.0, "about 4 min left of this step"),
+        (20, 200.0, "about 3 h left of this step"),
+        (999, 30.0, "about 10 s left of this step"),
     ],
 )
 def test_what_is_left_is_judged_by_the_pace_of_the_step(rows: int, step_s: float, left: str) -> None:

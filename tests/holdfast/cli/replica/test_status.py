@@ -8,6 +8,7 @@ import time
 
 import pytest
 
+from holdfast.replication.log import schema
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.source_lease import take_source
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
@@ -57,7 +58,7 @@ def test_the_status_has_these_keys(holdfast: RunCommand, two: Replicas) -> None:
         "recovers_from": None,
         "silent_s": None,
         "asked_again_s": None,
-        "look": None,
+        "look": {"index": 0, "problem": None},
     }
     assert (replicas["near"]["entries_behind"], replicas["near"]["pointer"]) == (0, 2)
 
@@ -146,12 +147,23 @@ def test_a_look_says_how_far_each_is_and_which_place_cannot_be_reached(holdfast:
     shown = holdfast("replica", "status", "--look").out.splitlines()
     far, near, off = sorted(line.strip() for line in shown if str(three.folder) in line)
     assert "; cannot be read: " in far
-    assert near.endswith("; has entry 1")
-    assert off.endswith("lost: it was away; has entry 0")
+    assert near.endswith(" s")
+    assert off.endswith("lost: it was away")
     (archive,) = holdfast("replica", "status", "--look", "--json").value["archives"]
     looks = {row["name"]: row["look"] for row in archive["replicas"]}
     assert (looks["near"], looks["off"]) == ({"index": 1, "problem": None}, {"index": 0, "problem": None})
     assert looks["far"]["problem"]
+
+
+def test_a_store_that_is_an_older_copy_says_so(holdfast: RunCommand, two: Replicas) -> None:
+    for _ in range(2):
+        two.back_up("near")
+    two.coordination.run(lambda c: c.execute(schema.archives.update().values(head=1)))
+    two.change("near", pointer=1)
+    done = holdfast("replica", "status")
+    assert (done.code, "near" in done.err, "the store is an older copy" in done.err) == (4, True, True), done.err
+    assert any("near" in line and line.endswith("; has entry 2") for line in done.out.splitlines())
+    assert holdfast("replica", "status", "--no-look").code == 0
 
 
 def test_a_look_does_not_wait_for_one_that_hangs(holdfast: RunCommand, two: Replicas) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.common.errors import UsageError
+from holdfast.storage import open_store
 from holdfast.storage.contract.settings import LISTING_ORDERED, bad_setting, listing_is_ordered
 
 
@@ -27,3 +28,14 @@ def test_any_other_value_is_refused_with_those_that_there_are(value: str) -> Non
 
 def test_a_bad_setting_is_named_with_its_value() -> None:
     assert str(bad_setting("X", "a'b", "c, d")) == """X is "a'b"; it may be one of: c, d."""
+
+
+@pytest.mark.parametrize("value", ["secret\n", " secret", "sec\nret", "secret\r\n"])
+@pytest.mark.parametrize("name", ["AWS_SECRET_ACCESS_KEY", "AWS_ENDPOINT_URL"])
+def test_a_variable_with_a_line_break_too_many_is_named_without_its_value(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(UsageError, match=f"^{name} has a space or a line break too many: set it again") as refused:
+        open_store("s3://bucket/archive")
+    assert "secret" not in str(refused.value)

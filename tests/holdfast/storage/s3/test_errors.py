@@ -41,7 +41,7 @@ CERTAIN = [
     (Fault(429, "TooManyRequests"), StoreUnavailable),
     (Fault(503, "SlowDown"), StoreUnavailable),
     (Fault(400, "RequestTimeout"), StoreUnavailable),
-    (Fault(403, "RequestTimeTooSkewed"), StoreUnavailable),  # our clock is off by a day, say
+    (Fault(403, "RequestTimeTooSkewed"), StoreDenied),  # our clock is off by a day, say
     (Fault(404, "NoSuchBucket"), StoreError),
     (Fault(400, "InvalidRequest"), StoreError),
 ]

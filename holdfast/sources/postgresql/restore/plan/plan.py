@@ -37,13 +37,16 @@ class PlannedTable:
 
     :param source: as it is in the archive.
     :param target: as it will be called; its columns name types as they will be called.
-    :param rows: in the archive; 0 for a table without rows of its own.
+    :param rows: in its snapshot in the archive; 0 for a table without rows of its own.
+    :param size: of its files in the archive, in bytes.
+    :param changes: since the snapshot.
     """
 
     source: Table
     target: Table
     rows: int
     size: int
+    changes: int = 0
 
 
 @dataclass(frozen=True)
@@ -193,7 +196,13 @@ class RestorePlan:
         """Return the plan for people and scripts; the keys are part of the public surface."""
         return {
             "tables": [
-                {"from": each.source.label, "to": each.target.label, "rows": each.rows, "bytes": each.size}
+                {
+                    "from": each.source.label,
+                    "to": each.target.label,
+                    "rows": each.rows,
+                    "bytes": each.size,
+                    "changes": each.changes,
+                }
                 for each in self.tables
             ],
             "objects": [

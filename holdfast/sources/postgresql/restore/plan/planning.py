@@ -37,14 +37,14 @@ def make_plan(
     globs: Sequence[str] = (),
     exclude: Sequence[str] = (),
     maps: Maps | None = None,
-    stored: Mapping[int, tuple[int, int]],
+    stored: Mapping[int, tuple[int, int, int]],
 ) -> RestorePlan:
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
 
     Everything under its own names comes as it is in the dump, whatever the target has: that must be empty.
 
     :param exclude: globs of tables that `globs` do not mean.
-    :param stored: rows and bytes in the archive, by the table's oid.
+    :param stored: rows, bytes and changes in the archive, by the table's oid.
     :raises UsageError: a glob or a map is about nothing.
     :raises RefusedError: it cannot work in this target; says what to do.
     """
@@ -57,7 +57,7 @@ def make_plan(
     if not globs and not maps:
         tables = [*catalog.tables, *([catalog.large_objects] if catalog.large_objects else [])]
         return RestorePlan(
-            tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0))) for table in tables),
+            tables=tuple(PlannedTable(table, table, *stored.get(table.oid, (0, 0, 0))) for table in tables),
             entries=tuple(_without_schema(entry, target) for entry in entries),
             sequences=tuple(catalog.sequences),
             materialized_views=tuple(catalog.materialized_views),
@@ -111,7 +111,7 @@ def _check(
     created: Sequence[DumpEntry],
     maps: Maps,
     target: Target,
-    stored: Mapping[int, tuple[int, int]],
+    stored: Mapping[int, tuple[int, int, int]],
     *,
     chosen: bool,
 ) -> None:
@@ -220,7 +220,7 @@ def _missing_schemas(
         yield DumpEntry(-1 - number, "pre-data", "SCHEMA", 0, 0, "", schema, (), sql)
 
 
-def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int]]) -> PlannedTable:
+def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int, int]]) -> PlannedTable:
     schema, name = names.of((table.table_schema, table.name))
     columns = table.columns
     if names.objects:
@@ -234,8 +234,7 @@ def _planned(table: Table, names: Names, stored: Mapping[int, tuple[int, int]]) 
             for column in columns
         )
     renamed = table.model_copy(update={"table_schema": schema, "name": name, "columns": columns})
-    rows, size = stored.get(table.oid, (0, 0))
-    return PlannedTable(table, renamed, rows, size)
+    return PlannedTable(table, renamed, *stored.get(table.oid, (0, 0, 0)))
 
 
 def _kept(catalog: Catalog, selection: Selection) -> Iterator[NotRestored]:

@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.connection.session import connect, is_refusal
 from holdfast.sources.postgresql.connection.sql import qualified
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
-from holdfast.sources.postgresql.restore.plan.progress import note_result, once, read_result
+from holdfast.sources.postgresql.restore.plan.progress import note_result, once, read_ledger, read_result
 from holdfast.sources.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.sources.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.sources.postgresql.restore.rows.staging_tables import not_taken, step_of
@@ -39,6 +39,14 @@ if TYPE_CHECKING:
     Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ADVISORY_KEY = 0x486F6C6466617374  # "Holdfast"
+
+_HOLDER = """
+select a.pid, coalesce(pg_catalog.host(a.client_addr), 'the server itself'),
+  pg_catalog.to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS UTC')
+from pg_catalog.pg_locks l join pg_catalog.pg_stat_activity a on a.pid = l.pid
+where l.locktype = 'advisory' and l.granted and l.classid = %s::oid and l.objid = %s::oid
+  and l.database = (select oid from pg_catalog.pg_database where datname = pg_catalog.current_database())
+"""
 
 _ENDING = "1s"
 """So long the session of a restore that has ended may go on holding its lock."""
@@ -88,11 +96,20 @@ def hold_target(address: Address) -> Iterator[Connection]:
         try:
             session.execute("select pg_catalog.pg_advisory_lock(%s)", (_ADVISORY_KEY,))
         except psycopg.errors.LockNotAvailable:
+            left = read_ledger(session)  # that of the other one, once it has planned
+            run = f" (run {left.claim.run})" if left else ""
             raise BusyError(
-                f"another restore is at work in {address.url}: wait for it, or choose another target"
+                f"another restore is at work in {address.url}{run}, {_holder(session)}: wait for it, or choose another "
+                "target"
             ) from None
         session.execute("reset lock_timeout")
         yield session
+
+
+def _holder(session: Connection) -> str:
+    """Return, in words, the session that keeps other restores out."""
+    found = session.execute(_HOLDER, (_ADVISORY_KEY >> 32, _ADVISORY_KEY & 0xFFFFFFFF)).fetchone()
+    return f"in session {found[0]} of {found[1]}, since {found[2]}" if found else "in a session that has just ended"
 
 
 def check_target(session: Connection, address: Address, catalog: Catalog) -> None:

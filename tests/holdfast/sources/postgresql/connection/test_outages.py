@@ -38,7 +38,7 @@ def test_a_connection_that_is_lost_is_told_with_what_to_do(address: Address) -> 
         other.execute("select pg_terminate_backend(%s)", (session.info.backend_pid,))
         assert told(address, session, "select 1") == (
             1,
-            f"the work in {address.url} ended: terminating connection due to administrator command: "
+            f"the work in {address.url} ended: terminating connection due to administrator command (SQLSTATE 57P01): "
             "start again when the server is up and can be reached",
         )
         assert told(address, session, "select 1") == (
@@ -82,7 +82,7 @@ def test_a_server_that_takes_no_writes_is_refused_as_a_target(address: Address) 
         session.execute("set default_transaction_read_only = on")
         code, said = told(address, session, "create schema mine")
     assert code == 5
-    assert "cannot execute CREATE SCHEMA in a read-only transaction: the server is a standby" in said
+    assert "cannot execute CREATE SCHEMA in a read-only transaction (SQLSTATE 25006): the server is a standby" in said
 
 
 def test_what_is_no_outage_is_left_as_it_is(address: Address) -> None:

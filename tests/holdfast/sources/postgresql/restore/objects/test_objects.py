@@ -71,7 +71,7 @@ class Source:
         return Address(self.server.url(name), self.server.password)
 
     def plan(self, target: Address, *globs: str, maps: tuple[str, ...] = ()) -> RestorePlan:
-        stored = {table.oid: (0, 0) for table in self.catalog.tables if table.has_rows}
+        stored = {table.oid: (0, 0, 0) for table in self.catalog.tables if table.has_rows}
         with connect(target) as session:
             there = read_target(session)
         return make_plan(self.catalog, self.entries, there, globs=globs, maps=Maps.parse(maps), stored=stored)

@@ -15,7 +15,7 @@ from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, STORED
 
 
 def plan(
-    *globs: str, target: Target = EMPTY, maps: Iterable[str] = (), stored: dict[int, tuple[int, int]] = STORED
+    *globs: str, target: Target = EMPTY, maps: Iterable[str] = (), stored: dict[int, tuple[int, int, int]] = STORED
 ) -> RestorePlan:
     return make_plan(CATALOG, ENTRIES, target, globs=globs, maps=Maps.parse(maps), stored=stored)
 
