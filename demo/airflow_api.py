@@ -136,7 +136,7 @@ class AirflowApi:
         token: str | None = None
         for _ in range(_LOG_PAGES):
             page = self._get(path, **which, **({"token": token} if token else {"full_content": "true"}))
-            lines += [_log_line(entry) for entry in page["content"]]
+            lines += [log_line(entry) for entry in page["content"]]
             token = page.get("continuation_token")
             if not token or not page["content"]:
                 break
@@ -219,7 +219,8 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def _log_line(entry: Any) -> str:
+def log_line(entry: Any) -> str:
+    """Return an entry of a task's log as text, an error with its whole traceback."""
     if not isinstance(entry, dict):
         return str(entry)
     known = ("timestamp", "level", "event", "error_detail", "logger", "filename", "lineno", "loc")
