@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,3 +36,6 @@ def test_airflow_that_ends_while_starting_says_why(tmp_path: Path) -> None:
     with pytest.raises(AirflowStartError, match=r"ended while starting; its log ends with:\n(.|\n)*relative path"):
         airflow.__enter__()
     assert airflow.pid is None
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        # A look into it waits for nobody who writes: on a slow disk, requests failed by that, and tasks with them.
+        assert database.execute("pragma journal_mode").fetchone() == ("wal",)

@@ -324,8 +324,8 @@ def test_a_restore_point_is_held_and_released_by_who_may(stage: Stage) -> None:
 def until_asked(stage: Stage, client: httpx.Client, run: str) -> str:
     """Wait until a run has parked to ask a person, and return the address of the question.
 
-    Airflow 3.3 fails a task that is answered before its scheduler has seen it parked with its process gone, as no person
-    is quick enough to do. What the scheduler writes once it has seen that is the only proof.
+    Airflow 3.3 fails a task that is answered before its scheduler has seen it parked with its process gone, as no
+    person is quick enough to do. What the scheduler writes once it has seen that is the only proof.
     """
     path = f"/api/v2/dags/restore_shop/dagRuns/{run}/taskInstances/approve"
     seen = f"TaskInstance Finished: dag_id=restore_shop, task_id=approve, run_id={run},"

@@ -33,7 +33,7 @@ def why_failed(airflow: AirflowStandalone) -> str:
 
     They come from its files, since an Airflow in trouble may not answer.
     """
-    errors = [line for line in _lines(airflow.log_file) if re.search(r"error|critical|locked", line, re.IGNORECASE)]
+    errors = [line for line in _lines(airflow.log_file) if re.search(r"\[(error|critical) |Error: |locked", line)]
     return "\n".join([*_tries(airflow.home), "--- errors in Airflow's own log ---", *errors[-_ERRORS:]])
 
 
