@@ -151,7 +151,7 @@ class AirflowStandalone:
                 start_new_session=True,
             )
 
-    def wait_until_healthy(self, *, timeout: float = 180.0) -> None:
+    def wait_until_healthy(self, *, timeout: float = 480.0) -> None:
         """Wait until API server, scheduler, DAG processor and triggerer work, then log in.
 
         :raises AirflowStartError: they do not, in `timeout` seconds.

@@ -169,7 +169,7 @@ class AirflowApi:
             if len(page) < _PAGE:
                 return found
 
-    def wait_for_dag(self, dag_id: str, *, timeout: float = 60.0) -> None:
+    def wait_for_dag(self, dag_id: str, *, timeout: float = 240.0) -> None:
         """Wait until Airflow has read a DAG.
 
         :raises AirflowTimeoutError: it has not; the message quotes Airflow's import errors.
