@@ -256,8 +256,13 @@ class AirflowStandalone:
             # Somebody waits for each run, and a look costs little where there are few.
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.3,
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
-            # Where an answer took longer than 5 s five times, a task failed that had not even begun.
+            # The scheduler begins before the API server listens. On a busy machine, tasks failed before they had begun:
+            # their start was refused or not answered five times, or their DAG file not read in 30 s.
+            "WORKERS__EXECUTION_API_RETRIES": 60,
+            "WORKERS__EXECUTION_API_RETRY_WAIT_MAX": 5,
             "WORKERS__EXECUTION_API_TIMEOUT": 60,
+            "CORE__DAGBAG_IMPORT_TIMEOUT": 300,
+            "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": 300,
             "USAGE_DATA_COLLECTION__ENABLED": False,
         }
         # Nothing of an Airflow that the caller may have configured gets in.

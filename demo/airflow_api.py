@@ -52,7 +52,7 @@ class AirflowApi:
 
     def __init__(self, *, url: str, username: str, password: str) -> None:
         self._login = {"username": username, "password": password}
-        self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=120.0, trust_env=False)
 
     def close(self) -> None:
         """Close the connections."""

@@ -86,7 +86,7 @@ def _connection(address: Address) -> dict[str, Any]:
 
 def runs_of(airflow: AirflowStandalone, dag: str) -> list[str]:
     """Return the ids of a DAG's runs."""
-    with httpx.Client(base_url=airflow.url, timeout=30, trust_env=False) as client:
+    with httpx.Client(base_url=airflow.url, timeout=120, trust_env=False) as client:
         login = {"username": airflow.username, "password": airflow.password}
         token = client.post("/auth/token", json=login).json()["access_token"]
         told = client.get(f"/api/v2/dags/{dag}/dagRuns", headers={"Authorization": f"Bearer {token}"}).json()

@@ -77,7 +77,7 @@ class Stage:
         """Return a client of the API server, logged in as a user or as nobody; it is closed in the end."""
         hooks = {"response": [self._explain]}
         made = self.clients.enter_context(
-            httpx.Client(base_url=self.airflow.url, timeout=30, trust_env=False, event_hooks=hooks)
+            httpx.Client(base_url=self.airflow.url, timeout=120, trust_env=False, event_hooks=hooks)
         )
         if user:
             token = made.post("/auth/token", json={"username": user, "password": self.passwords[user]})
