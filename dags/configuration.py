@@ -30,7 +30,9 @@ if has_configuration():
         max_active_runs=1,
         tags=["holdfast"],
         default_args={
-            "on_failure_callback": [each for archive in configured_archives().values() for each in notifiers(archive)]
+            "on_failure_callback": [each for archive in configured_archives().values() for each in notifiers(archive)],
+            "retries": 2,
+            "retry_delay": timedelta(minutes=1),
         },
     ):
 

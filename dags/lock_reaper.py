@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
 from holdfast_airflow.operators.reap_locks import INTERVAL, ReapLocks, reaper_interval
 
@@ -23,6 +25,7 @@ for name, archive in archives.items():
         tag="locks",
         description=f"End what is over among the locks of the archive {name}",
         schedule=reaper_interval(len(archives)),
+        retry_delay=timedelta(minutes=1),
         dagrun_timeout=INTERVAL,
     ) as dag:
         for end, replica in each_place(archive).items():

@@ -27,7 +27,6 @@ for name, archive in archives_with_replicas().items():
         tag="replicas",
         description=f"Make the lost replicas of the archive {name} anew",
         schedule=INTERVAL,
-        default_args={"retries": 1, "retry_delay": timedelta(minutes=5)},
         params={
             "deep": Param(
                 True,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 from holdfast_airflow.archives import archive_dag, configured_archives
 from holdfast_airflow.assets import record_of
 from holdfast_airflow.operators.check_objectives import SOONEST, CheckObjectives, judging_interval
@@ -25,6 +27,7 @@ for name, archive in configured_archives().items():
             tag="objectives",
             description=f"Fails while an objective of the archive {name} is missed",
             schedule=interval,
+            retry_delay=timedelta(minutes=1),
             dagrun_timeout=SOONEST,
         ):
             CheckObjectives(task_id="judge", archive=name, outlets=[record_of(name)])

@@ -33,7 +33,7 @@ for name, archive in archives_with_replicas().items():
         description=f"Bring the replicas of the archive {name} to the head of their log",
         # By time, too: the backup that others made may be there, and its task have failed after that.
         schedule=AssetOrTimeSchedule(timetable=DeltaTriggerTimetable(INTERVAL), assets=[backups_of(name)]),
-        default_args={"retries": 2, "retry_delay": timedelta(minutes=1)},
+        retry_delay=timedelta(minutes=1),
         params={
             "spark": Param(
                 False,

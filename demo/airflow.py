@@ -11,9 +11,11 @@ import json
 import os
 import secrets
 import socket
+import sqlite3
 import subprocess
 import sys
 import time
+from contextlib import closing
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Self
@@ -66,6 +68,7 @@ class AirflowStandalone:
         say: Callable[[str], None] = _silent,
     ) -> None:
         self.home = home.absolute()
+        self._database = self.home / "airflow.db"
         self.username = USERNAME
         self.password = secrets.token_urlsafe(12)
         self.log_file = self.home / "airflow.log"
@@ -124,6 +127,8 @@ class AirflowStandalone:
         self.home.mkdir(parents=True, exist_ok=True)
         environment = self._environment(port)
         self._write_password()
+        with closing(sqlite3.connect(self._database)) as database:
+            database.execute("pragma journal_mode = wal")  # who reads waits for nobody
         self._api = AirflowApi(url=self._url, username=self.username, password=self.password)
         self._started = datetime.now(UTC)
         atexit.register(self.stop)
@@ -146,7 +151,7 @@ class AirflowStandalone:
                 start_new_session=True,
             )
 
-    def wait_until_healthy(self, *, timeout: float = 180.0) -> None:
+    def wait_until_healthy(self, *, timeout: float = 480.0) -> None:
         """Wait until API server, scheduler, DAG processor and triggerer work, then log in.
 
         :raises AirflowStartError: they do not, in `timeout` seconds.
@@ -233,7 +238,8 @@ class AirflowStandalone:
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": False,
             "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:admin",
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self.home / 'airflow.db'}",
+            # As long as a slow disk may take: after 5 s, a request failed, and tasks with it.
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}?timeout=120",
             "API__HOST": "127.0.0.1",
             "API__PORT": port,
             "API__BASE_URL": self._url,
@@ -250,6 +256,13 @@ class AirflowStandalone:
             # Somebody waits for each run, and a look costs little where there are few.
             "SCHEDULER__SCHEDULER_IDLE_SLEEP_TIME": 0.3,
             "SCHEDULER__SCHEDULER_HEARTBEAT_SEC": 1,
+            # The scheduler begins before the API server listens. On a busy machine, tasks failed before they had begun:
+            # their start was refused or not answered five times, or their DAG file not read in 30 s.
+            "WORKERS__EXECUTION_API_RETRIES": 60,
+            "WORKERS__EXECUTION_API_RETRY_WAIT_MAX": 5,
+            "WORKERS__EXECUTION_API_TIMEOUT": 60,
+            "CORE__DAGBAG_IMPORT_TIMEOUT": 300,
+            "DAG_PROCESSOR__DAG_FILE_PROCESSOR_TIMEOUT": 300,
             "USAGE_DATA_COLLECTION__ENABLED": False,
         }
         # Nothing of an Airflow that the caller may have configured gets in.

@@ -52,7 +52,7 @@ class AirflowApi:
 
     def __init__(self, *, url: str, username: str, password: str) -> None:
         self._login = {"username": username, "password": password}
-        self._http = httpx.Client(base_url=url, timeout=30.0, trust_env=False)
+        self._http = httpx.Client(base_url=url, timeout=120.0, trust_env=False)
 
     def close(self) -> None:
         """Close the connections."""
@@ -136,7 +136,7 @@ class AirflowApi:
         token: str | None = None
         for _ in range(_LOG_PAGES):
             page = self._get(path, **which, **({"token": token} if token else {"full_content": "true"}))
-            lines += [_log_line(entry) for entry in page["content"]]
+            lines += [log_line(entry) for entry in page["content"]]
             token = page.get("continuation_token")
             if not token or not page["content"]:
                 break
@@ -169,7 +169,7 @@ class AirflowApi:
             if len(page) < _PAGE:
                 return found
 
-    def wait_for_dag(self, dag_id: str, *, timeout: float = 60.0) -> None:
+    def wait_for_dag(self, dag_id: str, *, timeout: float = 240.0) -> None:
         """Wait until Airflow has read a DAG.
 
         :raises AirflowTimeoutError: it has not; the message quotes Airflow's import errors.
@@ -219,7 +219,8 @@ def _checked(answer: httpx.Response) -> dict[str, Any]:
     return dict(answer.json())
 
 
-def _log_line(entry: Any) -> str:
+def log_line(entry: Any) -> str:
+    """Return an entry of a task's log as text, an error with its whole traceback."""
     if not isinstance(entry, dict):
         return str(entry)
     known = ("timestamp", "level", "event", "error_detail", "logger", "filename", "lineno", "loc")

@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import suppress
 
 import psycopg
@@ -46,6 +46,18 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     )
     assert done.returncode == 0, done.stdout
     return True
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Show with a failed test why the tasks of its Airflow have failed."""
+    report = yield
+    if report.failed and "demo.airflow" in sys.modules:
+        from tests.support.airflow.failed_tasks import airflows_of, why_failed
+
+        for airflow in airflows_of(getattr(item, "funcargs", {}).values()):
+            report.sections.append(("Failed tasks of Airflow", why_failed(airflow)))
+    return report
 
 
 def pytest_configure() -> None:

@@ -137,12 +137,12 @@ def archive_dag(
 
     :param doc: what Airflow shows about it. `{name}`, `{place}` and `{schedule}` are filled in, and those of `terms`.
     :param tag: beside `holdfast` and the archive's name.
-    :param schedule_key: which of the archive's schedules it runs on, and which deadline its runs have. With it, tasks
-        are tried twice more where there is such a schedule, each time after `retry_delay`.
+    :param schedule_key: which of the archive's schedules it runs on, and which deadline its runs have.
+    :param retry_delay: after which tasks that fail are tried again, twice, where the DAG has a schedule.
     :param settings: more for the DAG, such as `description` and `params`; they win.
     :raises UsageError: one of the archive's `alerts` cannot be made.
     """
-    schedule: str | None = getattr(archive.schedule, schedule_key) if schedule_key else None
+    schedule = getattr(archive.schedule, schedule_key) if schedule_key else settings.pop("schedule", None)
     common: dict[str, Any] = {
         "doc_md": doc.format(
             name=name,
@@ -158,9 +158,10 @@ def archive_dag(
         "tags": ["holdfast", tag, name],
     }
     defaults = _task_defaults(archive)
-    if schedule_key:
+    if schedule_key or schedule:
         # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
         defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
+    if schedule_key:
         common["deadline"] = deadline_of(name, archive, schedule_key)
     common["default_args"] = defaults | settings.pop("default_args", {})
     settings["params"] = {word: FormField.of(param) for word, param in settings.get("params", {}).items()}

@@ -72,6 +72,15 @@ def test_schedule_comes_from_the_configuration(read: Read) -> None:
     assert not any(dag(bag, f"{name}_big").catchup for name in MAINTENANCE)
 
 
+def test_what_runs_by_itself_is_tried_again_before_its_run_ends(read: Read) -> None:
+    scheduled = [found for found in read(TWO).dags.values() if found.schedule is not None]
+    assert {"lock_reaper_big", "objectives_shop", "replica_log_trimming_twice"} <= {found.dag_id for found in scheduled}
+    for found in scheduled:
+        assert {task.retries for task in found.tasks} == {2}, found.dag_id
+        waits = [2 * task.retry_delay for task in found.tasks]
+        assert found.dagrun_timeout is None or max(waits) < found.dagrun_timeout / 2, found.dag_id
+
+
 @pytest.mark.slow
 def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
     config = tmp_path / "archives.yaml"

@@ -59,6 +59,7 @@ from tests.support.airflow.airflow_dags import (
     REAPER_DAG,
 )
 from tests.support.airflow.browser import Watched, log_in, new_context, pictures
+from tests.support.airflow.failed_tasks import why_failed
 from tests.support.following.followed import open_followed
 from tests.support.jobs.command import all_gone, until
 from tests.support.jobs.command_here import run_here
@@ -92,6 +93,11 @@ class Stage:
     story: Story
     folder: Path
     words: io.StringIO
+
+    @property
+    def airflow(self) -> AirflowStandalone:
+        """The demo's Airflow."""
+        return self.story.airflow
 
 
 @pytest.fixture(scope="module")
@@ -234,7 +240,7 @@ def stage(
 @pytest.fixture(scope="module")
 def airflow(stage: Stage) -> AirflowStandalone:
     """A running Airflow."""
-    return stage.story.airflow
+    return stage.airflow
 
 
 def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 120) -> str:
@@ -242,23 +248,12 @@ def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 1
     return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=0.5)
 
 
-def why(airflow: AirflowStandalone, name: str, run_id: str) -> str:
-    """Return the states of a run's tasks, and the last words of those that have failed."""
-    tasks = airflow.api.tasks(name, run_id)
-    words = [f"{task.task_id}[{task.map_index}]: {task.state}" for task in tasks]
-    for failed in (task for task in tasks if task.state == "failed"):
-        log = airflow.api.task_log(name, run_id, failed.task_id, map_index=failed.map_index)
-        words.append(f"{failed.task_id}[{failed.map_index}] says: {log[-3000:]}")
-    return "\n".join(words)
-
-
 def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "books", **form: Any) -> dict[str, Any]:
     """Run a DAG with what its form says; return what a task passed on."""
     name = f"{operation}_{archive}"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, form)
-    state = ended(airflow, name, run_id, timeout=240)
-    assert state == "success", airflow.api.task_log(name, run_id, task)[-3000:]
+    assert ended(airflow, name, run_id, timeout=240) == "success"
     passed_on = airflow.api.xcom(name, run_id, task)
     assert isinstance(passed_on, dict)
     return passed_on
@@ -400,10 +395,10 @@ def waits_without_a_worker(airflow: AirflowStandalone, trio: Replicas) -> dict[s
 
         while (is_at := state()) != "deferred":
             assert time.monotonic() < deadline, is_at
-            assert is_at not in ("failed", "up_for_retry"), airflow.api.task_log(name, run_id, "backup_crm")[-3000:]
+            assert is_at not in ("failed", "up_for_retry")
             time.sleep(0.5)
     run(airflow, "replica_sync", "sync_far", "trio")
-    assert ended(airflow, name, run_id) == "success", why(airflow, name, run_id)
+    assert ended(airflow, name, run_id) == "success"
     passed_on = airflow.api.xcom(name, run_id, "backup_crm")
     assert isinstance(passed_on, dict)
     return passed_on
@@ -452,7 +447,7 @@ def report(airflow: AirflowStandalone, locked: ObjectStore) -> str:
     with RWLock(locked, "report").write(purpose="a person reads it"):
         run_id = airflow.api.trigger("report")
         until(lambda: state() == "deferred", "the lock to be waited for", 90)
-    assert ended(airflow, "report", run_id) == "success", airflow.api.task_log("report", run_id, "lock")[-3000:]
+    assert ended(airflow, "report", run_id) == "success"
     assert [info for info in inspect(locked) if info.resource == "report" and info.state != "dead"] == []
     return run_id
 
@@ -472,6 +467,8 @@ def test_lock_is_released_when_the_work_fails(airflow: AirflowStandalone, locked
     states = {task.task_id: task.state for task in airflow.api.tasks("report", run_id)}
     assert states == {"lock": "success", "look": "failed", "unlock": "success"}
     assert "RuntimeError: asked to fail" in airflow.api.task_log("report", run_id, "look")
+    assert f"run {run_id}, task look[-1], try 1: failed" in why_failed(airflow)
+    assert "RuntimeError: asked to fail" in why_failed(airflow)
     assert [info for info in inspect(locked) if info.state != "dead"] == []
 
 
@@ -497,7 +494,7 @@ def test_lock_of_a_block_is_renewed_by_a_trigger_while_the_block_runs(
 def test_mapped_work_is_done_under_locks_of_its_own(airflow: AirflowStandalone, locked: ObjectStore) -> None:
     run_id = airflow.api.trigger("mapped")
     # What comes last runs whether or not all of the work is done.
-    assert ended(airflow, "mapped", run_id) == "success", why(airflow, "mapped", run_id)
+    assert ended(airflow, "mapped", run_id) == "success"
     states: dict[str, list[str | None]] = {}
     for task in airflow.api.tasks("mapped", run_id):
         states.setdefault(task.task_id, []).append(task.state)
@@ -554,7 +551,7 @@ def test_lock_of_a_run_whose_dag_is_paused_goes_and_its_work_is_not_done_without
         airflow.api.pause("interrupted", paused=False)
         assert ended(airflow, "interrupted", run_id) == "failed"
     found = states()
-    assert {found.pop(task) for task in ("keep_lock", "second")} == {"failed"}, why(airflow, "interrupted", run_id)
+    assert {found.pop(task) for task in ("keep_lock", "second")} == {"failed"}
     assert set(found.values()) == {"success"}
     kept = airflow.api.task_log("interrupted", run_id, "keep_lock")
     assert "did not start the task that keeps the lock in time: its DAG was paused" in kept

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import socket
+import sqlite3
+import subprocess
+import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -34,3 +38,27 @@ def test_airflow_that_ends_while_starting_says_why(tmp_path: Path) -> None:
     with pytest.raises(AirflowStartError, match=r"ended while starting; its log ends with:\n(.|\n)*relative path"):
         airflow.__enter__()
     assert airflow.pid is None
+    with closing(sqlite3.connect(tmp_path / "airflow.db")) as database:
+        # A look into it waits for nobody who writes: on a slow disk, requests failed by that, and tasks with them.
+        assert database.execute("pragma journal_mode").fetchone() == ("wal",)
+
+
+START = """
+import httpx
+from airflow.sdk.api.client import Client
+
+waits = []
+Client.request.retry.sleep = waits.append
+try:
+    Client(base_url="http://127.0.0.1:9", token="").get("task")
+except httpx.ConnectError:
+    print(sum(waits))
+"""
+
+
+def test_a_task_is_started_though_the_api_server_listens_a_minute_late(tmp_path: Path) -> None:
+    airflow = AirflowStandalone(home=tmp_path, dags=tmp_path, plugins=tmp_path)
+    done = subprocess.run(
+        [sys.executable, "-c", START], env=airflow._environment(0), capture_output=True, text=True, check=True
+    )
+    assert float(done.stdout.split()[-1]) > 60

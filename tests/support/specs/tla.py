@@ -18,6 +18,9 @@ from tests.support.specs.tla_steps import tell_state, tell_step
 
 _ROOT = Path(__file__).resolve().parents[3]
 SPECS = _ROOT / "specs"
+_ENVIRONMENT = dict(os.environ)
+"""For the checker, which threads start: one that inherits it may fail (EFAULT) where pytest changes it meanwhile."""
+
 LIMIT = 300.0
 """Seconds one model may take on a busy machine."""
 
@@ -104,7 +107,9 @@ def _run(spec: str, config: str, constants: Mapping[str, str], *options: str) ->
     command = [str(find_tla()), f"{spec}.tla", "--config", f"{config}.cfg", *options]
     for name, value in constants.items():
         command += ["-c", f"{name}={value}"]
-    done = subprocess.run(command, cwd=SPECS, capture_output=True, text=True, timeout=LIMIT, check=False)
+    done = subprocess.run(
+        command, cwd=SPECS, env=_ENVIRONMENT, capture_output=True, text=True, timeout=LIMIT, check=False
+    )
     if done.returncode not in (0, 1):
         said = f"{done.stdout[-2000:]}{done.stderr[-2000:]}"
         raise RuntimeError(f"{' '.join(command)} ended with {done.returncode}: {said}")
