@@ -88,7 +88,11 @@ def everything_comes_back(run_restore: RunJob, create_database: CreateDatabase, 
 
 @pytest.mark.parametrize(
     "there",
-    ["create table mine (id int)", "create schema mine", "create sequence mine", "create view mine as select 1"],
+    [
+        "create table mine (id int)",
+        "create schema mine; grant usage on schema mine to public",
+        *("create sequence mine", "create view mine as select 1"),
+    ],
 )
 def test_a_target_that_is_not_empty_is_refused_and_left_alone(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, there: str

@@ -29,7 +29,7 @@ _STEP: Final = "configuration"
 
 # What tells the user's rows from the extension's is the target's own condition: it may have another version.
 _HERE = """
-select e.extname::text, n.nspname::text, c.relname::text, coalesce(k.condition, ''),
+select e.extname::text, n.nspname::text, c.relname::text, coalesce(k.condition, ''), c.oid::regclass::text,
   array(select f.confrelid::regclass::text from pg_catalog.pg_constraint f where f.conrelid = c.oid and f.contype = 'f'
     and f.confrelid <> c.oid)
 from pg_catalog.pg_extension e cross join lateral unnest(e.extconfig, e.extcondition) k (oid, condition)
@@ -57,12 +57,13 @@ def restore_configuration(session: Connection, tables: Sequence[Configuration]) 
 
 
 def _restore(session: Connection, tables: Sequence[Configuration]) -> dict[str, str]:
-    conditions, needs = {}, {}
-    for extension, schema, name, condition, referred in session.execute(_HERE).fetchall():
-        conditions[extension, schema, name] = condition
-        needs[extension, schema, name] = referred
+    conditions, names, needs = {}, {}, {}
+    for extension, schema, table, condition, name, referred in session.execute(_HERE).fetchall():
+        conditions[extension, schema, table] = condition
+        names[name] = extension, schema, table
+        needs[extension, schema, table] = referred
     left = {each.label: "no extension of the target keeps any there" for each in tables if each.key not in conditions}
-    there = _ordered(session, [each for each in tables if each.key in conditions], needs)
+    there = _ordered([each for each in tables if each.key in conditions], names, needs)
     if _refused(session, there, conditions):
         for each in there:
             if why := _refused(session, [each], conditions):
@@ -74,19 +75,16 @@ def _restore(session: Connection, tables: Sequence[Configuration]) -> dict[str, 
 
 
 def _ordered(
-    session: Connection, tables: Sequence[Configuration], needs: Mapping[_Key, Sequence[str]]
+    tables: Sequence[Configuration], names: Mapping[str, _Key], needs: Mapping[_Key, Sequence[str]]
 ) -> list[Configuration]:
-    """Return tables behind those that they refer to, where there is such an order."""
-    names = {
-        session.execute("select %s::regclass::text", (table_name(each),)).fetchone(): place
-        for place, each in enumerate(tables)
-    }
-    graph = {
-        place: [names[(referred,)] for referred in needs[each.key] if (referred,) in names]
-        for place, each in enumerate(tables)
-    }
+    """Return tables behind those that they refer to, where there is such an order.
+
+    :param names: as the server writes them, by which `needs` has what each refers to.
+    """
+    known = {each.key: each for each in tables}
+    graph = {key: [names[each] for each in needs[key] if names.get(each) in known] for key in known}
     try:
-        return [tables[place] for place in TopologicalSorter(graph).static_order()]
+        return [known[key] for key in TopologicalSorter(graph).static_order()]
     except CycleError:
         return list(tables)
 

@@ -49,10 +49,13 @@ class _Definition:
 
 
 _DEFINED = """
-select coalesce(pg_catalog.has_sequence_privilege(q.seqrelid, 'update'), false),
+select coalesce(pg_catalog.has_schema_privilege(n.oid, 'usage')
+    and pg_catalog.has_sequence_privilege(q.seqrelid, 'update'), false),
   q.seqincrement, q.seqmin, q.seqmax, q.seqcycle, a.attrelid::int8, a.attname::text
-from pg_catalog.unnest(%s::text[]) with ordinality s (name, place)
-left join pg_catalog.pg_sequence q on q.seqrelid = pg_catalog.to_regclass(s.name)
+from unnest(%s::text[], %s::text[]) with ordinality s (schema, name, place)
+left join pg_catalog.pg_namespace n on n.nspname = s.schema
+left join pg_catalog.pg_class c on c.relnamespace = n.oid and c.relname = s.name
+left join pg_catalog.pg_sequence q on q.seqrelid = c.oid
 left join pg_catalog.pg_depend d on d.classid = 'pg_catalog.pg_class'::regclass and d.objid = q.seqrelid
   and d.refclassid = 'pg_catalog.pg_class'::regclass and d.deptype in ('a', 'i')
 left join pg_catalog.pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
@@ -108,7 +111,8 @@ def _places(
     names = [qualified(value.sequence_schema, value.name) for value in values]
     put: list[tuple[str, int, bool]] = []
     unknown = []
-    rows = session.execute(_DEFINED, (names,)).fetchall()
+    parts = [value.sequence_schema for value in values], [value.name for value in values]
+    rows = session.execute(_DEFINED, parts).fetchall()
     for name, value, (may, increment, least, most, cycles, table, column) in zip(names, values, rows, strict=True):
         if increment is None and not value.extension:  # it was left out, and is named
             continue

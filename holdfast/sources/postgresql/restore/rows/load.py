@@ -56,8 +56,8 @@ with recursive extensions (class, object) as (
   select classid, objid from pg_catalog.pg_depend where deptype = 'e'
   union select d.classid, d.objid from extensions join pg_catalog.pg_depend d
     on (d.refclassid, d.refobjid) = (class, object) and d.deptype = 'i'
-), users (oid, nspname) as (
-  select oid, nspname from pg_catalog.pg_namespace
+), users as (
+  select oid, nspname, nspacl from pg_catalog.pg_namespace
   where nspname not in ('pg_catalog', 'information_schema') and nspname !~ '^pg_(toast|temp)'
 ), objects (class, object, what) as (
   select 'pg_catalog.pg_class'::regclass::oid, c.oid, format('%I.%I', n.nspname, c.relname)
@@ -73,14 +73,18 @@ with recursive extensions (class, object) as (
   union all
   select 'pg_catalog.pg_namespace'::regclass, n.oid, format('schema %I', n.nspname)
   from users n left join pg_catalog.pg_extension e on e.extnamespace = n.oid
-  where n.nspname <> 'public' and e.oid is null
+  where n.nspname <> 'public' and e.oid is null and n.nspacl is not null
 )
 select what from objects where (class, object) not in (select class, object from extensions)
 union all
 (select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
-"""What belongs to no extension, nor to a type of one, and is no schema that was made to put extensions in."""
+"""What belongs to no extension, nor to a type of one.
+
+A schema is nothing by itself, unless others were let in: some were made to put extensions in, and some extensions
+(postgis_tiger_geocoder) leave one that does not belong to them.
+"""
 
 
 @contextmanager

@@ -46,7 +46,7 @@ def test_an_empty_database_is_claimed_by_one_restore_at_a_time(target: Address, 
     [
         ("create table public.mine (id int)", "public.mine"),
         ("create view public.mine as select 1", "public.mine"),
-        ("create schema mine", "schema mine"),
+        ("create schema mine; grant usage on schema mine to public", "schema mine"),
         ("create type public.mine as enum ('a')", "type public.mine"),
         ("create function public.mine() returns int language sql as 'select 1'", r"function public.mine\(\)"),
     ],
