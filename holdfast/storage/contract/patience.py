@@ -19,8 +19,9 @@ class Patience:
     attempts: int
 
 
-SHORT = Patience(connect_s=5.0, read_s=15.0, attempts=1)
+SHORT = Patience(connect_s=4.0, read_s=6.0, attempts=3)
 """For a look that somebody waits for who does not need the answer.
 
-He stops waiting by his own clock. So a request ends soon after that by itself, and is not repeated.
+He stops waiting by his own clock. So a request ends soon after that by itself; one that a busy server has refused is
+repeated within that time.
 """
