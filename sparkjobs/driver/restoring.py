@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
 from holdfast.sources.postgresql.catalog.large_objects import check_comparable
-from holdfast.sources.postgresql.catalog.roles import read_roles
 from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.objects import objects
@@ -27,7 +26,7 @@ from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.sources.postgresql.restore.plan.target_state import read_target
 from holdfast.sources.postgresql.restore.rights.guard import lower_guard
-from holdfast.sources.postgresql.restore.rights.owner_choice import with_owner
+from holdfast.sources.postgresql.restore.rights.owner_choice import owned_by
 from holdfast.sources.postgresql.restore.rights.restricted_login import (
     check_namesakes,
     drop_login,
@@ -167,7 +166,8 @@ class Restoring:
         if self._wish.has_harmless_roles:
             plan = without_superusers(plan)
         if wish.owner or wish.no_owner:
-            plan = self._owned(plan)
+            created = self._catalog.roles if wish.creates_roles else ()
+            plan = owned_by(self._session, plan, wish.owner, created, is_trusted=wish.trust_source)
         plan = plan if self._wish.tablespaces == "keep" else without_tablespaces(plan)
         if self._is_superuser() and not self._wish.trust_source:
             if not self._wish.has_harmless_roles:
@@ -191,22 +191,6 @@ class Restoring:
         every = catalog.with_fields({"tables": (*catalog.tables, *pages)})
         tables = every.tree_of(every.matching(wish.exclude, "--exclude"))
         return without_rows(plan, tables, "--exclude")
-
-    def _owned(self, plan: RestorePlan) -> RestorePlan:
-        """Return a plan by which everything belongs to the role that was asked for.
-
-        :raises RefusedError: the role is a superuser: functions of the source would run with its rights.
-        """
-        there = read_roles(self._session).roles
-        owner = self._wish.owner or self._session.info.user
-        if not self._wish.trust_source and any(role.superuser for role in there if role.name == owner):
-            raise RefusedError(
-                f"{owner} is a superuser, and functions of the source that it owned would run with its rights: name "
-                "another role with --owner, or say --trust-source where these may do what a superuser may here"
-            )
-        created = self._catalog.roles if self._wish.creates_roles else ()
-        roles = {role.name for role in there}.union(created)
-        return with_owner(plan, owner, roles, is_creator=self._wish.owner is None)
 
     def _is_written_by_key(self) -> bool:
         """Return whether only holders of a key can have written what is restored."""

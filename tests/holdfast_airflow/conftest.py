@@ -114,7 +114,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
     gone: list[str] = []
 
     @contextmanager
-    def hold_snapshot(address: object) -> Iterator[SimpleNamespace]:
+    def hold_snapshot(address: object, *, ddl_waits: bool) -> Iterator[SimpleNamespace]:
         snapshot = SimpleNamespace(to_json=partial(str, f"snapshot {next(numbers)}"))
         yield SimpleNamespace(snapshot=snapshot, why_gone=lambda: gone.pop() if gone else "")
 

@@ -297,7 +297,7 @@ def test_job_that_was_killed_after_its_commit_has_succeeded(
 def test_snapshot_that_cannot_be_taken_fails_the_task_before_spark_is_started(
     store: ObjectStore, spark: FakeSpark, context: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(address: object) -> None:
+    def refuse(address: object, *, ddl_waits: bool) -> None:
         raise RefusedError("reader may not read public.secrets")
 
     monkeypatch.setattr("holdfast.operations.backup_run.hold_snapshot", refuse)

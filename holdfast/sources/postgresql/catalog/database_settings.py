@@ -102,9 +102,8 @@ class DatabaseSettings(CatalogRecord):
         for each in self.settings:
             whose = f"ROLE {ident(each.role)} IN DATABASE {database}" if each.role else f"DATABASE {database}"
             what = f"setting {each.name}{f' of role {each.role}' if each.role else ''}"
-            value = assignment(each.text)
-            undo = f"ALTER {whose} RESET {value.partition(' TO ')[0]}"
-            yield DatabaseStatement(what, f"ALTER {whose} SET {value}", each.role, each.name, undo)
+            undo = f"ALTER {whose} RESET {'.'.join(map(ident, each.name.split('.')))}"
+            yield DatabaseStatement(what, f"ALTER {whose} SET {assignment(each.text)}", each.role, each.name, undo)
 
     def _privileges(self, database: str) -> Iterator[DatabaseStatement]:
         """Yield what makes the privileges of a new database these: everybody has two there, and nobody else any."""
@@ -118,7 +117,7 @@ class DatabaseSettings(CatalogRecord):
                     f"REVOKE {privilege} ON DATABASE {database} FROM PUBLIC",
                 )
         for each in self.grants:
-            if each.role or each.privilege not in _EVERYBODYS:
+            if each.privilege in _PRIVILEGES and (each.role or each.privilege not in _EVERYBODYS):
                 to = ident(each.role) if each.role else "PUBLIC"
                 option = " WITH GRANT OPTION" if each.grantable else ""
                 yield DatabaseStatement(
@@ -130,6 +129,9 @@ class DatabaseSettings(CatalogRecord):
 
 _EVERYBODYS: Final = ("CONNECT", "TEMPORARY")
 """Privileges that everybody has on a new database. Source: PostgreSQL manual, 'Privileges'."""
+
+_PRIVILEGES: Final = (*_EVERYBODYS, "CREATE")
+"""All there are; any other word of an archive is in no statement."""
 
 _SETTINGS = """
 select case s.setrole when 0 then '' else pg_catalog.pg_get_userbyid(s.setrole)::text end as role, m.text

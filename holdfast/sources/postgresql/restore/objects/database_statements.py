@@ -109,7 +109,7 @@ def run_statements(session: Connection, address: Address, plan: DatabasePlan) ->
                 raise
             left.append(_left_out(each, words(error)))
             continue
-        if each.setting.endswith("preload_libraries") and (why := _why_closed(address)):
+        if each.setting.lower().endswith("preload_libraries") and (why := _why_closed(address)):
             session.execute(each.undo.encode())
             left.append(_left_out(each, f"no session could begin with it: {why}"))
     return tuple(left)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.common.errors import RefusedError
+from holdfast.sources.postgresql.catalog.roles import read_roles
 from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.dump.sqltext import COMMENT, SPACE, Token, statements, tokens
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored, without_superusers
@@ -13,12 +15,36 @@ from holdfast.sources.postgresql.restore.rights.target_rights import owner_state
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
+    import psycopg
+
     from holdfast.sources.postgresql.dump.toc import DumpEntry
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _GRANTS: Final = ("ACL", "DEFAULT ACL")
 _NAMES_ROLES: Final = (*_GRANTS, "POLICY", "USER MAPPING")
 _BEFORE_ROLE: Final = frozenset({"AUTHORIZATION", "FOR", "FROM", "ROLE", "TO"})
+
+
+def owned_by(
+    session: Connection, plan: RestorePlan, owner: str | None, created: Collection[str], *, is_trusted: bool
+) -> RestorePlan:
+    """Return a plan by which everything belongs to one role of the target.
+
+    :param owner: None for the role that restores.
+    :param created: roles that the restore creates.
+    :param is_trusted: the role may be a superuser.
+    :raises RefusedError: it is one, and functions of the source would run with its rights.
+    """
+    there = read_roles(session).roles
+    name = owner or session.info.user
+    if not is_trusted and any(role.superuser for role in there if role.name == name):
+        raise RefusedError(
+            f"{name} is a superuser, and functions of the source that it owned would run with its rights: name another "
+            "role with --owner, or say --trust-source where these may do what a superuser may here"
+        )
+    return with_owner(plan, name, {role.name for role in there}.union(created), is_creator=owner is None)
 
 
 def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_creator: bool) -> RestorePlan:

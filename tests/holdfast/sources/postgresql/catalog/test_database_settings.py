@@ -50,6 +50,22 @@ def test_what_is_read_is_set_by_its_statements(new_database: Callable[..., Addre
     assert found.model_copy(update={"settings": recorded.settings}) == recorded
 
 
+def test_no_word_of_an_archive_is_sql() -> None:
+    hostile = "CONNECT ON DATABASE x TO y; ALTER ROLE y SUPERUSER; --"
+    recorded = DatabaseSettings(
+        settings=(DatabaseSetting(role='a"; --', text="x\" to 'y'; --=it's"),),
+        grants=(DatabaseGrant(role="", privilege="CONNECT"), DatabaseGrant(role="y", privilege=hostile)),
+        comment="'; drop",
+    )
+    made = recorded.statements('s"')
+    assert [each.sql for each in made] == [
+        'ALTER ROLE "a""; --" IN DATABASE "s""" SET "x"" to \'y\'; --" TO \'it\'\'s\'',
+        'REVOKE TEMPORARY ON DATABASE "s""" FROM PUBLIC',
+        "COMMENT ON DATABASE \"s\"\"\" IS '''; drop'",
+    ]
+    assert made[0].undo == 'ALTER ROLE "a""; --" IN DATABASE "s""" RESET "x"" to \'y\'; --"'
+
+
 def test_what_applications_keep_in_settings_of_their_own_is_never_shown() -> None:
     texts = ("app.secret=s3cret", "work_mem=8MB")
     recorded = DatabaseSettings(settings=tuple(DatabaseSetting(role="", text=text) for text in texts))
