@@ -243,7 +243,7 @@ def airflow(stage: Stage) -> AirflowStandalone:
     return stage.airflow
 
 
-def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 120) -> str:
+def ended(airflow: AirflowStandalone, name: str, run_id: str, timeout: float = 300) -> str:
     """Wait until a run has ended and return its state; each look takes Airflow's CPU time."""
     return airflow.api.wait_for_run(name, run_id, timeout=timeout, poll=0.5)
 
@@ -253,7 +253,7 @@ def run(airflow: AirflowStandalone, operation: str, task: str, archive: str = "b
     name = f"{operation}_{archive}"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, form)
-    assert ended(airflow, name, run_id, timeout=240) == "success"
+    assert ended(airflow, name, run_id) == "success"
     passed_on = airflow.api.xcom(name, run_id, task)
     assert isinstance(passed_on, dict)
     return passed_on
@@ -333,7 +333,7 @@ def test_a_migration_that_fails_can_be_gone_back_before(
     name = "migrate_accounts"
     airflow.api.wait_for_dag(name)
     run_id = airflow.api.trigger(name, {"fail": True})
-    assert ended(airflow, name, run_id, timeout=240) == "failed"
+    assert ended(airflow, name, run_id) == "failed"
     states = {task.task_id.removeprefix("protected."): task.state for task in airflow.api.tasks(name, run_id)}
     assert states == {
         "backup_before": "success",
@@ -378,7 +378,7 @@ def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_
     assert "Runbook: docs/runbooks/drill-failed.md" in words
     assert any(line.startswith("Archive: ") and line.endswith("/holdfast/?archive=books") for line in words), words
     late = f"{name}: run {run_id} of {name} is not done 0s after it was queued"
-    until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline", 150)
+    until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline", 300)
 
 
 def waits_without_a_worker(airflow: AirflowStandalone, trio: Replicas) -> dict[str, Any]:
@@ -388,7 +388,7 @@ def waits_without_a_worker(airflow: AirflowStandalone, trio: Replicas) -> dict[s
         for each in REPLICAS[1:]:
             busy.enter_context(RWLock(trio.place(each), "replica").write(purpose="it is busy"))
         run_id = airflow.api.trigger(name, {"source": "crm"})
-        deadline = time.monotonic() + 240
+        deadline = time.monotonic() + 300
 
         def state() -> str | None:
             return next(task.state for task in airflow.api.tasks(name, run_id) if task.task_id == "backup_crm")
@@ -446,7 +446,7 @@ def report(airflow: AirflowStandalone, locked: ObjectStore) -> str:
 
     with RWLock(locked, "report").write(purpose="a person reads it"):
         run_id = airflow.api.trigger("report")
-        until(lambda: state() == "deferred", "the lock to be waited for", 90)
+        until(lambda: state() == "deferred", "the lock to be waited for", 300)
     assert ended(airflow, "report", run_id) == "success"
     assert [info for info in inspect(locked) if info.resource == "report" and info.state != "dead"] == []
     return run_id
@@ -520,7 +520,7 @@ def test_lock_of_a_run_that_is_ended_by_hand_is_given_back(
 
     run_id = airflow.api.trigger("ledger", {"may_end": str(tmp_path / "never")})
     working = {"keep_ledger": "deferred", "work": "running"}
-    until(lambda: working.items() <= states().items(), "the lock to be kept", 90)
+    until(lambda: working.items() <= states().items(), "the lock to be kept", 300)
     airflow.api.end_run("ledger", run_id)
     assert ended(airflow, "ledger", run_id) == "failed"
     assert states() == {
@@ -539,11 +539,11 @@ def test_lock_of_a_run_whose_dag_is_paused_goes_and_its_work_is_not_done_without
         return {task.task_id: task.state for task in airflow.api.tasks("interrupted", run_id)}
 
     run_id = airflow.api.trigger("interrupted", {"may_end": str(tmp_path / "go")})
-    until(lambda: {"keep_lock": "deferred", "first": "running"}.items() <= states().items(), "the work to begin", 90)
+    until(lambda: {"keep_lock": "deferred", "first": "running"}.items() <= states().items(), "the work to begin", 300)
     airflow.api.pause("interrupted")
     (tmp_path / "go").touch()
     # Its trigger has handed the lock back, and the scheduler starts nothing of a paused DAG.
-    until(lambda: states()["keep_lock"] == "scheduled", "the run to be idle for long enough", 120)
+    until(lambda: states()["keep_lock"] == "scheduled", "the run to be idle for long enough", 300)
     (info,) = (info for info in inspect(locked) if info.resource == "interrupted" and info.state == "held")
     path = Path(locked.url) / f"locks/interrupted/WRIT.{info.txn}"
     os.utime(path, (time.time() - 125,) * 2)  # of a lease and a grace of 60 s

@@ -94,14 +94,14 @@ def runs_of(airflow: AirflowStandalone, dag: str) -> list[str]:
 
 
 def succeeds(airflow: AirflowStandalone, dag: str, run: str) -> None:
-    assert airflow.api.wait_for_run(dag, run, timeout=180, poll=1) == "success"
+    assert airflow.api.wait_for_run(dag, run, timeout=300, poll=1) == "success"
 
 
 def test_a_load_is_backed_up_reported_on_and_restored(stage: Stage) -> None:
     airflow = stage.airflow
     succeeds(airflow, "nightly_load", airflow.api.trigger("nightly_load"))
     assert len(Archive.open(stage.store).state.blocks) == 1
-    (run,) = until(lambda: runs_of(airflow, "report_after_backups"), "the report after the backup")
+    (run,) = until(lambda: runs_of(airflow, "report_after_backups"), "the report after the backup", 300)
     succeeds(airflow, "report_after_backups", run)
     succeeds(airflow, "weekly_drill", airflow.api.trigger("weekly_drill"))
     with connect(stage.drill) as session:

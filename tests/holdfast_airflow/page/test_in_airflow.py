@@ -206,7 +206,7 @@ def test_changes_need_the_pages_own_header_and_breaking_the_right_on_connections
 def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) -> None:
     api = stage.airflow.api
     run = api.trigger("backup_shop", {"kind": "changes"})
-    assert api.wait_for_run("backup_shop", run, timeout=120, poll=0.5) == "success"
+    assert api.wait_for_run("backup_shop", run, timeout=300, poll=0.5) == "success"
     links = stage.client("victor").get(f"/api/v2/dags/backup_shop/dagRuns/{run}/taskInstances/backup_shop/links").json()
     job = links["extra_links"]["Job"]
     assert links["extra_links"]["Archive"] == "/holdfast/?archive=shop"
@@ -216,7 +216,7 @@ def test_a_backup_is_seen_and_the_list_says_what_needs_a_person(stage: Stage) ->
     assert [each["state"] for each in recorded.json().values()] == ["succeeded"]
     check_lineage(stage)
     gone = api.trigger("backup_gone", {})
-    assert api.wait_for_run("backup_gone", gone, timeout=120, poll=0.5) == "failed"
+    assert api.wait_for_run("backup_gone", gone, timeout=300, poll=0.5) == "failed"
     told = stage.client("victor").get("/holdfast/api/archives").json()
     by_name = {each["archive"]: each for each in told["archives"]}
     assert list(by_name) == ["gone", "idle", "mistaken", "shop"]
@@ -329,7 +329,7 @@ def until_asked(stage: Stage, client: httpx.Client, run: str) -> str:
     """
     path = f"/api/v2/dags/restore_shop/dagRuns/{run}/taskInstances/approve"
     seen = f"TaskInstance Finished: dag_id=restore_shop, task_id=approve, run_id={run},"
-    until(lambda: seen in stage.airflow.log_file.read_text(errors="replace"), "the scheduler to see the question", 120)
+    until(lambda: seen in stage.airflow.log_file.read_text(errors="replace"), "the scheduler to see the question", 300)
     assert client.get(path).json()["state"] == "awaiting_input"
     return f"{path}/-1/hitlDetails"
 
@@ -346,12 +346,12 @@ def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(stag
     assert [each["state"] for each in seen if each["task_id"] == "approve"] == ["awaiting_input"]
     assert stage.client("uma").patch(path, json={"chosen_options": ["Approve"]}).status_code == 403
     assert olga.patch(path, json={"chosen_options": ["Reject"]}).status_code == 200
-    assert api.wait_for_run("restore_shop", run, timeout=120, poll=0.5) == "success"
+    assert api.wait_for_run("restore_shop", run, timeout=300, poll=0.5) == "success"
     assert {each.task_id: each.state for each in api.tasks("restore_shop", run)}["restore"] == "skipped"
 
     run = api.trigger("restore_shop", wanted)
     assert olga.patch(until_asked(stage, olga, run), json={"chosen_options": ["Approve"]}).status_code == 200
-    assert api.wait_for_run("restore_shop", run, timeout=120, poll=0.5) == "success"
+    assert api.wait_for_run("restore_shop", run, timeout=300, poll=0.5) == "success"
     assert api.xcom("restore_shop", run, "restore")["rows"] == 100
 
 
