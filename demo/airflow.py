@@ -238,8 +238,7 @@ class AirflowStandalone:
             "CORE__SIMPLE_AUTH_MANAGER_ALL_ADMINS": False,
             "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{self.username}:admin",
             "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": self.home / "passwords.json",
-            # As long as a slow disk may take: after 5 s, a request failed, and tasks with it.
-            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}?timeout=120",
+            "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{self._database}",
             "API__HOST": "127.0.0.1",
             "API__PORT": port,
             "API__BASE_URL": self._url,
