@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 from pyspark.errors import PySparkValueError
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
@@ -18,7 +19,6 @@ from holdfast.tables import ArchivedTable, find_table
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import pyarrow as pa
     from pyspark.sql.types import StructType
 
 
@@ -73,4 +73,11 @@ class TableSourceReader(DataSourceReader):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one partition."""
-        yield from self._table.batches(partition.value)
+        for batch in self._table.batches(partition.value):
+            yield batch.cast(_in_spark(batch.schema))
+
+
+def _in_spark(schema: pa.Schema) -> pa.Schema:
+    """Return a schema as Spark takes it: its times are in nanoseconds, and it refuses others."""
+    kinds = [pa.time64("ns") if pa.types.is_time(field.type) else field.type for field in schema]
+    return pa.schema([field.with_type(kind) for field, kind in zip(schema, kinds, strict=True)])

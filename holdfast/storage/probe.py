@@ -19,6 +19,8 @@ from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.settings import LISTING_ORDERED
+from holdfast.storage.key_order import missed_moves
 from holdfast.storage.race import Race, race
 from locking.store import ObjectNotFound, StoreError
 
@@ -59,6 +61,7 @@ class Budget:
     """Number of tries of each kind in a probe.
 
     :param rounds: of write, list, read, overwrite, delete, list.
+    :param moves: of a client from one name to a later one, while others list.
     :param races: of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes
         wrong.
     :param contenders: requests at once in a race.
@@ -67,6 +70,7 @@ class Budget:
     """
 
     rounds: int = 20
+    moves: int = 100
     races: int = 50
     contenders: int = 16
     large_races: int = 20
@@ -233,7 +237,7 @@ class _Probe:
         shown = self._visibility()
         created, swapped = self._create_if_absent(), self._compare_and_swap()
         time.sleep(max(0.0, rested_from + self._budget.settle_s - time.monotonic()))
-        return (*shown, created, swapped, self._renewal(renewed), self._clock(), self._rules())
+        return (*shown, *self._order(), created, swapped, self._renewal(renewed), self._clock(), self._rules())
 
     def _rules(self) -> ProbeFinding:
         """Look at what the store itself will do to objects in time."""
@@ -263,6 +267,15 @@ class _Probe:
             _finding("read after write", stale, of, "reads did not give what had been written before"),
             _finding("list after delete", left, of, "objects were still shown or read after they had been deleted"),
         ]
+
+    def _order(self) -> list[ProbeFinding]:
+        """Try the order of listings, where that is known or said of the store."""
+        if not self._store.listing_is_ordered:
+            return []
+        keys = [self._key(f"moved-{number:03d}") for number in range(self._budget.moves)]
+        missed = missed_moves(self._store, f"{self._scratch}moved-", keys)
+        complaint = f"clients that moved from a name to a later one were in no listing: set {LISTING_ORDERED}=no"
+        return [_finding("listing in key order", missed, f"of {len(keys)}", complaint)]
 
     def _shows_write(self, key: str) -> bool:
         before = time.monotonic()

@@ -16,7 +16,7 @@ from holdfast.sources.postgresql.dump.toc import read_entries
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.common.errors import UsageError
     from holdfast.point_in_time.dropped_tables import DroppedTable
     from holdfast.sources.postgresql.catalog.table import Table
@@ -102,3 +102,10 @@ class RestoredMoment:
             return ""
         is_earlier = self._moment.schema is self._moment.doubt[0]
         return f"{self._moment.approximate}; --schema {'later' if is_earlier else 'earlier'} takes the other one"
+
+
+def stored_of(parts: TableParts) -> tuple[int, int, int]:
+    """Return a table's rows in its snapshot, the bytes of all its files, and its changes since."""
+    records = (parts.base, *parts.changes)
+    size = sum(file.size for record in records for file in record.files)
+    return parts.base.rows, size, sum(record.rows for record in parts.changes)

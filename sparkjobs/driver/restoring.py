@@ -42,7 +42,7 @@ from holdfast.sources.postgresql.restore.rows import load, staging_tables
 from holdfast.storage.encryption.signing_key import believed
 from sparkjobs.driver.building import Building
 from sparkjobs.driver.loading import Loading, files_of
-from sparkjobs.driver.restored_moment import RestoredMoment
+from sparkjobs.driver.restored_moment import RestoredMoment, stored_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -126,7 +126,7 @@ class Restoring:
         :raises SparkNeededError: this job may not: all that could refuse the restore has been asked.
         """
         if not self._wish.dry_run:
-            self._job.claim(sum(_stored(parts)[1] for _, parts in self._restored(plan)))
+            self._job.claim(sum(stored_of(parts)[1] for _, parts in self._restored(plan)))
 
     def _taken_up(self, left: progress.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
         """Return the plan of an unfinished restore, or the reason not to go on with it."""
@@ -142,7 +142,7 @@ class Restoring:
 
     def _plan(self, found: Target) -> RestorePlan:
         entries = self._restored_moment.entries(self._session.info.server_version)
-        stored = {int(parts.base.id): _stored(parts) for parts in self._parts.values()}
+        stored = {int(parts.base.id): stored_of(parts) for parts in self._parts.values()}
         wish = self._wish
         try:
             plan = make_plan(
@@ -410,13 +410,6 @@ class Restoring:
         files = self._files(self.plan)
         once = "once that is mended, run it again" if for_good else "run it again"
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
-
-
-def _stored(parts: TableParts) -> tuple[int, int, int]:
-    """Return a table's rows in its snapshot, the bytes of all its files, and its changes since."""
-    records = (parts.base, *parts.changes)
-    size = sum(file.size for record in records for file in record.files)
-    return parts.base.rows, size, sum(record.rows for record in parts.changes)
 
 
 def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.UnfinishedRestore) -> int:

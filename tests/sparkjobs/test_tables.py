@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkValueError
+from pyspark.sql.pandas.types import to_arrow_schema
 from pyspark.sql.types import DateType, DecimalType, LongType, StringType
 
 from holdfast.archive import Archive
 from holdfast.common.errors import UsageError
+from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tables import ArchiveTables
 from tests.support.archives.queried import fill
+from tests.support.jobs.inline_jobs import RunJob
 
 
 @pytest.fixture
@@ -62,3 +66,19 @@ def test_each_partition_of_a_table_is_read_by_a_task_of_its_own(store: ObjectSto
 def test_what_does_not_exist_is_refused(store: ObjectStore, options: dict[str, str]) -> None:
     with pytest.raises(UsageError):
         source(store, **options).schema()
+
+
+@pytest.mark.service
+def test_batches_have_the_types_that_spark_asks_for_also_for_times(
+    store: ObjectStore, run_backup: RunJob, create_database: Callable[..., Address]
+) -> None:
+    shop = create_database(
+        "create table hours (id int primary key, opens time, closes time(0), at timestamp, sum numeric(9, 2))",
+        "insert into hours values (1, '08:30:00.000001', '24:00', now(), 1.5), (2, null, '18:00', now(), 2)",
+    )
+    assert run_backup(shop, "--new-source")[0] == 0
+    made = source(store, table="public.hours", source="shop")
+    reader = made.reader(made.schema())
+    (batch,) = reader.read(reader.partitions()[0])
+    assert batch.schema.types == to_arrow_schema(made.schema()).types
+    assert [str(each) for each in batch.column("opens").to_pylist()] == ["08:30:00.000001", "None"]

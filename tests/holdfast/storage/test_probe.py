@@ -25,11 +25,12 @@ from holdfast.storage import (
 )
 from holdfast.storage.probe import Budget, ProbeResult, keep, probe
 from tests.support.stores.moto_server import BUCKET, running_moto
+from tests.support.stores.ordered import Ordered, ReadsBackwards
 
 pytestmark = pytest.mark.slow
 
 
-BRIEF = Budget(rounds=4, races=4, contenders=4, large_races=1, settle_s=0.0)
+BRIEF = Budget(rounds=4, moves=20, races=4, contenders=4, large_races=1, settle_s=0.0)
 
 
 def verdicts(result: ProbeResult) -> dict[str, str]:
@@ -213,6 +214,11 @@ class LostReplies(FolderStore):
         raise StoreOutcomeUnknown("no answer")
 
 
+def test_an_order_that_is_kept_is_safe_and_is_only_asked_for_where_it_is_said(tmp_path: Path) -> None:
+    assert verdicts(probe(Ordered(tmp_path / "one"), BRIEF))["listing in key order"] == "safe"
+    assert "listing in key order" not in verdicts(probe(FolderStore(tmp_path / "two"), BRIEF))
+
+
 class BrokenSwap(FolderStore):
     def replace(self, key: str, body: bytes, etag: str) -> None:
         self.put(key, body)
@@ -236,6 +242,7 @@ def shifted(found: Listing, seconds: float) -> Listing:
         (LostReplies, ["create if absent"], "in 5 of 5 races the store did not tell"),
         (NoRenewal, ["renewal"], "is not shown as younger"),
         (LosesWhatItRenews, ["renewal"], "leases would run out"),
+        (ReadsBackwards, ["listing in key order"], "HOLDFAST_LISTING_ORDERED=no"),
         (OtherClock, ["clock", "renewal"], "objects' times are 5"),
         (ManyClocks, ["clock", "renewal"], "jumped by 5"),
     ],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, PrivateAttr
 
 from holdfast.common.errors import UsageError
-from holdfast.common.words import nearest
 from holdfast.sources.postgresql.catalog.database_settings import DatabaseSettings  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.definitions import Definition  # noqa: TC001 - pydantic reads it at run time
 from holdfast.sources.postgresql.catalog.extension_rows import Configuration  # noqa: TC001 - pydantic reads it at run time
@@ -257,6 +257,9 @@ def _labels_since(before: Catalog, now: Catalog) -> dict[str, frozenset[str]]:
 def _matching(tables: tuple[Table, ...], globs: Sequence[str], option: str = "--tables") -> tuple[Table, ...]:
     for glob in globs:
         if tables and not any(fnmatchcase(table.label, glob) for table in tables):
-            hint = nearest(glob, [table.label for table in tables]) or f", such as {tables[0].label}"
+            # Without their schemas, which would make any two names alike.
+            near = get_close_matches(glob.rpartition(".")[2], [table.name for table in tables], n=1)
+            labels = [table.label for table in tables if table.name in near]
+            hint = f"; did you mean '{labels[0]}'?" if labels else f", such as {tables[0].label}"
             raise UsageError(f"{option} {glob} matches no table; they are named schema.table{hint}")
     return tuple(table for table in tables if not globs or any(fnmatchcase(table.label, glob) for glob in globs))

@@ -369,6 +369,7 @@ PLAN = {
     "skipped_existing": ["type a.t"],
     "not_restored": [NOT_RESTORED, ADD_LATER],
     "touches": ["a.c: writes wait"],
+    "database": [],
     "unchanged": [],
     "roles": {
         "created": ["clerk"],
