@@ -164,6 +164,9 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> Composed
     given_up = tuple(
         str(each) for side, found in lost.items() for each in found if each.table in taken and taken[each.table] == side
     )
+    for oid, label in composed.composed.displaced.items():
+        if rows := max(each.rows_of(oid) for each in (earlier, later)):
+            given_up += (str(_Lost(oid, f"rows of table {label}", rows)),)
     first = [f"{named(given_up)} lost, which --schema earlier or --schema later has"] if given_up else []
     return replace(composed, lost=given_up, approximate="; ".join(filter(None, (*first, composed.approximate))))
 
@@ -245,7 +248,7 @@ class MomentBySchema:
         """
         found = []
         for oid, table in other._tables.items():
-            if not table.has_rows or not (rows := other._rows(oid)):
+            if not table.has_rows or not (rows := other.rows_of(oid)):
                 continue
             mine = self._tables.get(oid)
             if mine is None:
@@ -271,13 +274,13 @@ class MomentBySchema:
             if column.number not in numbers and not column.generated:
                 told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
                 if told:
-                    count = sum(record.rows for record in told) if other.is_later else other._rows(table.oid)
+                    count = sum(record.rows for record in told) if other.is_later else other.rows_of(table.oid)
                     yield _Lost(table.oid, f"values of column {table.label}.{column.name}", count)
 
     def _is_older(self, table: str) -> bool:
         return table in self.fit and self.fit[table].stale == OTHER_FORM
 
-    def _rows(self, table: int) -> int:
+    def rows_of(self, table: int) -> int:
         """Return the number of rows that a table may have.
 
         They are those of its snapshot, and what was changed since.

@@ -138,6 +138,7 @@ class Names:
         self._made = 0
 
     def live(self, steps: int) -> None:
+        self._note()
         for _ in range(steps):
             if self._draw.random() < 0.12:
                 self._back_up()
@@ -231,9 +232,6 @@ def test_no_name_and_no_table_is_wrong_in_silence(followed: Followed, is_told: b
                 assert label in moment.unproved_names, (label, position, moment.approximate, note)
         for oid in truth.keys() & recorded - taken.keys():
             if truth[oid].rows:
-                assert any(label in moment.approximate for label in lived.labels[oid]), (
-                    truth[oid].label,
-                    position,
-                    note,
-                )
+                told = any(label in moment.approximate for label in lived.labels[oid])
+                assert told, (truth[oid].label, position, moment.approximate, note)
         agree_at(followed, number)

@@ -138,11 +138,12 @@ class _Composition:
         doubtful = [key for key, (_, is_sure) in found.items() if not is_sure]
         self._unsure += map(self._label, doubtful)
         sides = {key: side for key, (side, _) in found.items()}
-        tables = {key: self._weighed(key) for key in doubtful if _is_table(key)}
+        weighed = {key: self._weighed(key) for key in doubtful if _is_table(key)}
+        tables = weighed | self._moved_aside(sides | weighed, weighed)
         sides |= tables
         sides |= {key: self._with_tables(key, sides[key], tables) for key in doubtful if not _is_table(key)}
-        displaced = self._displaced({key: side for key, side in sides.items() if side != "neither"}, doubtful)
-        sides |= dict.fromkeys(displaced, "neither")
+        sides |= self._moved_aside(sides, doubtful)
+        displaced = {key for key, side in weighed.items() if side != sides[key] == "neither"}
         chosen = self._without_unmet({key: side for key, side in sides.items() if side != "neither"}, displaced)
         types = self._types()
         if types is None or not self._fits(chosen):
@@ -172,20 +173,24 @@ class _Composition:
         (first, *others) = found
         return first if not others and first != "neither" and key in self._objects(first) else "neither"
 
-    def _displaced(self, sides: Mapping[Key, Side], doubtful: Collection[Key]) -> set[Key]:
-        """Return the objects whose name another one had, as far as it is not known that they had it, too.
+    def _moved_aside(self, sides: Mapping[Key, Side], doubtful: Collection[Key]) -> dict[Key, Side]:
+        """Return other sides for objects whose name another one had, as far as it is not known that they had it, too.
 
-        Of several of which that is not known, one of the nearest schema stays.
+        Their name in the other schema may be free. Of several of which that is not known, one of the nearest stays.
         """
         holders: dict[tuple[object, ...], list[Key]] = {}
         for key, side in sides.items():
-            if (name := self._own_name(key, side)) is not None:
+            if side != "neither" and (name := self._own_name(key, side)) is not None:
                 holders.setdefault(name, []).append(key)
-        found: set[Key] = set()
-        for keys in holders.values():
-            certain = [key for key in keys if key not in doubtful]
-            near = [key for key in keys if sides[key] == self._nearest]
-            found.update({*keys} & {*doubtful} if certain and len(keys) > 1 else {*keys} - {(near or keys)[0]})
+        found: dict[Key, Side] = {}
+        for keys in [each for each in holders.values() if len(each) > 1]:
+            near = [key for key in keys if key not in doubtful] or [key for key in keys if sides[key] == self._nearest]
+            for key in [each for each in keys if each in doubtful and each != (near or keys)[0]]:
+                other: Side = "earlier" if sides[key] == "later" else "later"
+                is_free = key in self._objects(other) and self._own_name(key, other) not in holders
+                found[key] = other if is_free else "neither"
+                if is_free:
+                    holders[self._own_name(key, other) or ()] = [key]
         return found
 
     def _own_name(self, key: Key, side: Side) -> tuple[object, ...] | None:
