@@ -7,21 +7,21 @@ sides is not known, whoever made them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from holdfast.sources.postgresql.dump.dump_objects import (
     JOINING,
     PRIVILEGES,
     DumpObject,
-    DumpObjects,
     Key,
     in_order,
     places,
 )
 from holdfast.sources.postgresql.dump.toc import TABLES
 from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema
 from holdfast.sources.postgresql.logical.ddl_triggers import (
     PG_ATTRIBUTE,
     PG_CLASS,
@@ -37,42 +37,13 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.dump.toc import DumpEntry
+    from holdfast.sources.postgresql.logical.composed_schema import KnownSchema, Side
 
 _REMADE: Final = frozenset({"CHECK CONSTRAINT", "CONSTRAINT", "FK CONSTRAINT", "INDEX", "STATISTICS"})
 """Kinds that ALTER TABLE makes anew, under another oid and without a word, where it alters a column's type."""
 
 _PARTS: Final = frozenset({0, PG_CLASS, PG_CONSTRAINT, PG_DESCRIPTION})
 """Catalogs whose objects alone tell of nothing that came and went. Of tables, their columns do."""
-
-Side = Literal["earlier", "later", "neither"]
-"""The schema whose definition of an object is that of the position; `neither`: it was not there."""
-
-
-@dataclass(frozen=True)
-class ComposedSchema:
-    """A schema that is put together of two.
-
-    :param catalog: without the values of sequences.
-    :param entries: of the dumps, in an order that allows their creation.
-    :param unsure: objects that may have been otherwise, for people.
-    :param doubtful: tables that may have had other columns or names, or may not have been there: by oid, whose
-        definition is taken.
-    :param displaced: tables among them, by oid, that are left out since another one had their name.
-    """
-
-    catalog: Catalog
-    entries: tuple[DumpEntry, ...]
-    unsure: tuple[str, ...]
-    doubtful: Mapping[int, Side]
-    displaced: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class KnownSchema:
-    """The schema at the end of a backup."""
-
-    catalog: Catalog
-    dump: DumpObjects
 
 
 def compose(
@@ -91,25 +62,6 @@ def compose(
     :param weigh: returns what to take of a table, by its oid, where that is not known.
     """
     return _Composition(earlier, later, touches, position, nearest, weigh).run()
-
-
-def touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tables: Collection[int]) -> Touches | None:
-    """Return the touches of a schema that is the later one at a position, but for some tables.
-
-    None where rows of such a table need types that are others by now: one schema cannot have both.
-    """
-    of_both = [{table.oid: table for table in each.catalog.tables} for each in (earlier, later)]
-    needs_types = any(oid in each and each[oid].has_own_types for oid in tables for each in of_both)
-    if needs_types and later.catalog.types_since(earlier.catalog).altered:
-        return None
-    past, both = (position - 1,), (position - 1, position)
-    found: dict[tuple[int, int], Sequence[int]] = {ddl_triggers.PRIVILEGES: past}
-    for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
-        match numbers:
-            case [int(catalog), int(oid)]:
-                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
-    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
-    return found
 
 
 class _Composition:
