@@ -83,15 +83,20 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
 
 def _with_doubts(read: ReadCatalog, moment: Moment) -> Moment:
     """Return a recovery target that says which names are not proved, and which tables are in neither schema."""
-    names = tuple(sorted(set(unproved(read, moment).values())))
+    displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
+    doubtful = unproved(read, moment)
+    names = tuple(sorted({*doubtful.values()}))
     passed = tuple(f"rows of table {each.label} (of {each.changes:,} changes)" for each in moment.passed)
     if not names and not passed:
         return moment
     words = [moment.approximate]
     if passed:
         words.append(f"{named(passed)} lost: what was made and dropped between two backups is in none")
-    if names:
-        words.append(f"it is not proved that {named(names)} had this name then: another table may have had it")
+    words += [
+        f"left out is what another backup has as {label}: another table had that name" for label in displaced.values()
+    ]
+    if kept := sorted({label for oid, label in doubtful.items() if oid not in displaced}):
+        words.append(f"it is not proved that {named(kept)} had this name then: another table may have had it")
     approximate = "; ".join(filter(None, words))
     return replace(moment, approximate=approximate, lost=(*moment.lost, *passed), unproved_names=names)
 
