@@ -76,3 +76,5 @@ def test_an_error_says_it_and_what_is_not_known_of_the_schema() -> None:
         "no such table; shop.t1 was dropped before that; the last moment that has it is --at commit:1; "
     )
     assert str(error).endswith(moment.approximate)
+    asked = with_last_moment(read, moment, catalog(TWO), UsageError("did you mean shop.t2?"), "shop.t1".__eq__)
+    assert str(asked).startswith("did you mean shop.t2? shop.t1 was dropped")
