@@ -18,17 +18,16 @@ from holdfast.common.errors import HoldfastError
 from holdfast.common.words import named
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
 from holdfast.sources.postgresql.dump.toc import read_entries
-from holdfast.sources.postgresql.logical.schema_composition import (
-    ComposedSchema,
-    KnownSchema,
-    Side,
-    compose,
-    touched_before,
-)
+from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
+from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_CLASS, PG_DESCRIPTION, PRIVILEGES
+from holdfast.sources.postgresql.logical.schema_composition import compose
 
 if TYPE_CHECKING:
+    from collections.abc import Collection, Sequence
+
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord
+    from holdfast.common.lsn import Touches
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.storage import ObjectStore
 
@@ -91,13 +90,32 @@ def with_composed_schema(
             return None
     earlier, later = known
     nearest: Side = "earlier" if moment.schema is moment.doubt[0] else "later"
-    touches = touched_before(earlier, later, moment.position, moment.unfit) if moment.unfit else moment.touches
+    touches = _touched_before(earlier, later, moment.position, moment.unfit) if moment.unfit else moment.touches
     composed = compose(earlier, later, touches, moment.position, nearest, weigh) if touches is not None else None
     if composed is None:
         return None
     taken = {each.name: getattr(moment, each.name) for each in fields(Moment)}
     taken |= {"doubt": None, "touches": None, "approximate": _words(moment, moment.doubt, composed)}
     return ComposedMoment(**taken, composed=composed, pair=moment.doubt)
+
+
+def _touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tables: Collection[int]) -> Touches | None:
+    """Return the touches of a schema that is the later one at a position, but for some tables.
+
+    None where rows of such a table need types that are others by now: one schema cannot have both.
+    """
+    of_both = [{table.oid: table for table in each.catalog.tables} for each in (earlier, later)]
+    needs_types = any(oid in each and each[oid].has_own_types for oid in tables for each in of_both)
+    if needs_types and later.catalog.types_since(earlier.catalog).altered:
+        return None
+    past, both = (position - 1,), (position - 1, position)
+    found: dict[tuple[int, int], Sequence[int]] = {PRIVILEGES: past}
+    for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
+        match numbers:
+            case [int(catalog), int(oid)]:
+                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
+    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
+    return found
 
 
 def _words(moment: Moment, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:

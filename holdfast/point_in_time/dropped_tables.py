@@ -104,4 +104,6 @@ def with_last_moment(
     The parameters are those of `dropped_before`.
     """
     found = dropped_before(read, moment, catalog, is_meant)
-    return UsageError("; ".join(filter(None, (str(error), *map(str, found), moment.approximate))))
+    more = "; ".join(filter(None, (*map(str, found), moment.approximate)))
+    between = " " if str(error).endswith("?") else "; "
+    return UsageError(between.join(filter(None, (str(error), more))))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
     from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.logical.schema_composition import Side
+    from holdfast.sources.postgresql.logical.composed_schema import Side
     from holdfast.storage import ObjectStore
 
 
@@ -83,15 +83,20 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
 
 def _with_doubts(read: ReadCatalog, moment: Moment) -> Moment:
     """Return a recovery target that says which names are not proved, and which tables are in neither schema."""
-    names = tuple(sorted(set(unproved(read, moment).values())))
+    displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
+    doubtful = unproved(read, moment)
+    names = tuple(sorted({*doubtful.values()}))
     passed = tuple(f"rows of table {each.label} (of {each.changes:,} changes)" for each in moment.passed)
     if not names and not passed:
         return moment
     words = [moment.approximate]
     if passed:
         words.append(f"{named(passed)} lost: what was made and dropped between two backups is in none")
-    if names:
-        words.append(f"it is not proved that {named(names)} had this name then: another table may have had it")
+    words += [
+        f"left out is what another backup has as {label}: another table had that name" for label in displaced.values()
+    ]
+    if kept := sorted({label for oid, label in doubtful.items() if oid not in displaced}):
+        words.append(f"it is not proved that {named(kept)} had this name then: another table may have had it")
     approximate = "; ".join(filter(None, words))
     return replace(moment, approximate=approximate, lost=(*moment.lost, *passed), unproved_names=names)
 
@@ -164,6 +169,9 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> Composed
     given_up = tuple(
         str(each) for side, found in lost.items() for each in found if each.table in taken and taken[each.table] == side
     )
+    for oid, label in composed.composed.displaced.items():
+        if rows := max(each.rows_of(oid) for each in (earlier, later)):
+            given_up += (str(_Lost(oid, f"rows of table {label}", rows)),)
     first = [f"{named(given_up)} lost, which --schema earlier or --schema later has"] if given_up else []
     return replace(composed, lost=given_up, approximate="; ".join(filter(None, (*first, composed.approximate))))
 
@@ -245,7 +253,7 @@ class MomentBySchema:
         """
         found = []
         for oid, table in other._tables.items():
-            if not table.has_rows or not (rows := other._rows(oid)):
+            if not table.has_rows or not (rows := other.rows_of(oid)):
                 continue
             mine = self._tables.get(oid)
             if mine is None:
@@ -271,13 +279,13 @@ class MomentBySchema:
             if column.number not in numbers and not column.generated:
                 told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
                 if told:
-                    count = sum(record.rows for record in told) if other.is_later else other._rows(table.oid)
+                    count = sum(record.rows for record in told) if other.is_later else other.rows_of(table.oid)
                     yield _Lost(table.oid, f"values of column {table.label}.{column.name}", count)
 
     def _is_older(self, table: str) -> bool:
         return table in self.fit and self.fit[table].stale == OTHER_FORM
 
-    def _rows(self, table: int) -> int:
+    def rows_of(self, table: int) -> int:
         """Return the number of rows that a table may have.
 
         They are those of its snapshot, and what was changed since.

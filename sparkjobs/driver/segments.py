@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from holdfast.operations.marks import MarkRecord
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.changes import SeenDefinition
     from holdfast.sources.postgresql.logical.objects_read import ObjectsRead
+    from holdfast.sources.postgresql.logical.window import SeenDefinition
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.snapshot_reader import SnapshotReader
 

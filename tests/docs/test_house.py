@@ -37,6 +37,8 @@ WITHOUT_TEST = {
     "holdfast/replication/log/schema.py": "tables; test_store.py compares them with the migrations",
     "holdfast/sources/postgresql/catalog/own_objects.py": "names",
     "holdfast/sources/postgresql/connection/value_settings.py": "settings, which tests of sessions and values try",
+    "holdfast/sources/postgresql/logical/composed_schema.py": "what test_schema_composition.py puts together",
+    "holdfast/sources/postgresql/logical/window.py": "what test_changes.py asks for and reads",
     "holdfast/storage/contract/patience.py": "numbers of a client: each store's test waits by them",
     "sparkjobs/rehearsal.py": "a minimal job, which test_spark_classes.py runs whole",
     "locking/store.py": "a protocol and names of errors, without code: each store is tested for it",

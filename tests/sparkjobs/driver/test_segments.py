@@ -11,7 +11,6 @@ from holdfast.archive.format.block import Born, Stream
 from holdfast.archive.format.document import FileRecord
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.logical.changes import SeenDefinition
 from holdfast.sources.postgresql.logical.ddl_effects import (
     CAME_BACK,
     FILLED,
@@ -24,6 +23,7 @@ from holdfast.sources.postgresql.logical.ddl_effects import (
 )
 from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_CLASS, PG_TYPE
 from holdfast.sources.postgresql.logical.stream import Seen
+from holdfast.sources.postgresql.logical.window import SeenDefinition
 from sparkjobs.driver.segments import Cut, Following, Segment, compare, touched_tables
 from tests.support.databases.records import column, table
 

@@ -17,7 +17,8 @@ from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, re
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.changes import ChangeBatch, Window, WindowRequest, read_window
+from holdfast.sources.postgresql.logical.changes import read_window
+from holdfast.sources.postgresql.logical.window import ChangeBatch, Window, WindowRequest
 
 _numbers = itertools.count(1)
 _OURS = {LSN: "lsn", SEQ: "seq", OP: "op", UNCHANGED: "unchanged"}

@@ -7,21 +7,21 @@ sides is not known, whoever made them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final, Literal
+from typing import TYPE_CHECKING, Final
 
 from holdfast.sources.postgresql.dump.dump_objects import (
     JOINING,
     PRIVILEGES,
     DumpObject,
-    DumpObjects,
     Key,
     in_order,
     places,
 )
 from holdfast.sources.postgresql.dump.toc import TABLES
 from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema
 from holdfast.sources.postgresql.logical.ddl_triggers import (
     PG_ATTRIBUTE,
     PG_CLASS,
@@ -37,42 +37,13 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.catalog import Catalog
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.dump.toc import DumpEntry
+    from holdfast.sources.postgresql.logical.composed_schema import KnownSchema, Side
 
 _REMADE: Final = frozenset({"CHECK CONSTRAINT", "CONSTRAINT", "FK CONSTRAINT", "INDEX", "STATISTICS"})
 """Kinds that ALTER TABLE makes anew, under another oid and without a word, where it alters a column's type."""
 
 _PARTS: Final = frozenset({0, PG_CLASS, PG_CONSTRAINT, PG_DESCRIPTION})
 """Catalogs whose objects alone tell of nothing that came and went. Of tables, their columns do."""
-
-Side = Literal["earlier", "later", "neither"]
-"""The schema whose definition of an object is that of the position; `neither`: it was not there."""
-
-
-@dataclass(frozen=True)
-class ComposedSchema:
-    """A schema that is put together of two.
-
-    :param catalog: without the values of sequences.
-    :param entries: of the dumps, in an order that allows their creation.
-    :param unsure: objects that may have been otherwise, for people.
-    :param doubtful: tables that may have had other columns or names, or may not have been there: by oid, whose
-        definition is taken.
-    :param displaced: tables among them, by oid, that are left out since another one had their name.
-    """
-
-    catalog: Catalog
-    entries: tuple[DumpEntry, ...]
-    unsure: tuple[str, ...]
-    doubtful: Mapping[int, Side]
-    displaced: Mapping[int, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class KnownSchema:
-    """The schema at the end of a backup."""
-
-    catalog: Catalog
-    dump: DumpObjects
 
 
 def compose(
@@ -91,25 +62,6 @@ def compose(
     :param weigh: returns what to take of a table, by its oid, where that is not known.
     """
     return _Composition(earlier, later, touches, position, nearest, weigh).run()
-
-
-def touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tables: Collection[int]) -> Touches | None:
-    """Return the touches of a schema that is the later one at a position, but for some tables.
-
-    None where rows of such a table need types that are others by now: one schema cannot have both.
-    """
-    of_both = [{table.oid: table for table in each.catalog.tables} for each in (earlier, later)]
-    needs_types = any(oid in each and each[oid].has_own_types for oid in tables for each in of_both)
-    if needs_types and later.catalog.types_since(earlier.catalog).altered:
-        return None
-    past, both = (position - 1,), (position - 1, position)
-    found: dict[tuple[int, int], Sequence[int]] = {ddl_triggers.PRIVILEGES: past}
-    for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
-        match numbers:
-            case [int(catalog), int(oid)]:
-                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
-    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
-    return found
 
 
 class _Composition:
@@ -138,11 +90,12 @@ class _Composition:
         doubtful = [key for key, (_, is_sure) in found.items() if not is_sure]
         self._unsure += map(self._label, doubtful)
         sides = {key: side for key, (side, _) in found.items()}
-        tables = {key: self._weighed(key) for key in doubtful if _is_table(key)}
+        weighed = {key: self._weighed(key) for key in doubtful if _is_table(key)}
+        tables = weighed | self._moved_aside(sides | weighed, weighed)
         sides |= tables
         sides |= {key: self._with_tables(key, sides[key], tables) for key in doubtful if not _is_table(key)}
-        displaced = self._displaced({key: side for key, side in sides.items() if side != "neither"}, doubtful)
-        sides |= dict.fromkeys(displaced, "neither")
+        sides |= self._moved_aside(sides, doubtful)
+        displaced = {key for key, side in weighed.items() if side != sides[key] == "neither"}
         chosen = self._without_unmet({key: side for key, side in sides.items() if side != "neither"}, displaced)
         types = self._types()
         if types is None or not self._fits(chosen):
@@ -172,20 +125,24 @@ class _Composition:
         (first, *others) = found
         return first if not others and first != "neither" and key in self._objects(first) else "neither"
 
-    def _displaced(self, sides: Mapping[Key, Side], doubtful: Collection[Key]) -> set[Key]:
-        """Return the objects whose name another one had, as far as it is not known that they had it, too.
+    def _moved_aside(self, sides: Mapping[Key, Side], doubtful: Collection[Key]) -> dict[Key, Side]:
+        """Return other sides for objects whose name another one had, as far as it is not known that they had it, too.
 
-        Of several of which that is not known, one of the nearest schema stays.
+        Their name in the other schema may be free. Of several of which that is not known, one of the nearest stays.
         """
         holders: dict[tuple[object, ...], list[Key]] = {}
         for key, side in sides.items():
-            if (name := self._own_name(key, side)) is not None:
+            if side != "neither" and (name := self._own_name(key, side)) is not None:
                 holders.setdefault(name, []).append(key)
-        found: set[Key] = set()
-        for keys in holders.values():
-            certain = [key for key in keys if key not in doubtful]
-            near = [key for key in keys if sides[key] == self._nearest]
-            found.update({*keys} & {*doubtful} if certain and len(keys) > 1 else {*keys} - {(near or keys)[0]})
+        found: dict[Key, Side] = {}
+        for keys in [each for each in holders.values() if len(each) > 1]:
+            near = [key for key in keys if key not in doubtful] or [key for key in keys if sides[key] == self._nearest]
+            for key in [each for each in keys if each in doubtful and each != (near or keys)[0]]:
+                other: Side = "earlier" if sides[key] == "later" else "later"
+                is_free = key in self._objects(other) and self._own_name(key, other) not in holders
+                found[key] = other if is_free else "neither"
+                if is_free:
+                    holders[self._own_name(key, other) or ()] = [key]
         return found
 
     def _own_name(self, key: Key, side: Side) -> tuple[object, ...] | None:

@@ -15,8 +15,8 @@ from holdfast.sources.postgresql.connection import arrow_session
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.changes import SeenMark
 from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, SkippedChangesError, peek_query
+from holdfast.sources.postgresql.logical.window import SeenMark
 from tests.support.databases.streams import Change, Stream, changes_of, open_stream, replayed
 from tests.support.jobs.command import until
 from tests.support.servers.versions import running

@@ -10,7 +10,8 @@ from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.table import Table
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
 from holdfast.sources.postgresql.dump.toc import DumpEntry
-from holdfast.sources.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
+from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
+from holdfast.sources.postgresql.logical.schema_composition import compose
 
 ORDERS, NOTES = 10, 20
 FUNCTION = 30
