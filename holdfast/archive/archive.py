@@ -31,6 +31,7 @@ from holdfast.archive.format.versions import (
     WRITER,
     read_versions,
 )
+from holdfast.archive.put_back import is_after, takes_the_place_of
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage.contract.base import check_new_document
 from holdfast.storage.encryption.signing_key import missing_key
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from typing import Self
 
-    from holdfast.archive.format.model import LogPlace
     from holdfast.storage import ObjectStore
 
 logger = line_logger(__name__)
@@ -189,9 +189,9 @@ class Archive:
 
         Return what was seen where it does not count any more, since somebody has accepted that.
         """
-        if before is None or self._is_after(before):
+        if before is None or is_after(self, before):
             return None
-        if self._takes_the_place_of(before):
+        if not self.is_put_back(before):
             return before
         raise PutBackError(
             f"{self.store.url} had {before} when this machine last saw it, and has "
@@ -202,52 +202,9 @@ class Archive:
     def is_put_back(self, before: LastSeen) -> bool:
         """Return whether this is an older state than was seen at this place, another one, or another archive's.
 
-        specs/LastSeen.tla says why each number is compared together with the id of what it numbers.
-
         :param before: what was seen, read before the archive was.
         """
-        return not self._is_after(before) and not self._takes_the_place_of(before)
-
-    def _is_after(self, before: LastSeen) -> bool:
-        """Return whether the archive has become what it is from what was seen before."""
-        if before.archive != self.identity.id:
-            return False
-        return self._goes_on_from(before) or (self.state.log is not None and self._has_come_to(before, self.state.log))
-
-    def _goes_on_from(self, before: LastSeen) -> bool:
-        """Return whether the commit that was seen is where it was."""
-        if before.sequence >= self.state.sequence:
-            return (before.sequence, before.commit) == (self.state.sequence, self.state.tip or "")
-        if before.sequence in self.state.void:
-            return False
-        return not before.sequence or self.commit(before.sequence).id == before.commit
-
-    def _has_come_to(self, before: LastSeen, place: LogPlace) -> bool:
-        """Return whether a replica whose commits are others has executed the entry that was seen, or was made anew."""
-        is_new_place = before.created is None or self.identity.created > before.created
-        if not before.log:
-            return before.created is not None and is_new_place
-        if before.log != place.store and before.index > place.before.get(before.log, -1):
-            return before.log in place.before and is_new_place  # the log that was made anew has given the entry up
-        if before.index > max(place.index, place.reached):
-            return False
-        return self._entry_at(before.index) in ("", before.entry) or not before.entry
-
-    def _entry_at(self, index: int) -> str:
-        """Return the id of the entry that a commit of this place has executed; "" where a recovery has brought it."""
-        for place in (commit.log for commit in self.newest_first()):
-            if place is None:
-                break
-            if index in (place.index, place.reached):
-                return place.entry if index == place.index else place.reached_entry
-            if place.index < index:
-                break
-        return ""
-
-    def _takes_the_place_of(self, before: LastSeen) -> bool:
-        """Return whether somebody has accepted this in the place of what was seen, and that was not known then."""
-        upto = self.state.superseded.get(before.archive, -1)
-        return before.sequence <= upto and before.accepted.get(before.archive) != upto
+        return not is_after(self, before) and not takes_the_place_of(self.state, before)
 
     def _note_seen(self, *, instead_of: LastSeen | None = None) -> None:
         note_seen(place_of(self.store), LastSeen.of(self.identity, self.state), instead_of=instead_of)

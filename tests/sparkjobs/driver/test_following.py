@@ -100,10 +100,10 @@ def test_each_transaction_can_be_brought_back(shop: Followed, new_database: NewD
 def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_doubled(
     shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, release: str
 ) -> None:
-    def hold(address: Address) -> AbstractContextManager[HeldSnapshot]:
+    def hold(address: Address, *, ddl_waits: bool = False) -> AbstractContextManager[HeldSnapshot]:
         shop.run("insert into words values ('a', 1), ('between', 3)", "delete from words where n = 2")
         shop.run("update orders set name = 'between' where id = 1", "insert into orders (id) values (4000)")
-        return hold_snapshot(address)
+        return hold_snapshot(address, ddl_waits=ddl_waits)
 
     with monkeypatch.context() as patch:
         patch.setattr(backup_run, "hold_snapshot", hold)
