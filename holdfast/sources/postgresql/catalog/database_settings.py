@@ -68,6 +68,11 @@ class DatabaseStatement:
         """Return the statement for people; "" where an application may keep a secret in it: in a setting of its own."""
         return "" if "." in self.setting else f"{self.sql};"
 
+    @property
+    def replaces_names(self) -> bool:
+        """Return whether names of PostgreSQL's own may mean something else by it: it puts pg_catalog into a path."""
+        return self.setting.lower() == "search_path" and "pg_catalog" in self.sql.lower()
+
 
 class DatabaseSettings(CatalogRecord):
     """What is set on a database itself.
@@ -174,10 +179,11 @@ def read_database_settings(session: Connection) -> DatabaseSettings:
     )
 
 
-# Every user may set local_preload_libraries, and it loads code.
+# Every user may set these, but local_preload_libraries loads code, and the others make a session another role's.
 _HARMLESS = """
 select pg_catalog.lower(name) from pg_catalog.pg_settings
-where context = 'user' and name <> 'local_preload_libraries' and pg_catalog.lower(name) = any(%s)
+where context = 'user' and name not in ('local_preload_libraries', 'role', 'session_authorization')
+  and pg_catalog.lower(name) = any(%s)
 """
 
 

@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 _NOT_ASKED = "it comes with everything into an empty database, or with --database-settings keep"
 _NOT_RECORDED = "the release that made the backup did not record them"
 _FOR_SUPERUSERS = (
-    "it may load code, or change what only superusers may: it comes from a signed or encrypted archive, or with "
-    "--trust-source"
+    "it may load code, or change what statements mean or what only superusers may: it comes from a signed or encrypted "
+    "archive, or with --trust-source"
 )
 
 _ROLES = "select rolname from pg_catalog.pg_roles where rolname = any(%s)"
@@ -87,7 +87,7 @@ def plan_database(
     for each in statements:
         if each.role and each.role not in there.union(new_roles):
             left.append(_left_out(each, f"the target has no role {each.role}"))
-        elif each.setting in guarded and is_superuser and not is_trusted:
+        elif (each.setting in guarded or each.replaces_names) and is_superuser and not is_trusted:
             left.append(_left_out(each, _FOR_SUPERUSERS))
         else:
             run.append(each)

@@ -60,3 +60,18 @@ def test_a_role_that_is_created_has_its_settings(new_database: Callable[..., Add
         plan = plan_database(session, recorded, is_wanted=True, is_trusted=False, new_roles=["not_yet"])
     assert [each.role for each in plan.statements if each.role] == ["not_yet"]
     assert [each.reason for each in plan.not_restored] == ["the target has no role never"]
+
+
+@pytest.mark.parametrize("text", ["role=postgres", 'search_path=mine, "pg_catalog"', "search_path=mine, pg_catalog"])
+def test_an_archive_that_is_not_trusted_changes_no_meaning_of_a_superusers_statements(
+    new_database: Callable[..., Address], text: str
+) -> None:
+    """Or whoever writes to the store would have his own functions called by whoever connects next."""
+    with connect(new_database()) as session:
+        plan = plan_database(session, setting(text), is_wanted=True, is_trusted=False)
+        assert plan.statements == ()
+        (left,) = plan.not_restored
+        assert left.reason.startswith("it may load code, or change what statements mean")
+        assert len(plan_database(session, setting(text), is_wanted=True, is_trusted=True).statements) == 1
+        usual = setting("search_path=mine, public")
+        assert len(plan_database(session, usual, is_wanted=True, is_trusted=False).statements) == 1
