@@ -17,6 +17,7 @@ from holdfast.archive.format.commits import (
 )
 from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
+from holdfast.archive.format.put_back import SeenNow
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.archive.format.trust import CommitReader, check_vouched
 from holdfast.archive.format.versions import (
@@ -31,7 +32,6 @@ from holdfast.archive.format.versions import (
     WRITER,
     read_versions,
 )
-from holdfast.archive.put_back import is_after, takes_the_place_of
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage.contract.base import check_new_document
 from holdfast.storage.encryption.signing_key import missing_key
@@ -189,9 +189,10 @@ class Archive:
 
         Return what was seen where it does not count any more, since somebody has accepted that.
         """
-        if before is None or is_after(self, before):
+        now = SeenNow(self.identity, self.state, self.commit)
+        if before is None or now.is_after(before):
             return None
-        if not self.is_put_back(before):
+        if now.takes_the_place_of(before):
             return before
         raise PutBackError(
             f"{self.store.url} had {before} when this machine last saw it, and has "
@@ -204,7 +205,8 @@ class Archive:
 
         :param before: what was seen, read before the archive was.
         """
-        return not is_after(self, before) and not takes_the_place_of(self.state, before)
+        now = SeenNow(self.identity, self.state, self.commit)
+        return not now.is_after(before) and not now.takes_the_place_of(before)
 
     def _note_seen(self, *, instead_of: LastSeen | None = None) -> None:
         note_seen(place_of(self.store), LastSeen.of(self.identity, self.state), instead_of=instead_of)
