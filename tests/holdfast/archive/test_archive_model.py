@@ -36,7 +36,7 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.verify import verify
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.archive.scan.table_history import TableHistory
-from holdfast.common.errors import RefusedError
+from holdfast.common.errors import OutcomeUnknownError, RefusedError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreDenied
@@ -364,7 +364,7 @@ class Story(RuleBasedStateMachine):
         """A store for one process, which is ended at a request; what it had locked is free once its leases are over."""
         at, when = kill
         store = SteppedStore(self.store, Failing(at, when, StoreDenied("ended here"), times=1000 if at else 0))
-        with suppress(StoreDenied):
+        with suppress(StoreDenied, OutcomeUnknownError):
             yield store
         for left in self.store.list("locks/").objects:
             self.store.delete(left.key)

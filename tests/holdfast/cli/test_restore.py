@@ -41,6 +41,7 @@ def test_a_plan_shows_tables_with_older_rows_and_when_they_are_whole_again(capsy
         ("tables", "objects", "database", "renamed", "skipped_existing", "touches", "unchanged", "not_restored"), ()
     ) | {"roles": dict.fromkeys(("created", "without_password", "joined", "differences"), ())}
     stale = {"as_of": None, "reason": "it has no snapshot yet", "whole_from": "2026-01-01", "whole_at": "commit:3"}
-    value = {"source": "shop", "restored_to": "2026-01-01", "commit": 2, "rows": 0, "tables": 0, "bytes": 0}
+    value = {"source": "shop", "restored_to": "2026-01-01", "commit": 2}
+    value |= dict.fromkeys(("rows", "changes", "tables", "bytes", "disk_bytes"), 0)
     restore.show_plan(Console(width=200), {**value, "plan": plan, "stale": [{"table": "public.late", **stale}]})
     assert "public.late: none: it has no snapshot yet; whole again at commit:3" in capsys.readouterr().out

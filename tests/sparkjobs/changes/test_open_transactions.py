@@ -124,10 +124,10 @@ def test_a_snapshot_and_the_first_change_meet_exactly_while_commits_wait_for_sta
         own.back_up()
     is_decided, go_on = threading.Event(), threading.Event()
 
-    def hold(address: Address) -> AbstractContextManager[HeldSnapshot]:
+    def hold(address: Address, *, ddl_waits: bool = False) -> AbstractContextManager[HeldSnapshot]:
         is_decided.set()
         assert go_on.wait(_WAIT_S)
-        return hold_snapshot(address)
+        return hold_snapshot(address, ddl_waits=ddl_waits)
 
     monkeypatch.setattr(backup_run, "hold_snapshot", hold)
     results: list[Any] = []

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.connection.sql import ident
 from holdfast.sources.postgresql.setup.readiness import check_database
 from tests.support.jobs.inline_jobs import RunJob
 
@@ -66,7 +67,7 @@ def shop(create_database: Callable[..., Address]) -> Iterator[Address]:
                 for (database,) in session.execute(
                     "select datname from pg_database where not datistemplate"
                 ).fetchall():
-                    session.execute(f'revoke all on database "{database}" from {name}'.encode())
+                    session.execute(f"revoke all on database {ident(database)} from {name}".encode())
                 session.execute(f"drop role {name}".encode())
 
 

@@ -287,8 +287,8 @@ def test_a_task_that_fails_for_a_while_is_tried_again_and_counted_once(run: Run,
 
 
 EACH_TIME = (
-    (StoreFull("No room left to write 'data/x'"), "StoreFull: No room left to write 'data/x'"),
-    (StoreOutcomeUnknown("no answer to 'data/x'"), "StoreOutcomeUnknown: no answer to 'data/x'"),
+    (StoreFull("No room left to write 'data/x'"), "No room left to write 'data/x'"),
+    (StoreOutcomeUnknown("no answer to 'data/x'"), "no answer to 'data/x'"),
     (OSError(5, "Input/output error"), "OSError: [Errno 5] Input/output error"),
 )
 

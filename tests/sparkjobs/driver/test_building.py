@@ -86,7 +86,7 @@ def test_a_child_of_a_table_that_is_there_is_for_the_owner_of_that(
     code, message = failed(run_restore(target, "--tables", "public.child"))
 
     assert code == 5
-    assert "must be owner of table parent: restore as the owner of what the table belongs to" in message
+    assert "must be owner of table parent (SQLSTATE 42501): restore as the owner of what" in message
     assert schema_of(target) == before
     assert run_restore(target, "--tables", "public.child", "--trust-source")[0] == 0
 

@@ -122,7 +122,7 @@ def test_changes_are_backed_up_where_no_snapshot_can_be_taken_and_the_tables_beg
     family: Followed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     @contextmanager
-    def busy(address: Address) -> Iterator[HeldSnapshot]:
+    def busy(address: Address, *, ddl_waits: bool = False) -> Iterator[HeldSnapshot]:
         raise BusyError("public.parent is locked by pid 17")
         yield
 

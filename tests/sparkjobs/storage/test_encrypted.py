@@ -155,7 +155,7 @@ def test_after_a_rotation_backups_go_on_and_the_old_key_opens_nothing(shop: Shop
     done = run_here("key", "rotate", copied, "--to", new, "--yes", more={"HOLDFAST_KEY": shop.key})
     assert done.code == 0, done.err
     assert run_here("status", copied, more={"HOLDFAST_KEY": shop.key}).code == UsageError.exit_code
-    backup = ("backup", copied, "--source", shop.address.url, "--kind", "full", "--json")
+    backup = ("backup", copied, "--source", shop.address.url, "--new-source", "--kind", "full", "--json")
     assert run_here(*backup, address=shop.address, more={"HOLDFAST_KEY": new}).code == 0
     done = run_here("verify", copied, "--deep", "--json", more={"HOLDFAST_KEY": new})
     assert done.value["damage"] == []

@@ -24,7 +24,7 @@ from holdfast.archive.maintenance import copy_archive
 from holdfast.archive.maintenance.copy_archive import copy, in_order, plan
 from holdfast.archive.maintenance.repair import repair
 from holdfast.archive.maintenance.verify import verify
-from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.common.signing import KEY_VARIABLE, Signing
 from holdfast.storage import ObjectStore, StoreFull, StoreUnavailable, open_store
 from holdfast.storage.encryption.key_source import new_key
@@ -221,7 +221,7 @@ def test_lost_answers_end_no_copy_where_they_can_be_asked_for_again(source: Obje
 def copy_until(source: ObjectStore, target: ObjectStore, at: int, when: When, patch: pytest.MonkeyPatch) -> list[str]:
     """Copy while every change in the target fails from one request on, and return the requests that were made."""
     failing = Failing(at, when, FULL, times=10**6)
-    with patch.context() as patched, suppress(StoreFull, StoreUnavailable):
+    with patch.context() as patched, suppress(StoreFull, StoreUnavailable, OutcomeUnknownError):
         no_waiting(patched)
         copy(source, SteppedStore(target, failing))
     for found in target.list("locks/").objects:  # as whoever reaps them would, after a while

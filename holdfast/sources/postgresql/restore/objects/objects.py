@@ -93,7 +93,10 @@ def create_tables(
             by = extending
         size = len(some) if plan.beside else _BATCH
         create = partial(_create_some, plan, some, start, size)
-        created = by.run(range(0, len(some), size), create, at_once=1)
+        try:
+            created = by.run(range(0, len(some), size), create, at_once=1)
+        except RefusedError as refused:
+            raise RefusedError(f"{refused}{_led_to(refused, left)}") from refused.__cause__
         left += [each for one in created for each in one]
         if superuser is not None and is_superusers:
             superuser.run([plan.login], lend_extensions)
@@ -163,11 +166,16 @@ def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry,
         if plan.is_strict or is_taken or not is_refused(session, refused):
             raise
         if entry.kind in TABLES:
-            before = (f"; before that, {each.what}: {each.reason}" for each in left[-1:])
             is_denied = isinstance(refused.__cause__, psycopg.errors.InsufficientPrivilege)
             remedy = f": {_AS_OWNER}" if plan.login and is_denied else ""
-            raise RefusedError("".join((str(refused), remedy, *before))) from refused.__cause__
+            raise RefusedError(f"{refused}{remedy}{_led_to(refused, left)}") from refused.__cause__
         left.append(_left_out(entry, refused))
+
+
+def _led_to(refused: HoldfastError, left: Sequence[NotRestored]) -> str:
+    """Return in words what was left out that a refusal names."""
+    named = [each for each in left if each.what.rpartition(" ")[2] in str(refused)]
+    return "".join(f"; before that, {each.what}: {each.reason}" for each in named)
 
 
 def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]) -> list[NotRestored]:

@@ -106,7 +106,7 @@ def test_the_keys_of_a_described_plan_are_stable() -> None:
         unchanged=("function public.touch()",),
     ).describe()
     assert described == {
-        "tables": [{"from": "public.orders", "to": "public.new_orders", "rows": 10, "bytes": 100}],
+        "tables": [{"from": "public.orders", "to": "public.new_orders", "rows": 10, "bytes": 100, "changes": 0}],
         "objects": [{"kind": "view", "name": "public.v"}],
         "renamed": [{"from": "index a", "to": "b"}],
         "skipped_existing": ["type public.state"],
