@@ -189,10 +189,10 @@ class Archive:
 
         Return what was seen where it does not count any more, since somebody has accepted that.
         """
-        now = SeenNow(self.identity, self.state, self.commit)
+        now = self.seen_now
         if before is None or now.is_after(before):
             return None
-        if now.takes_the_place_of(before):
+        if not now.is_put_back(before):
             return before
         raise PutBackError(
             f"{self.store.url} had {before} when this machine last saw it, and has "
@@ -200,13 +200,10 @@ class Archive:
             "back what was there; where this is meant, 'holdfast accept' says so in the archive"
         )
 
-    def is_put_back(self, before: LastSeen) -> bool:
-        """Return whether this is an older state than was seen at this place, another one, or another archive's.
-
-        :param before: what was seen, read before the archive was.
-        """
-        now = SeenNow(self.identity, self.state, self.commit)
-        return not now.is_after(before) and not now.takes_the_place_of(before)
+    @property
+    def seen_now(self) -> SeenNow:
+        """Return the archive as it is seen now, to be judged by what was seen before."""
+        return SeenNow(self.identity, self.state, self.commit)
 
     def _note_seen(self, *, instead_of: LastSeen | None = None) -> None:
         note_seen(place_of(self.store), LastSeen.of(self.identity, self.state), instead_of=instead_of)

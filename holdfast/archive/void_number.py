@@ -37,7 +37,7 @@ def void(
     """
     before = read_seen(place_of(store))
     archive = Archive.open(store, recovering=True, before_damage=True)
-    if before is not None and archive.is_put_back(before):
+    if before is not None and archive.seen_now.is_put_back(before):
         raise PutBackError(
             f"{store.url} had {before} when this machine last saw it: that commit was made, and was damaged since. "
             "Restore it from a copy of the archive"

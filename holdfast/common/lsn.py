@@ -17,6 +17,9 @@ _PAGE_MULTIPLE = 1024
 Touches = Mapping[tuple[int, int], Sequence[int]]
 """Positions at which objects were touched, by the oid of each one's catalog and its own, as the log tells of them."""
 
+PG_CLASS = 1259
+"""Oid of the catalog of tables, which is fixed. Source: PostgreSQL's `src/include/catalog/pg_class.h`."""
+
 _POSITION = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})", re.ASCII)
 
 

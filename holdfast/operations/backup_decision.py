@@ -20,6 +20,7 @@ from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
+from holdfast.common.words import named
 from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.sources.postgresql.connection.reading_role import reads_with_replication
@@ -212,9 +213,8 @@ def _check_new_source(state: State, address: Address, wanted: BackupRequest) -> 
     others = source_names(state)
     if others and not wanted.new_source:
         raise RefusedError(
-            f"this archive has no backups of a source {wanted.source!r}, only of {', '.join(others)}, and nothing says "
-            f"that it is to have them: mend the address ({address.url}), or name the source in archives.yaml, or begin "
-            "to back it up here with --new-source"
+            f"the archive has backups of {named(others)}, and none of a source {wanted.source!r}: correct the address "
+            f"({address.url}). To add the source, say --new-source, or name it in archives.yaml"
         )
 
 

@@ -15,11 +15,12 @@ from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.document import iso
 from holdfast.archive.history.timeline import Moment
 from holdfast.common.errors import HoldfastError
+from holdfast.common.lsn import PG_CLASS
 from holdfast.common.words import named
 from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
 from holdfast.sources.postgresql.dump.toc import read_entries
 from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_CLASS, PG_DESCRIPTION, PRIVILEGES
+from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_DESCRIPTION, PRIVILEGES
 from holdfast.sources.postgresql.logical.schema_composition import compose
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Final
 from holdfast.archive.history import schema_history
 from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import UsageError
-from holdfast.common.lsn import parse_position, show_position
+from holdfast.common.lsn import PG_CLASS, parse_position, show_position
 from holdfast.point_in_time.table_names import changes_between
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_CLASS
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import new_attempt, read_file, table_folder, write_bytes
-from holdfast.common.lsn import parse_position
+from holdfast.common.lsn import PG_CLASS, parse_position
 from holdfast.point_in_time.recovery_target import can_become, sequences_to_json
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.logical import ddl_effects
 from holdfast.sources.postgresql.logical import stream as streams
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_CLASS, PG_TYPE
+from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
 from holdfast.sources.postgresql.logical.objects_read import read_objects
 
 if TYPE_CHECKING:

@@ -27,6 +27,13 @@ class SeenNow:
     state: State
     commit: Callable[[int], ArchiveCommit]
 
+    def is_put_back(self, before: LastSeen) -> bool:
+        """Return whether this is an older state than was seen before, one that went another way, or another archive's.
+
+        :param before: read before the archive was.
+        """
+        return not self.is_after(before) and not self.takes_the_place_of(before)
+
     def is_after(self, before: LastSeen) -> bool:
         """Return whether the archive has become what it is from what was seen before."""
         if before.archive != self.identity.id:

@@ -11,7 +11,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from holdfast.archive.history.timeline import to_of
-from holdfast.common.lsn import parse_position
+from holdfast.common.lsn import PG_CLASS, parse_position
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -20,9 +20,6 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.history.timeline import Chain
     from holdfast.common.lsn import Touches
-
-_PG_CLASS = 1259
-"""Oid of the catalog of tables, which is fixed. Source: PostgreSQL's `src/include/catalog/pg_class.h`."""
 
 
 @dataclass(frozen=True)
@@ -67,7 +64,7 @@ class Between:
 
     def passed_by(self, position: int) -> tuple[PassedTable, ...]:
         """Return the tables that had come by a position, and are not known to be dropped by then."""
-        dropped = {oid: at[-1] for (catalog, oid), at in (self.touches or {}).items() if catalog == _PG_CLASS}
+        dropped = {oid: at[-1] for (catalog, oid), at in (self.touches or {}).items() if catalog == PG_CLASS}
         return tuple(
             each for each in self.passed if parse_position(each.first) < position <= dropped.get(each.oid, position)
         )

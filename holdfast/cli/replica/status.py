@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,16 +10,17 @@ import typer
 from holdfast.cli.replica.options import OfArchive, ask
 from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output, show_rows
-from holdfast.common.errors import DamagedError
-from holdfast.common.words import human_size, human_span, named
+from holdfast.common.words import human_size, human_span
 from holdfast.replication.log import status as standing
-from holdfast.replication.log.consistency_check import look_at
+from holdfast.replication.log.consistency_check import check_others, look_at
+from holdfast.replication.log.errors import OldStoreError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from rich.console import Console
 
+    from holdfast.archive.format.model import LogPlace
     from holdfast.cli.replica.options import Asked
     from holdfast.replication.log.status import ArchiveStatus
 
@@ -39,37 +41,41 @@ def status(
         found = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
         looks = [_look(asked, each) if look else {} for each in found]
-        if any(_ahead(each.describe()["head"], seen) for each, seen in zip(found, looks, strict=True)):
-            found = asked.coordination.run(lambda c: standing.status(c, chosen))  # an entry may have come meanwhile
+        contradictions = [*filter(None, map(partial(_contradiction, asked), found, looks))]
     value = {"archives": [each.describe() for each in found]}
     for described, seen in zip(value["archives"], looks, strict=True):
         for one in described["replicas"]:
-            one["look"] = seen.get(one["name"])
+            one["look"] = _described(seen[one["name"]]) if seen else None
     output.result(value, lambda console: _show(console, value["archives"], where))
-    for described, seen in zip(value["archives"], looks, strict=True):
-        if ahead := _ahead(described["head"], seen):
-            output.say(
-                f"holdfast: the store is an older copy: {named(ahead)} of {described['name']} has more entries than it "
-                f"knows. Stop backups and syncs, and rebuild it: holdfast replica rebuild-store "
-                "(docs/runbooks/the-coordination-store-is-gone.md)"
-            )
-    if any(_ahead(each["head"], seen) for each, seen in zip(value["archives"], looks, strict=True)):
-        raise typer.Exit(DamagedError.exit_code)
+    for error in contradictions:
+        output.say(f"holdfast: {error}")
+    if contradictions:
+        raise typer.Exit(OldStoreError.exit_code)
 
 
-def _ahead(head: int, looks: Mapping[str, Mapping[str, Any]]) -> list[str]:
-    """Return the replicas that have entries which the store does not know."""
-    return [name for name, seen in looks.items() if (seen["index"] or 0) > head]
-
-
-def _look(asked: Asked, archive: ArchiveStatus) -> dict[str, dict[str, Any]]:
-    """Return by name what each replica says of itself, or why it cannot be read."""
+def _look(asked: Asked, archive: ArchiveStatus) -> dict[str, LogPlace | str]:
+    """Return by name where each replica says that it stands, or why it cannot be read."""
     rows = [one.row for one in archive.replicas]
-    found = look_at(asked.coordination, archive.log.archive, rows, asked.place)
-    return {
-        name: {"index": None, "problem": place} if isinstance(place, str) else {"index": place.index, "problem": None}
-        for name, place in found.items()
-    }
+    return look_at(asked.coordination, archive.log.archive, rows, asked.place)
+
+
+def _contradiction(asked: Asked, archive: ArchiveStatus, looks: Mapping[str, LogPlace | str]) -> OldStoreError | None:
+    """Return the error of a store that replicas contradict; None where none does.
+
+    The log is read again behind the replicas: an entry may have come meanwhile.
+    """
+    urls = {one.row.name: one.row.url for one in archive.replicas}
+    places = {urls[name]: place for name, place in looks.items() if not isinstance(place, str)}
+    store = asked.coordination
+    try:
+        store.run(lambda c: check_others(c, archive.log.archive, places, store.url))
+    except OldStoreError as error:
+        return error
+    return None
+
+
+def _described(look: LogPlace | str) -> dict[str, Any]:
+    return {"index": None, "problem": look} if isinstance(look, str) else {"index": look.index, "problem": None}
 
 
 def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:

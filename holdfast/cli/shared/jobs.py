@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 _LONG_S = 10.0
-"""How long an earlier job took is looked for where one goes on for longer."""
+"""Seconds after which a job is compared with an earlier one, to tell the time left."""
 
 _READ_ON = ("restore", "verification")
 """Operations that read what is before a commit which is damaged."""

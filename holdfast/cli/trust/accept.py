@@ -46,7 +46,7 @@ def accept(
         _void(store, void, reason, yes=yes, wait=wait, output=output)
         return
     before, archive = read_seen(place_of(store)), Archive.open(store, unseen=True)
-    if before is None or not archive.is_put_back(before):
+    if before is None or not archive.seen_now.is_put_back(before):
         raise UsageError(f"{store.url} is no older than what this machine has seen of it: there is nothing to accept")
     now = LastSeen.of(archive.identity, archive.state)
     confirm(now.name, f"{now} counts from now on, and what {before} had more is given up", yes=yes, output=output)

@@ -144,7 +144,7 @@ def test_a_stream_is_restarted_by_a_full_backup_where_somebody_asks_for_it(follo
 def test_a_new_source_beside_others_is_begun_only_where_somebody_says_that_it_is_one(followed: Followed) -> None:
     """A mistaken name of a database would make one, and its backups of nothing would look like good ones."""
     followed.back_up("full")
-    with pytest.raises(RefusedError, match=r"no backups of a source 'crm', only of shop.*archives\.yaml.*--new-source"):
+    with pytest.raises(RefusedError, match=r"and none of a source 'crm': correct .*--new-source.*archives\.yaml"):
         followed.back_up("full", "--source", "crm")
     assert followed.archive().state.sequence == 1
     wanted = BackupRequest(source="crm", kind="full", new_source=True)

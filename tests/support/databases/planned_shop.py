@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from holdfast.common.lsn import PG_CLASS
 from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.sources.postgresql.catalog.sequences import SequenceValue
 from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.dump.toc import PG_CLASS, DumpEntry, Section
+from holdfast.sources.postgresql.dump.toc import DumpEntry, Section
 from holdfast.sources.postgresql.restore.plan.target_state import Target
 
 

@@ -75,7 +75,7 @@ class DatabaseStatement:
 
 
 class DatabaseSettings(CatalogRecord):
-    """What is set on a database itself.
+    """Settings of a database itself.
 
     :param grants: None: those that each new database has.
     :param connection_limit: -1 for none.

@@ -21,7 +21,7 @@ _OF_ROWS: Final = frozenset({"filenode", "toast", "pages", "size", "estimated_ro
 _NO_DEFINITIONS: Final = frozenset(
     {"sequences", "large_objects", "large_object_groups", "configuration", "database_settings"}
 )
-"""What a catalog's record tells of rows, or of the database itself: that there is a sequence is in the dump."""
+"""Parts of a catalog's record that are of rows, or of the database itself: that there is a sequence is in the dump."""
 
 
 def schema_digest(catalog: Catalog, dump: bytes) -> str:

@@ -27,9 +27,6 @@ if TYPE_CHECKING:
 
 Section = Literal["pre-data", "post-data"]
 
-PG_CLASS = 1259
-"""Oid of pg_class: entries of this class are relations, and their oid is that of our catalog record."""
-
 TABLES = frozenset({"TABLE", "FOREIGN TABLE"})
 ROUTINES = frozenset({"FUNCTION", "PROCEDURE", "AGGREGATE"})
 RELATIONS = TABLES | {"VIEW", "MATERIALIZED VIEW"}

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 PREFIX: Final = "holdfast_definition"
 """Of the messages in the log. Their content is JSON with `objects`; older triggers write the command's tag alone."""
 
-PG_CLASS: Final = 1259
 PG_ATTRIBUTE: Final = 1249
 PG_CONSTRAINT: Final = 2606
 PG_DESCRIPTION: Final = 2609

@@ -11,6 +11,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
+from holdfast.common.lsn import PG_CLASS
 from holdfast.sources.postgresql.dump.dump_objects import (
     JOINING,
     PRIVILEGES,
@@ -24,7 +25,6 @@ from holdfast.sources.postgresql.logical import ddl_triggers
 from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema
 from holdfast.sources.postgresql.logical.ddl_triggers import (
     PG_ATTRIBUTE,
-    PG_CLASS,
     PG_CONSTRAINT,
     PG_DESCRIPTION,
     PG_TYPE,

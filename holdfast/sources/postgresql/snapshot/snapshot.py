@@ -65,7 +65,7 @@ class HeldSnapshot:
     snapshot: Snapshot
     session: Connection
     turn: threading.Lock = field(default_factory=threading.Lock, compare=False, repr=False)
-    """Who has it may use the session."""
+    """Turn of the thread that may use the session."""
 
     @cached_property
     def catalog(self) -> Catalog:

@@ -89,7 +89,7 @@ def test_an_older_state_is_refused_until_it_is_accepted(place: Place) -> None:
     archive = Archive.open(open_store(str(place.folder)), unseen=True)
     seen = read_seen(archive.store.url)
     assert seen is not None
-    assert archive.is_put_back(seen)
+    assert archive.seen_now.is_put_back(seen)
     accepted = Change(kind="accepted", reason="a test", supersedes={seen.archive: seen.sequence})
     archive.add(lambda _: accepted, check=nothing, fence="t")
     assert place.open().state.superseded == {seen.archive: 2}

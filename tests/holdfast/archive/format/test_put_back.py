@@ -39,7 +39,7 @@ def test_a_replica_is_compared_by_its_log_and_not_by_its_commits(
     archive: Archive, seen: tuple[str, int], now: dict[str, object], put_back: bool
 ) -> None:
     before = LastSeen(archive=archive.identity.id, name="shop", sequence=90, commit="x", log=seen[0], index=seen[1])
-    assert _replica(archive, **now).is_put_back(before) is put_back
+    assert _replica(archive, **now).seen_now.is_put_back(before) is put_back
 
 
 @pytest.mark.parametrize(
@@ -65,7 +65,7 @@ def test_an_index_is_compared_with_the_entry_that_a_commit_has_executed(
     before = LastSeen.of(archive.identity, archive.state).model_copy(update={"sequence": 90, "commit": "x", **seen})
     if now and archive.state.log is not None:
         add(archive.state.log.model_copy(update=now))
-    assert archive.is_put_back(before) is put_back
+    assert archive.seen_now.is_put_back(before) is put_back
 
 
 def test_what_was_seen_before_a_place_was_made_a_replica_refuses_nobody(
@@ -79,6 +79,6 @@ def test_what_was_seen_before_a_place_was_made_a_replica_refuses_nobody(
     replica = Archive.create(store, name="shop", replica_of=archive.identity)
     at = LogPlace(store="log", replica="a", index=5, entry="e")
     replica.add(lambda _: Change(kind="recovered", log=at), check=nothing, fence="t")
-    assert not replica.is_put_back(before)
+    assert not replica.seen_now.is_put_back(before)
     older = before.model_copy(update={"created": replica.identity.created})
-    assert replica.is_put_back(older)
+    assert replica.seen_now.is_put_back(older)

@@ -16,6 +16,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import PATIENCE_S, hanging
+from tests.support.replicas.rebuilt import away, copied
 from tests.support.replicas.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("log_address")
@@ -161,9 +162,25 @@ def test_a_store_that_is_an_older_copy_says_so(holdfast: RunCommand, two: Replic
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(head=1)))
     two.change("near", pointer=1)
     done = holdfast("replica", "status")
-    assert (done.code, "near" in done.err, "the store is an older copy" in done.err) == (4, True, True), done.err
+    assert (done.code, "near" in done.err, "was brought back from an older copy" in done.err) == (4, True, True), (
+        done.err
+    )
     assert any("near" in line and line.endswith("; has entry 2") for line in done.out.splitlines())
     assert holdfast("replica", "status", "--no-look").code == 0
+
+
+def test_a_store_that_went_another_way_says_so_though_no_replica_is_ahead_of_it(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    away(two, "near")
+    two.back_up("far")
+    away(two, "near", back=True)
+    done = holdfast("replica", "status")
+    assert done.code == 4, done.err
+    assert "near has executed entry 1 (" in done.err
 
 
 def test_a_look_does_not_wait_for_one_that_hangs(holdfast: RunCommand, two: Replicas) -> None:

@@ -1,4 +1,4 @@
-"""What is set on a database itself, in the target of a restore.
+"""Settings, privileges and comment of the database itself, in the target of a restore.
 
 Its statements are made of names and values, and none is text of the archive. So a superuser's session may run them, but
 for settings that load code or that only superusers may change.

@@ -10,8 +10,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from holdfast.common.lsn import PG_CLASS
 from holdfast.sources.postgresql.dump.sqltext import chain_at, tokens
-from holdfast.sources.postgresql.dump.toc import PG_CLASS, TABLES
+from holdfast.sources.postgresql.dump.toc import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence

@@ -80,7 +80,7 @@ union all
 (select format('large object %s', oid) from pg_catalog.pg_largeobject_metadata order by oid limit 100)
 order by 1
 """
-"""What belongs to no extension, nor to a type of one.
+"""Objects that belong to no extension, nor to a type of one.
 
 A schema is nothing by itself, unless others were let in: some were made to put extensions in, and some extensions
 (postgis_tiger_geocoder) leave one that does not belong to them.
