@@ -179,11 +179,20 @@ def read_database_settings(session: Connection) -> DatabaseSettings:
     )
 
 
-# Every user may set these, but local_preload_libraries loads code, and the others make a session another role's.
+_HARMFUL: Final = (
+    "local_preload_libraries",  # loads code
+    "role",
+    "session_authorization",
+    "array_nulls",
+    "backslash_quote",
+    "standard_conforming_strings",
+    "transform_null_equals",
+)
+"""Settings that every user may make, and that load code or change what statements mean, or as whom they run."""
+
 _HARMLESS = """
 select pg_catalog.lower(name) from pg_catalog.pg_settings
-where context = 'user' and name not in ('local_preload_libraries', 'role', 'session_authorization')
-  and pg_catalog.lower(name) = any(%s)
+where context = 'user' and name <> all(%s) and pg_catalog.lower(name) = any(%s)
 """
 
 
@@ -192,7 +201,7 @@ def for_superusers(session: Connection, names: Collection[str]) -> frozenset[str
 
     What the server does not know may become such a setting as soon as a library is loaded.
     """
-    harmless = {name for (name,) in session.execute(_HARMLESS, ([name.lower() for name in names],))}
+    harmless = {name for (name,) in session.execute(_HARMLESS, (list(_HARMFUL), [name.lower() for name in names]))}
     return frozenset(name for name in names if name.lower() not in harmless)
 
 

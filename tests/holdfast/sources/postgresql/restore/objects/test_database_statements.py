@@ -62,7 +62,15 @@ def test_a_role_that_is_created_has_its_settings(new_database: Callable[..., Add
     assert [each.reason for each in plan.not_restored] == ["the target has no role never"]
 
 
-@pytest.mark.parametrize("text", ["role=postgres", 'search_path=mine, "pg_catalog"', "search_path=mine, pg_catalog"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "role=postgres",
+        "standard_conforming_strings=off",
+        'search_path=mine, "pg_catalog"',
+        "search_path=mine, pg_catalog",
+    ],
+)
 def test_an_archive_that_is_not_trusted_changes_no_meaning_of_a_superusers_statements(
     new_database: Callable[..., Address], text: str
 ) -> None:
