@@ -5,11 +5,11 @@ One of them may succeed.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
+from holdfast.common.side_by_side import do_each
 from holdfast.storage.contract.base import ObjectChanged
 from locking.store import ObjectExists, StoreOutcomeUnknown, StoreUnavailable
 
@@ -92,8 +92,7 @@ def race(store: ObjectStore, attempt: Callable[[ObjectStore, bytes], object], co
             return body, None
         return body, True
 
-    with ThreadPoolExecutor(contenders) as pool:
-        results = list(pool.map(contend, range(contenders)))
+    results = do_each(contend, range(contenders), at_once=contenders)
     return Race(
         contenders=contenders,
         won=[body for body, won in results if won],

@@ -6,11 +6,13 @@ which one runs it.
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.common.errors import ReportedError
     from holdfast.sources.postgresql.connection.address import Address
@@ -22,6 +24,19 @@ if TYPE_CHECKING:
 
     Work = Callable[[Any, Reporter], Iterable[Any]]
     """Does one task and yields small results."""
+
+R = TypeVar("R")
+
+
+@contextmanager
+def closing_generator(results: Iterable[R]) -> Iterator[Iterable[R]]:
+    """Close the results of a task when they are left, as a generator may have threads (`do_each` says why)."""
+    try:
+        yield results
+    finally:
+        if isinstance(results, Generator):
+            results.close()
+
 
 WATCH_S = 1.0
 """Between two looks at how tasks go on."""

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError, sentence
 from locking.store import StoreError
-from sparkjobs.executors import WATCH_S, Tally
+from sparkjobs.executors import WATCH_S, Tally, closing_generator
 from sparkjobs.executors.survey import survey
 from sparkjobs.executors.worker_facts import facts
 
@@ -85,11 +85,12 @@ class _Running:
             seen.rows += rows
             seen.size += size
 
-        results = []
-        for result in self.work(task, report):
-            report(0, 0)
-            results.append(result)
-        return results
+        found = []
+        with closing_generator(self.work(task, report)) as results:
+            for result in results:
+                report(0, 0)
+                found.append(result)
+        return found
 
 
 class InlineExecutor:

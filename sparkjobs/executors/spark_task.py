@@ -14,7 +14,7 @@ from pyspark.accumulators import AccumulatorParam
 
 from holdfast.common.errors import HoldfastError, ReportedError, exit_code_of, kind_of, sentence
 from holdfast.sources.postgresql.connection.outages import remedy
-from sparkjobs.executors import Tally
+from sparkjobs.executors import Tally, closing_generator
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -56,10 +56,11 @@ def telling(work: Work, tally: Accumulator[Tally], *, results: bool) -> Callable
 
         for item in items:
             try:
-                for result in work(item, report):
-                    if results:
-                        tally.add(Tally(results=[result]))
-                    yield result
+                with closing_generator(work(item, report)) as found:
+                    for result in found:
+                        if results:
+                            tally.add(Tally(results=[result]))
+                        yield result
             except HoldfastError as error:
                 tally.add(Tally(failures=[ReportedError(sentence(error), exit_code_of(error), kind_of(error))]))
                 return

@@ -7,12 +7,12 @@ for them.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from holdfast.archive.format.block import Block, Coverage
 from holdfast.archive.format.document import TableRecord
+from holdfast.common.side_by_side import do_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,6 +236,4 @@ class Beginning:
 
 def load(blocks: Iterable[Placed]) -> None:
     """Read the missing parts of blocks, several at a time."""
-    with ThreadPoolExecutor(_LOADED_AT_ONCE) as pool:
-        for _ in pool.map(lambda placed: placed.block, blocks):
-            pass
+    do_each(lambda placed: placed.block, blocks, at_once=_LOADED_AT_ONCE)

@@ -5,7 +5,6 @@ A commit is known to count by the next one that can be read: that one follows it
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -14,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from holdfast.archive.format.commits import COMMITS, commit_key, empty_commit, missing_commit, number_of
 from holdfast.archive.format.trust import in_belief
 from holdfast.common.errors import DamagedError
+from holdfast.common.side_by_side import do_each
 from holdfast.storage.contract.strangers import without_strangers
 
 if TYPE_CHECKING:
@@ -93,15 +93,14 @@ class CommitFolder:
     def _stored(self, numbers: Sequence[int], since: int) -> Iterator[StoredNumber]:
         """Read what is stored under numbers, and what is missing before the last of them."""
         expected = since + 1
-        with ThreadPoolExecutor(_READERS) as pool:
-            # A part at a time: nothing is read far behind what ends the reading.
-            for begin in range(0, len(numbers), _READ_AHEAD):
-                part = numbers[begin : begin + _READ_AHEAD]
-                for number, body in zip(part, pool.map(self._body, part), strict=True):
-                    if number > expected:
-                        yield StoredNumber(expected, number - 1, missing_commit(expected, commit_key(number)))
-                    yield StoredNumber(number, number, body)
-                    expected = number + 1
+        # A part at a time: nothing is read far behind what ends the reading.
+        for begin in range(0, len(numbers), _READ_AHEAD):
+            part = numbers[begin : begin + _READ_AHEAD]
+            for number, body in zip(part, do_each(self._body, part, at_once=_READERS), strict=True):
+                if number > expected:
+                    yield StoredNumber(expected, number - 1, missing_commit(expected, commit_key(number)))
+                yield StoredNumber(number, number, body)
+                expected = number + 1
 
     def _body(self, number: int) -> StoredDocument | DamagedError:
         key = commit_key(number)

@@ -6,11 +6,11 @@ commit: the store has acknowledged it, and still has it in the right size; whoev
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.document import Document, FileRecord
+from holdfast.common.side_by_side import do_each
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -96,7 +96,5 @@ def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:
             return False
 
     looked_at = list(files)
-    with ThreadPoolExecutor(_LOOKS_AT_ONCE) as pool:
-        return frozenset(
-            file.path for file, there in zip(looked_at, pool.map(look, looked_at), strict=True) if not there
-        )
+    are_there = do_each(look, looked_at, at_once=_LOOKS_AT_ONCE)
+    return frozenset(file.path for file, is_there in zip(looked_at, are_there, strict=True) if not is_there)

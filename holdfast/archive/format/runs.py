@@ -10,7 +10,6 @@ from __future__ import annotations
 import re
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
@@ -31,6 +30,7 @@ from holdfast.common.errors import (
     kind_of,
     sentence,
 )
+from holdfast.common.side_by_side import do_each
 from holdfast.common.words import human_span
 from holdfast.storage.contract.strangers import without_strangers
 from holdfast.storage.encryption.signed_store import NotSignedError
@@ -245,9 +245,8 @@ def _in_order(numbered: Iterable[tuple[int, ObjectInfo]]) -> list[ObjectInfo]:
 
 
 def newest_records(runs: Sequence[ListedRun]) -> Iterator[Recorded]:
-    """Yield the newest record of each run that has one which counts, in their order; several are read at a time."""
-    with ThreadPoolExecutor(_READERS) as pool:
-        yield from filter(None, pool.map(ListedRun.newest, runs))
+    """Return the newest record of each run that has one which counts, in their order; several are read at a time."""
+    return filter(None, do_each(ListedRun.newest, runs, at_once=_READERS))
 
 
 def read_last(store: ObjectStore, run: str) -> RunRecord | None:
@@ -274,8 +273,7 @@ def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
     and signed.
     """
     keys = [info.key for info in _listed(store, run).infos]
-    with ThreadPoolExecutor(_READERS) as pool:
-        documents = list(zip(keys, pool.map(store.read, keys), strict=True))
+    documents = list(zip(keys, do_each(store.read, keys, at_once=_READERS), strict=True))
     records = [RunRecord.from_bytes(document.body, key) for key, document in documents if document.is_believed]
     begun = [record.begun for record in records if record.begun]
     if not begun:

@@ -5,7 +5,6 @@ Commits must follow each other, and make the state that a checkpoint holds.
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Final
@@ -14,6 +13,7 @@ from holdfast.archive.format.commits import COMMITS, commit_key, missing_commits
 from holdfast.archive.format.state import State
 from holdfast.archive.format.trust import CommitReader
 from holdfast.common.errors import DamagedError
+from holdfast.common.side_by_side import do_each
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,8 +112,7 @@ def _groups(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _read(reader: CommitReader, numbers: Sequence[int]) -> list[ArchiveCommit | DamagedError]:
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        return list(pool.map(partial(_outcome, reader), numbers))
+    return do_each(partial(_outcome, reader), numbers, at_once=_AT_ONCE)
 
 
 def _outcome(reader: CommitReader, number: int) -> ArchiveCommit | DamagedError:

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
 from functools import partial
@@ -28,6 +27,7 @@ from holdfast.archive.format.model import Identity
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.history.restore_points import source_names
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from holdfast.common.side_by_side import do_each
 from locking import Owner
 from locking.store import ObjectNotFound, StoreError, StoreUnavailable
 
@@ -320,8 +320,7 @@ class _Copying:
             self._bring(file)
             return True
 
-        with ThreadPoolExecutor(AT_ONCE) as pool:
-            return all(pool.map(bring, missing))
+        return all(do_each(bring, missing, at_once=AT_ONCE))
 
     def _is_missing(self, file: FileRecord) -> bool:
         return file.path not in self._done and (self._deep or self._sizes.get(file.path) != file.size)
@@ -371,9 +370,7 @@ class _Copying:
             for number in order:
                 self._add_commit(number)
         else:  # whatever is there, it is no archive before the last step
-            with ThreadPoolExecutor(AT_ONCE) as pool:
-                for _ in pool.map(self._add_commit, order):
-                    pass
+            do_each(self._add_commit, order, at_once=AT_ONCE)
             claim(self._target, IDENTITY_KEY, self._source.read(IDENTITY_KEY).signed, signed=True)
         copied = Archive.open(self._target)
         if copied.state.tip != state.tip:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -27,6 +26,7 @@ from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError
+from holdfast.common.side_by_side import do_each
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -294,9 +294,8 @@ class Verifier:
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
         files = {file.path: file for found in self._named(blocks) for file in found}
         if seen:
-            with ThreadPoolExecutor(_ASKING) as pool:
-                found = dict(zip(files, pool.map(lambda file: size_problem(self._store, file.record), files.values()),
-                                 strict=True))  # fmt: skip
+            problems = do_each(lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING)
+            found = dict(zip(files, problems, strict=True))
         else:
             sizes = {each.key: each.size for each in self._store.list("data/").objects}
             found = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
@@ -307,12 +306,11 @@ class Verifier:
                 self._damaged[path] = (file, problem)
 
     def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
-        with ThreadPoolExecutor(_ASKING) as pool:
-            for placed, files in zip(blocks, pool.map(_outcome, blocks), strict=True):
-                if isinstance(files, DamagedError):
-                    self._broken.setdefault(placed.commit, str(files))
-                else:
-                    yield files
+        for placed, files in zip(blocks, do_each(_outcome, blocks, at_once=_ASKING), strict=True):
+            if isinstance(files, DamagedError):
+                self._broken.setdefault(placed.commit, str(files))
+            else:
+                yield files
 
     def _count(self, file: NamedFile) -> None:
         self._files += 1
@@ -376,8 +374,7 @@ class Verifier:
             with nullcontext() if file.is_decoded else decoding:
                 return content_problem(self._store, file)
 
-        with ThreadPoolExecutor(_READERS) as pool:
-            return list(pool.map(read, files))
+        return do_each(read, files, at_once=_READERS)
 
     def _behind(self) -> Iterator[Damage]:
         """Yield the damage that cuts off the archive's state.

@@ -6,7 +6,6 @@ Each row has a place, counted from 0, which is the same at every reading.
 from __future__ import annotations
 
 import time
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Final
@@ -19,6 +18,7 @@ from holdfast.archive.files.blocks import read_groups
 from holdfast.archive.files.bounded_parquet import GROUP_BYTES
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
+from holdfast.common.side_by_side import do_each
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -166,9 +166,7 @@ class Files:
             if time.perf_counter() - began < AWAY_S:
                 yield from chain.from_iterable(map(read, left))
                 return
-        if left:
-            with ThreadPoolExecutor(min(AT_ONCE, len(left))) as pool:
-                yield from chain.from_iterable(pool.map(read, left))
+        yield from chain.from_iterable(do_each(read, left, at_once=AT_ONCE))
 
     def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
         return (batch for _, batch in read_groups(self._store, file, ids=ids))

@@ -5,7 +5,6 @@ They are those of its snapshot that no change has touched, and those that change
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -29,6 +28,7 @@ from holdfast.archive.scan.projection import Projection, name_of
 from holdfast.archive.scan.split import ALL
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id, number_of
+from holdfast.common.side_by_side import do_each
 from locking.store import ObjectNotFound, StoreDenied, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -185,9 +185,7 @@ class TableView:
 
         Their pages are verified when they are read.
         """
-        with ThreadPoolExecutor(_ASKING) as pool:
-            for _ in pool.map(self._check, files):
-                pass
+        do_each(self._check, files, at_once=_ASKING)
 
     def _check(self, file: FileRecord) -> None:
         check_footer(self._store, file)

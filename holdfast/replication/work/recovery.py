@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import time
 import uuid
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -24,7 +23,7 @@ from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
-from holdfast.common.side_by_side import ask_each
+from holdfast.common.side_by_side import ask_each, do_each
 from holdfast.replication.log import recovery_claim
 from holdfast.replication.log.consistency_check import (
     LIMIT_S,
@@ -327,11 +326,10 @@ class _Recovery:
     ) -> list[FileRecord]:
         """Return the damaged files of the target; all are read."""
         damaged: list[FileRecord] = []
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            for some in _some([wanted[path] for path in sorted(there)]):
-                check()
-                whole = pool.map(lambda file: is_whole(self._target, file), some)
-                damaged += [file for file, good in zip(some, whole, strict=True) if not good]
+        for some in _some([wanted[path] for path in sorted(there)]):
+            check()
+            whole = do_each(lambda file: is_whole(self._target, file), some, at_once=_AT_ONCE)
+            damaged += [file for file, good in zip(some, whole, strict=True) if not good]
         return damaged
 
     def _blocks(self) -> list[Block]:

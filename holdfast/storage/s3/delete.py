@@ -7,13 +7,13 @@ Requests and answers: Amazon S3's API reference, DeleteObjects, ListObjectVersio
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from holdfast.common.side_by_side import do_each
 from holdfast.storage.contract.base import ConditionNotSupported, ObjectRetained
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
@@ -87,10 +87,9 @@ def _all_versions(
 
     found: list[ObjectIdentifierTypeDef] = []
     errors: dict[str, StoreError] = {}
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        for some, failed in pool.map(look, folders):
-            found += some
-            errors |= failed
+    for some, failed in do_each(look, folders, at_once=_ASKED_AT_ONCE):
+        found += some
+        errors |= failed
     return found, errors
 
 
@@ -115,8 +114,9 @@ def _delete(
         yield from ((each["Key"], error) for each in objects)
         return
     failed = [each for each in answer.get("Errors", []) if each.get("Code") not in _GONE]
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        yield from pool.map(lambda each: (each.get("Key", ""), _meaning(client, bucket, each)), failed)
+    yield from do_each(
+        lambda each: (each.get("Key", ""), _meaning(client, bucket, each)), failed, at_once=_ASKED_AT_ONCE
+    )
 
 
 def _delete_singly(
@@ -141,8 +141,7 @@ def _delete_singly(
             return each["Key"], error
         return None
 
-    with ThreadPoolExecutor(_ASKED_AT_ONCE) as pool:
-        yield from filter(None, pool.map(remove, objects))
+    yield from filter(None, do_each(remove, objects, at_once=_ASKED_AT_ONCE))
 
 
 def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:

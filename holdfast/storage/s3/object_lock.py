@@ -9,11 +9,11 @@ Source: Amazon S3 user guide, 'Locking objects with Object Lock'.
 from __future__ import annotations
 
 import re
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
+from holdfast.common.side_by_side import do_each
 from holdfast.storage.contract.base import Extended
 from holdfast.storage.contract.settings import bad_setting
 from holdfast.storage.s3.errors import s3_errors
@@ -97,7 +97,6 @@ def extend(client: S3Client, bucket: str, keys: Sequence[str], lock: ObjectLock)
             return error
         return True
 
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
-        found = dict(zip(keys, pool.map(look, keys), strict=True))
+    found = dict(zip(keys, do_each(look, keys, at_once=_AT_ONCE), strict=True))
     failed = {key: error for key, error in found.items() if isinstance(error, StoreError)}
     return Extended(len(found), sum(each is True for each in found.values()), failed)

@@ -1,15 +1,64 @@
-"""Questions to several places take no longer than the limit, and no exit waits for one that hangs."""
+"""Work that is done several at a time leaves no thread behind; questions take no longer than their limit."""
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
-from holdfast.common.side_by_side import NoAnswerError, ask_each
+from holdfast.common.side_by_side import NoAnswerError, ask_each, do_each
+
+ROOT = Path(__file__).parents[3]
+CLOSED_BY_EXECUTORS = {"sparkjobs/tasks/changes.py", "sparkjobs/tasks/pieces.py"}
+
+
+def test_results_are_in_order_and_no_thread_is_left() -> None:
+    before = threading.active_count()
+    both = threading.Barrier(2)
+
+    def work(number: int) -> int:
+        both.wait(10)
+        return number * 2
+
+    assert do_each(work, range(4), at_once=2) == [0, 2, 4, 6]
+    assert do_each(work, [], at_once=2) == []
+    assert threading.active_count() == before
+
+
+def test_the_first_failure_in_order_is_raised() -> None:
+    def work(number: int) -> int:
+        raise ValueError(number)
+
+    with pytest.raises(ValueError, match=r"^0$"):
+        do_each(work, range(9), at_once=3)
+
+
+def waits_for_threads_where_it_yields(function: ast.FunctionDef) -> bool:
+    if any("contextmanager" in ast.unparse(decorator) for decorator in function.decorator_list):
+        return False
+    blocks = [node for node in ast.walk(function) if isinstance(node, ast.With)]
+    return any(
+        "ThreadPoolExecutor" in ast.unparse(block.items[-1]) and isinstance(node, ast.Yield | ast.YieldFrom)
+        for block in blocks
+        for node in ast.walk(block)
+    )
+
+
+def test_no_generator_waits_for_threads_where_the_garbage_collector_may_end_it() -> None:
+    """Archives were opened for ever: a reading that damage had ended was collected while a thread of another began."""
+    product = [path for part in ("holdfast", "sparkjobs", "locking", "plugins") for path in (ROOT / part).rglob("*.py")]
+    found = {
+        str(path.relative_to(ROOT))
+        for path in product
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.FunctionDef) and waits_for_threads_where_it_yields(node)
+    }
+    assert found == CLOSED_BY_EXECUTORS
 
 
 def test_all_are_asked_at_once_and_each_answer_or_error_comes_back() -> None:

@@ -50,6 +50,34 @@ def test_as_many_tasks_run_at_a_time_as_there_are_cores() -> None:
     assert run(InlineExecutor(cores=3), range(3), work) == [0, 1, 2]
 
 
+def test_what_a_task_yields_is_closed_when_its_job_is_given_up() -> None:
+    """At once: not when the garbage collector comes by, which must not wait for a thread."""
+    closed = threading.Event()
+    going = threading.Event()
+
+    def endless(report: Report) -> Iterator[int]:
+        try:
+            while True:
+                report(1, 1)
+                going.set()
+                yield 0
+        finally:
+            closed.set()
+
+    kept: list[Iterator[int]] = []
+
+    def work(task: int, report: Report) -> Iterator[int]:
+        if task:
+            going.wait(30)
+            raise RefusedError("row 7 is too large")
+        kept.append(endless(report))
+        return kept[0]
+
+    with pytest.raises(RefusedError):
+        run(InlineExecutor(cores=2), range(2), work)
+    assert closed.wait(30)
+
+
 def test_a_task_that_fails_for_good_is_tried_once_and_begins_no_other() -> None:
     begun: list[int] = []
 
