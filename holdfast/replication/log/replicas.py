@@ -9,7 +9,7 @@ lease. Who comes after the lease has ended begins a new epoch, and whatever thos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from sqlalchemy import Connection
+
+    from holdfast.archive.format.model import LogPlace
 
 LEASE_S = 900.0
 """So long a replica counts as active after it was last heard of: three times the interval of its syncs, or longer."""
@@ -331,8 +333,18 @@ def note_synced(connection: Connection, acting: Acting) -> None:
     change_row(connection, acting, synced_at=clock(connection))
 
 
-NOT_FINISHED: Final = "its archive says that it was not recovered to its end"
-"""Why a replica is lost whose recovery was killed."""
+def why_lost(row: ReplicaRow, place: LogPlace) -> str:
+    """Return in words why a replica has to be recovered by what its archive says; "" where it need not be.
+
+    The coordination store need not know: it may have been put back to a copy, or the replica may have been.
+
+    :param row: read before the place was.
+    """
+    if place.recovering:
+        return "its archive says that it was not recovered to its end"
+    if place.index < row.pointer - 1:
+        return f"it ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of itself"
+    return ""
 
 
 def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:

@@ -22,13 +22,13 @@ from holdfast.replication.log.consistency_check import check_line, look_at, run_
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
 from holdfast.replication.log.replicas import (
-    NOT_FINISHED,
     LogState,
     log_state,
     log_states,
     register,
     replica,
     replicas,
+    why_lost,
 )
 from holdfast.replication.work.survey import LIMIT_S
 from holdfast.replication.work.upkeep import sync_replica
@@ -38,7 +38,7 @@ from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Collection
 
     from sqlalchemy import Connection
 
@@ -266,8 +266,8 @@ def elect(
                 f"{name} was set aside when the coordination store was rebuilt: elect another one, or have the log go "
                 f"on from it all the same by 'holdfast replica rebuild-store --from {name}'"
             )
-        unfinished = _unfinished(coordination, archive, places)
-        log = coordination.run(lambda c: _all_lost(c, archive, unfinished))
+        unnoticed = _lost_unnoticed(coordination, archive, places)
+        log = coordination.run(lambda c: _all_lost(c, archive, unnoticed))
         check_line(coordination, archive, name, store)
         run_agreed(coordination, archive, lambda c, told: None, places)
         # Entries that are still there stand behind those that are not: what they add need not follow on anything.
@@ -279,13 +279,11 @@ def elect(
         state, index = opened.state, log.head if given_up else place.index
 
         def enter(connection: Connection) -> None:
-            _all_lost(connection, archive, unfinished)
+            _all_lost(connection, archive, unnoticed)
             r, s = schema.replicas.c, schema.sources.c
-            connection.execute(
-                schema.replicas.update()
-                .where(r.archive == archive, r.name.in_(unfinished), ~r.is_lost)
-                .values(is_lost=True, lost_reason=NOT_FINISHED)
-            )
+            for lost, why in unnoticed.items():
+                of_lost = schema.replicas.update().where(r.archive == archive, r.name == lost.name, ~r.is_lost)
+                connection.execute(of_lost.values(is_lost=True, lost_reason=why))
             connection.execute(
                 schema.replicas.update()
                 .where(r.archive == archive, r.name == name)
@@ -338,24 +336,24 @@ def _forget_entries(connection: Connection, archive: str, head: int) -> None:
     connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))
 
 
-def _unfinished(coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore]) -> dict[str, int]:
-    """Return the epochs of replicas, by name, that were not recovered to their end, which the store does not know.
-
-    It was put back to a copy from before.
-    """
+def _lost_unnoticed(
+    coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore]
+) -> dict[ReplicaRow, str]:
+    """Return why replicas have to be recovered that the store takes for good ones, by their rows."""
     good = [row for row in coordination.run(lambda c: replicas(c, archive)) if not row.is_lost]
     found = look_at(coordination, archive, good, places)
-    epochs = {row.name: row.epoch for row in good}
-    return {name: epochs[name] for name, place in found.items() if not isinstance(place, str) and place.recovering}
+    whys = {row: why_lost(row, place) for row in good if not isinstance(place := found[row.name], str)}
+    return {row: why for row, why in whys.items() if why}
 
 
-def _all_lost(connection: Connection, archive: str, unfinished: Mapping[str, int]) -> LogState:
+def _all_lost(connection: Connection, archive: str, unnoticed: Collection[ReplicaRow]) -> LogState:
     """Check that all replicas are lost.
 
-    :param unfinished: epochs of those that are, too, whatever the store says.
+    :param unnoticed: rows of those that are, too, whatever the store says.
     """
+    known = {(row.name, row.epoch) for row in unnoticed}
     rows = replicas(connection, archive)
-    good = [row.name for row in rows if not row.is_lost and unfinished.get(row.name) != row.epoch]
+    good = [row.name for row in rows if not row.is_lost and (row.name, row.epoch) not in known]
     if good:
         raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
     return log_state(connection, archive)

@@ -34,7 +34,7 @@ from holdfast.replication.log.consistency_check import (
     silent_among,
 )
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
-from holdfast.replication.log.replicas import LEASE_S, NOT_FINISHED, Acting, mark_lost, replica, replicas
+from holdfast.replication.log.replicas import LEASE_S, Acting, mark_lost, replica, replicas, why_lost
 from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
@@ -214,15 +214,9 @@ def _read(coordination: CoordinationStore, origin: ObjectStore, archive: str, ro
         found, place = open_replica(origin, archive, row.name)
     except (HoldfastError, LockError, StoreError) as error:
         raise UnreadableSourceError(f"replica {row.name} cannot be copied from: {error}") from error
-    if place.recovering:
-        # A recovery of it was killed, and a copy of the coordination store from before that does not know so.
-        coordination.run(lambda c: mark_lost(c, archive, row.name, NOT_FINISHED))
-        raise DamagedError(f"{row.name} is lost itself, since {NOT_FINISHED}: run this again to copy from another one")
-    if place.index < row.pointer - 1:
-        raise DamagedError(
-            f"{row.url} ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of "
-            f"itself. 'holdfast replica sync {row.name}' says more"
-        )
+    if why := why_lost(row, place):
+        coordination.run(lambda c: mark_lost(c, archive, row.name, why))
+        raise DamagedError(f"{row.name} is lost itself, since {why}: run this again to copy from another one")
     return found
 
 

@@ -22,7 +22,7 @@ from holdfast.common.words import human_span
 from holdfast.replication.log import log, missing, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
-from holdfast.replication.log.replicas import NOT_FINISHED, Acting, activate, lost, mark_lost, move_pointer, note_synced
+from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced, why_lost
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store, opener_like
@@ -140,16 +140,12 @@ class ReplicatedArchive(Archive):
         if row.is_lost:
             raise lost(row)
         if place.recovering:
-            self._is_lost(row, NOT_FINISHED)
+            self._is_lost(row, why_lost(row, place))
         check_replica(known, self.store.url, place, coordination.url)
-        if place.index < row.pointer - 1:
+        if why_lost(row, place):
             self.refresh()  # another process may have executed entries since this was opened
-            place = self._place()
-        if place.index < row.pointer - 1:
-            self._is_lost(
-                row,
-                f"it ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of itself",
-            )
+        if why := why_lost(row, self._place()):
+            self._is_lost(row, why)
 
     def _is_lost(self, row: ReplicaRow, reason: str) -> NoReturn:
         """Mark this replica as lost in the store, and raise the error."""

@@ -16,7 +16,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
@@ -28,8 +28,9 @@ from holdfast.archive import Archive
 from holdfast.archive.format.last_seen import PutBackError
 from holdfast.archive.format.state import State
 from holdfast.archive.maintenance.verify import verify
-from holdfast.common.errors import HoldfastError, sentence
+from holdfast.common.errors import HoldfastError, RefusedError, sentence
 from holdfast.replication.log import schema
+from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership
@@ -183,13 +184,15 @@ class Hammer:
         run, archive = self._store.run, self.given.archive
         run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
         self._must("rebuild-store", self._rebuilt)
-        found = membership.candidates(self._store, archive)
-        if not {row.name for row in self._rows() if not row.is_lost} - {each.name for each in found if each.problem}:
-            best = max(found, key=lambda each: (not each.problem, each.index or 0, each.name))
-            self._must(
-                f"elect {best.name}",
-                lambda: membership.elect(self._store, archive, best.name, wait=PATIENCE_S),
-            )
+        for row in self._rows():
+            with suppress(LostReplicaError, RefusedError):  # one that is behind a copy which was put back
+                self.given.sync(row.name)
+        best = max(
+            membership.candidates(self._store, archive),
+            key=lambda each: (not each.problem, each.index or 0, each.name),
+        )
+        with suppress(RefusedError):  # where one is good
+            membership.elect(self._store, archive, best.name, wait=PATIENCE_S)
         for row in self._rows():
             self._recovered(row)
         for _ in range(2):  # the first decides what is pending, and the second executes what takes that back

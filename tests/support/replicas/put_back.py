@@ -10,11 +10,13 @@ import os
 import random
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 
 from holdfast.archive.format.last_seen import VARIABLE, PutBackError
 from holdfast.common.errors import HoldfastError, RefusedError
-from holdfast.replication.log.replicas import replicas
+from holdfast.replication.log.errors import LostReplicaError
+from holdfast.replication.log.replicas import ReplicaRow, replicas
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership
@@ -166,18 +168,20 @@ class Walk:
                 refused = str(error)
         raise AssertionError(f"no replica can be gone on from: {refused}: {self.steps}")
 
+    def _rows(self) -> list[ReplicaRow]:
+        return self.given.coordination.run(lambda c: replicas(c, self.given.archive))
+
     def end(self) -> None:
         """Bring all places back, have all replicas be equal again, and look for what was acknowledged."""
         self._leave(set())
         self.rebuild()
         given = self.given
-        rows = given.coordination.run(lambda c: replicas(c, given.archive))
-        if all(row.is_lost for row in rows):
+        for name in [row.name for row in self._rows() if not row.is_lost]:
+            with suppress(LostReplicaError, RefusedError):  # one that is behind a copy which was put back
+                given.sync(name)
+        with suppress(RefusedError):  # where one is good
             self._elect_furthest()
-            rows = given.coordination.run(lambda c: replicas(c, given.archive))
-        good = [row.name for row in rows if not row.is_lost]
-        for name in good:
-            given.sync(name)
+        rows = self._rows()
         for row in rows:
             if row.is_lost:
                 given.recover(row.name)

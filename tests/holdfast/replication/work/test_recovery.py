@@ -295,8 +295,18 @@ def test_a_source_that_was_left_half_recovered_is_lost_too_and_another_one_is_ta
     assert three.recover("off").source == "far"
 
 
-def test_where_the_only_source_was_left_half_recovered_one_is_to_be_elected(two: Replicas) -> None:
-    half_recovered(two, "far")
+def is_behind(replicas: Replicas, name: str) -> None:
+    """Have the store say that a replica has executed more than its archive says."""
+    replicas.back_up("near")
+    row = replicas.coordination.run(lambda c: replica(c, replicas.archive, name))
+    replicas.change(name, pointer=row.pointer + 1)
+
+
+@pytest.mark.parametrize("become", [half_recovered, is_behind])
+def test_where_the_only_source_is_lost_too_one_is_to_be_elected(
+    two: Replicas, become: Callable[[Replicas, str], None]
+) -> None:
+    become(two, "far")
     lose(two, "near")
     with pytest.raises(RefusedError, match=r"no other replica that is not lost: see .* 'holdfast replica elect'"):
         two.recover("near")
