@@ -80,7 +80,7 @@ def sync(
                 execute=execute,
             ).describe()
 
-        _each(chosen, work, _synced, output, go_on=every)
+        _each(chosen, work, synced, output, go_on=every)
 
 
 def _one_or(name: str | None, every: bool, option: str) -> None:
@@ -133,7 +133,7 @@ def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore
     return told_by_job(run_job(place, SyncRequest(), wait=wait, output=output))
 
 
-def _synced(value: dict[str, Any]) -> str:
+def synced(value: dict[str, Any]) -> str:
     indexes = ", ".join(str(index) for index in value["given_up"])
     given_up = f"given up, since nobody had their files: entries {indexes}; " if indexes else ""
     if not value["entries"]:
