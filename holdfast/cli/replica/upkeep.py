@@ -176,6 +176,7 @@ def trim(
         "removed": done.removed,
         "lost": list(done.lost),
         "waits_for": list(done.waits_for),
+        "spared": list(done.spared),
         "not_asked": [each.describe() for each in done.not_asked],
         "dry_run": dry_run,
     }
@@ -186,7 +187,10 @@ def _trimmed(value: dict[str, Any]) -> str:
     would = "would begin" if value["dry_run"] else "begins"
     said = [f"{value['removed']:,} entries; the log {would} at {value['log_start']}"]
     said += [f"{', '.join(value['waits_for'])} still needs that one"] if value["waits_for"] else []
-    said += [f"lost by it: {', '.join(value['lost'])}"] if value["lost"] else []
+    if value["spared"]:
+        said.append(f"{', '.join(value['spared'])} is waited for longer than --max-keep, as its loss would win little")
+    if value["lost"]:
+        said.append(f"lost by it: {', '.join(value['lost'])}; the recovery of each reads all that it has")
     return f"{'would remove' if value['dry_run'] else 'removed'} {'; '.join(said)}"
 
 

@@ -23,7 +23,7 @@ from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
 from holdfast.replication.log.store import clock
 from locking.one_line import line_logger
-from locking.store import StoreError
+from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -207,7 +207,12 @@ def _ask(
 
 def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
     """Return a replica's own position in the log, read by short requests."""
-    return open_replica(places(row.url).impatient(), archive, row.name)[1]
+    store = places(row.url).impatient()
+    try:
+        return open_replica(store, archive, row.name)[1]
+    except UsageError:
+        _check_is_there(store, row)
+        raise
 
 
 def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
@@ -264,6 +269,37 @@ def silent_among(
         for row in rows
         if (words := {**paused, **late}.get(row.name))
     }
+
+
+def archive_place(
+    coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
+) -> ObjectStore:
+    """Return a replica's store, once an archive was found in it.
+
+    Nothing is written where there is none, not even a lock: a mount that has vanished leaves an empty folder. Only one
+    that is new need not have an archive yet.
+
+    :param archive: its id.
+    :param places: opens a replica by its URL.
+    :raises SilentReplicaError: nothing answers there in time.
+    :raises DamagedError: there is no archive.
+    """
+    for error in silent_among(coordination, archive, [row], places, at_once=True).values():
+        raise error
+    place = places(row.url)
+    if not row.is_new:
+        _check_is_there(place, row)
+    return place
+
+
+def _check_is_there(place: ObjectStore, row: ReplicaRow) -> None:
+    try:
+        place.head(IDENTITY_KEY)
+    except ObjectNotFound as error:
+        raise DamagedError(
+            f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
+            f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
+        ) from error
 
 
 def check_others(connection: Connection, archive: str, told: Mapping[str, LogPlace], store: str) -> None:

@@ -18,7 +18,7 @@ from holdfast.archive.format.state import Change
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
-from holdfast.replication.log.consistency_check import check_line, run_agreed
+from holdfast.replication.log.consistency_check import archive_place, check_line, run_agreed
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
 from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
@@ -247,7 +247,8 @@ def elect(
     :raises OldStoreError: a replica that can be read has executed an entry that the store does not have.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
-    store = places(row.url)
+    coordination.run(lambda c: _all_lost(c, archive))
+    store = archive_place(coordination, archive, row, places)
     with locks.acquire(store, "recovery", owner=Owner(), purpose=f"election of {name}", wait=wait) as held:
         opened = Archive.open(store)
         place = opened.state.log
