@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -82,14 +83,15 @@ def _repaired(
     """
     done: list[dict[str, Any]] = []
     failed: dict[Step, Exception] = {}
-    tried: set[Step] = set()
+    tried: Counter[Step] = Counter()
     while True:
         found = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
-        chosen = next((each for each in found if each.step and each.step not in tried), None)
+        # Again once only: where backups go on meanwhile, a replica may be behind at every look.
+        chosen = next((each for each in found if each.step and each.step not in failed and tried[each.step] < 2), None)
         if chosen is None or chosen.step is None or dry_run:
             return done, found
         step = chosen.step
-        tried.add(step)
+        tried[step] += 1
         command = f"holdfast replica {' '.join(filter(None, (step.verb, step.replica)))}"
         output.say(f"{chosen.about}: {chosen.problem}. Now: {command}, which loses nothing")
         try:
@@ -100,6 +102,8 @@ def _repaired(
             done.append({"command": command, "result": None, "error": sentence(error)})
         else:
             output.say(result)
+            if step.verb == "rebuild-store":
+                failed.clear()  # what was refused by the older store
             done.append({"command": command, "result": result, "error": None})
 
 

@@ -19,6 +19,7 @@ from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.replicas import check_removable
 from holdfast.replication.work import abandon, membership, rebuild_store
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, decide
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -232,7 +233,7 @@ def _missing(
     problem = f"entry {index} stops replicas: no replica has all of its files"
     try:
         planned = abandon.prepare(coordination, status.log.archive, index, places=places)
-    except HoldfastError as error:
+    except (HoldfastError, StoreError) as error:
         way = WayOut("all", action=sentence(error))
         return Finding(status.log.name, problem, (way,), exit_code_of(error))
     entries = ", ".join(str(each.index) for each in planned.entries)
@@ -302,7 +303,7 @@ def rebuild_ways(
     """
     try:
         planned = rebuild_store.prepare(coordination, urls, wanted=wanted, places=places)
-    except HoldfastError as error:
+    except (HoldfastError, StoreError) as error:
         return (WayOut("all", action=sentence(error)),)
     if not planned.survey.objections:
         loses = f"{planned.given_up:,} entries of the log that no replica has executed" if planned.given_up else ""
