@@ -207,12 +207,7 @@ def _ask(
 
 def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
     """Return a replica's own position in the log, read by short requests."""
-    store = places(row.url).impatient()
-    try:
-        return open_replica(store, archive, row.name)[1]
-    except UsageError:
-        _check_is_there(store, row)
-        raise
+    return open_replica(places(row.url).impatient(), archive, row.name)[1]
 
 
 def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
@@ -288,17 +283,17 @@ def archive_place(
         raise error
     place = places(row.url)
     if not row.is_new:
-        _check_is_there(place, row)
+        _check_is_there(place, row.name)
     return place
 
 
-def _check_is_there(place: ObjectStore, row: ReplicaRow) -> None:
+def _check_is_there(place: ObjectStore, name: str) -> None:
     try:
         place.head(IDENTITY_KEY)
     except ObjectNotFound as error:
         raise DamagedError(
-            f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
-            f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
+            f"there is no archive at {place.url}, where replica {name} is to be. Is the disk there, and the bucket? "
+            f"If it is gone: 'holdfast replica remove {name}', then 'holdfast replica add' with an empty place"
         ) from error
 
 
@@ -321,9 +316,13 @@ def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, 
     A replica that is being recovered is opened, too.
 
     :param archive: its id.
-    :raises DamagedError: something else lies in the store.
+    :raises DamagedError: no archive is in the store, or something else.
     """
-    found = Archive.open(store, recovering=True)
+    try:
+        found = Archive.open(store, recovering=True)
+    except UsageError:
+        _check_is_there(store, name)
+        raise
     place = found.state.log
     if found.identity.id != archive or place is None or place.replica != name:
         raise DamagedError(f"{store.url} is not replica {name} of this archive: something else lies there")

@@ -207,6 +207,7 @@ def _parts(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
 
 def drop(
     coordination: CoordinationStore,
+    archive: str,
     row: ReplicaRow,
     blocks: Collection[str],
     *,
@@ -217,6 +218,7 @@ def drop(
 
     The coordination store notes first that no entry may add them any more.
 
+    :param archive: its id.
     :param blocks: their ids.
     :param wait: seconds for locks that others hold.
     :return: the number of the commit that says so, and the ids.
@@ -224,7 +226,7 @@ def drop(
     :raises RefusedError: an entry of the log adds one: it is still needed.
     """
     store = places(row.url)
-    Archive.open(store, recovering=True)  # nothing is written where it is not, not even a lock
+    open_replica(store, archive, row.name)  # nothing is written where it is not, not even a lock
     with locks.acquire(store, "truncation", owner=Owner(), purpose="dropping what was set aside", wait=wait) as held:
         replica = ReplicatedArchive.begin(store, coordination, places)
         if unknown := sorted(set(blocks) - set(aside_ids(replica.state))):
