@@ -9,7 +9,7 @@ lease. Who comes after the lease has ended begins a new epoch, and whatever thos
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import sqlalchemy as sa
 
@@ -336,6 +336,10 @@ def note_synced(connection: Connection, acting: Acting) -> None:
     """Record a complete sync of a replica, and renew its lease."""
     renew(connection, acting)
     change_row(connection, acting, synced_at=clock(connection))
+
+
+NOT_FINISHED: Final = "its archive says that it was not recovered to its end"
+"""Why a replica is lost whose recovery was killed."""
 
 
 def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> None:

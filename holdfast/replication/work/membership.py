@@ -18,10 +18,18 @@ from holdfast.archive.format.state import Change
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
-from holdfast.replication.log.consistency_check import archive_place, check_line, run_agreed
+from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
-from holdfast.replication.log.replicas import LogState, log_state, log_states, register, replica, replicas
+from holdfast.replication.log.replicas import (
+    NOT_FINISHED,
+    LogState,
+    log_state,
+    log_states,
+    register,
+    replica,
+    replicas,
+)
 from holdfast.replication.work.survey import LIMIT_S
 from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
@@ -30,7 +38,7 @@ from locking.one_line import line_logger
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
     from sqlalchemy import Connection
 
@@ -247,7 +255,8 @@ def elect(
     :raises OldStoreError: a replica that can be read has executed an entry that the store does not have.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
-    coordination.run(lambda c: _all_lost(c, archive))
+    unfinished = _unfinished(coordination, archive, places)
+    coordination.run(lambda c: _all_lost(c, archive, unfinished))
     store = archive_place(coordination, archive, row, places)
     with locks.acquire(store, "recovery", owner=Owner(), purpose=f"election of {name}", wait=wait) as held:
         opened = Archive.open(store)
@@ -259,7 +268,7 @@ def elect(
                 f"{name} was set aside when the coordination store was rebuilt: elect another one, or have the log go "
                 f"on from it all the same by 'holdfast replica rebuild-store --from {name}'"
             )
-        log = coordination.run(lambda c: _all_lost(c, archive))
+        log = coordination.run(lambda c: _all_lost(c, archive, unfinished))
         check_line(coordination, archive, name, store)
         run_agreed(coordination, archive, lambda c, told: None, places)
         count = given_up(log, place.index)
@@ -270,8 +279,13 @@ def elect(
         state, index = opened.state, log.head if count else place.index
 
         def enter(connection: Connection) -> None:
-            _all_lost(connection, archive)
+            _all_lost(connection, archive, unfinished)
             r, s = schema.replicas.c, schema.sources.c
+            connection.execute(
+                schema.replicas.update()
+                .where(r.archive == archive, r.name.in_(unfinished), ~r.is_lost)
+                .values(is_lost=True, lost_reason=NOT_FINISHED)
+            )
             connection.execute(
                 schema.replicas.update()
                 .where(r.archive == archive, r.name == name)
@@ -337,8 +351,24 @@ def _forget_entries(connection: Connection, archive: str, head: int) -> None:
     connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))
 
 
-def _all_lost(connection: Connection, archive: str) -> LogState:
-    good = [row.name for row in replicas(connection, archive) if not row.is_lost]
+def _unfinished(coordination: CoordinationStore, archive: str, places: Callable[[str], ObjectStore]) -> dict[str, int]:
+    """Return the epochs of replicas, by name, that were not recovered to their end, which the store does not know.
+
+    It was put back to a copy from before.
+    """
+    good = [row for row in coordination.run(lambda c: replicas(c, archive)) if not row.is_lost]
+    found = look_at(coordination, archive, good, places)
+    epochs = {row.name: row.epoch for row in good}
+    return {name: epochs[name] for name, place in found.items() if not isinstance(place, str) and place.recovering}
+
+
+def _all_lost(connection: Connection, archive: str, unfinished: Mapping[str, int]) -> LogState:
+    """Check that all replicas are lost.
+
+    :param unfinished: epochs of those that are, too, whatever the store says.
+    """
+    rows = replicas(connection, archive)
+    good = [row.name for row in rows if not row.is_lost and unfinished.get(row.name) != row.epoch]
     if good:
         raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
     return log_state(connection, archive)

@@ -35,7 +35,7 @@ from holdfast.replication.log.consistency_check import (
     silent_among,
 )
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
-from holdfast.replication.log.replicas import LEASE_S, Acting, replicas
+from holdfast.replication.log.replicas import LEASE_S, NOT_FINISHED, Acting, mark_lost, replicas
 from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
@@ -134,7 +134,7 @@ def recover(
             try:
                 for error in silent_among(coordination, archive, [chosen], places, at_once=True).values():
                     raise error
-                _read(origin, archive, chosen)  # nothing is written, not even a lock, where it is not
+                _read(coordination, origin, archive, chosen)  # nothing is written, not even a lock, where it is not
             except (UnreadableSourceError, SilentReplicaError) as error:
                 raise vanished(error) from error
 
@@ -150,7 +150,7 @@ def recover(
                     check()
                     reading.check()
 
-                work = _Recovery(coordination, acting, _read(origin, archive, chosen), target, own.fence)
+                work = _Recovery(coordination, acting, _read(coordination, origin, archive, chosen), target, own.fence)
                 work.open_target(check)
                 try:
                     files, size, kept = work.bring(deep=deep, check=check_both)
@@ -217,13 +217,15 @@ def _vanished(
     return HoldfastError(f"{sentence(error)}; {hint}")
 
 
-def _read(origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
+def _read(coordination: CoordinationStore, origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
     try:
         found, place = open_replica(origin, archive, row.name)
     except (HoldfastError, LockError, StoreError) as error:
         raise UnreadableSourceError(f"replica {row.name} cannot be copied from: {error}") from error
     if place.recovering:
-        raise DamagedError(f"{row.url} is being recovered itself: nothing can be copied from it yet")
+        # A recovery of it was killed, and a copy of the coordination store from before that does not know so.
+        coordination.run(lambda c: mark_lost(c, archive, row.name, NOT_FINISHED))
+        raise DamagedError(f"{row.name} is lost itself, since {NOT_FINISHED}: run this again to copy from another one")
     if place.index < row.pointer - 1:
         raise DamagedError(
             f"{row.url} ends at entry {place.index}, and had executed {row.pointer - 1}: it is an older copy of "

@@ -16,7 +16,7 @@ from holdfast.common.words import human_span, named
 from holdfast.replication.log import status as standing
 from holdfast.replication.log.consistency_check import check_others, look_at
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
-from holdfast.replication.log.replicas import check_removable
+from holdfast.replication.log.replicas import NOT_FINISHED, check_removable
 from holdfast.replication.work import abandon, membership, rebuild_store
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, decide
 from locking.store import StoreError
@@ -129,12 +129,14 @@ def findings(
     :param troubles: what steps have failed with so far: some troubles show only when work is tried.
     """
     (status,) = coordination.run(lambda c: standing.status(c, archive))
+    if not status.replicas:
+        return [unknown_archive(coordination, coordination.named, places, archive)]
     looked = look(coordination, status, places)
     tried = list(troubles)
     old = looked.contradiction or next((each for each in tried if isinstance(each, OldStoreError)), None)
     if old is not None:  # every other step is refused until that is settled
         return [_old_store(coordination, looked, places, old)]
-    if status.replicas and all(one.row.is_lost for one in status.replicas):
+    if all(one.row.is_lost or _is_unfinished(looked.places[one.row.name]) for one in status.replicas):
         return [_all_lost(looked)]
     found = [each for one in status.replicas for each in _of_replica(coordination, looked, one)]
     stopped = {index for index, _ in status.missing} | {
@@ -162,9 +164,14 @@ def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: Repli
         yield Finding(row.name, behind, (way,))
 
 
+def _is_unfinished(place: LogPlace | str) -> bool:
+    """Return whether a replica was not recovered to its end, whatever the store says, as an election judges, too."""
+    return not isinstance(place, str) and place.recovering
+
+
 def _behind(one: ReplicaStatus, place: LogPlace) -> str:
-    if place.recovering:
-        return "its archive says that it was not recovered to its end"
+    if _is_unfinished(place):
+        return NOT_FINISHED
     if place.index < one.row.pointer - 1:
         return f"it ends at entry {place.index}, and had executed {one.row.pointer - 1}: it is an older copy of itself"
     return f"it is {one.entries:,} {'entry' if one.entries == 1 else 'entries'} behind" if one.entries else ""

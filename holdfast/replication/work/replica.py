@@ -22,7 +22,7 @@ from holdfast.common.words import human_span
 from holdfast.replication.log import log, missing, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
-from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced
+from holdfast.replication.log.replicas import NOT_FINISHED, Acting, activate, lost, mark_lost, move_pointer, note_synced
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store, opener_like
@@ -140,7 +140,7 @@ class ReplicatedArchive(Archive):
         if row.is_lost:
             raise lost(row)
         if place.recovering:
-            self._is_lost(row, "its archive says that it was not recovered to its end")
+            self._is_lost(row, NOT_FINISHED)
         check_replica(known, self.store.url, place, coordination.url)
         if place.index < row.pointer - 1:
             self.refresh()  # another process may have executed entries since this was opened

@@ -19,10 +19,11 @@ pytestmark = pytest.mark.slow
 SEEDS = [int(os.environ["HOLDFAST_SEED"])] if "HOLDFAST_SEED" in os.environ else range(30)
 
 NAMES = ("near", "far", "off")
+FIVE = (*NAMES, "east", "west")
 
 
-def hammered(given: Replicas, folder: Path, seed: int, seconds: float) -> None:
-    hammer = Hammer(given, NAMES, seed, folder / "history")
+def hammered(given: Replicas, names: tuple[str, ...], folder: Path, seed: int, seconds: float) -> None:
+    hammer = Hammer(given, names, seed, folder / "history")
     try:
         hammer.go(seconds)
         hammer.end()
@@ -34,13 +35,16 @@ def hammered(given: Replicas, folder: Path, seed: int, seconds: float) -> None:
 def test_nothing_is_lost_in_silence_whoever_is_killed_and_whatever_copy_is_put_back(
     three: Replicas, tmp_path: Path
 ) -> None:
-    hammered(three, tmp_path, SEEDS[0], 6)
+    hammered(three, NAMES, tmp_path, SEEDS[0], 6)
 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("seed", SEEDS)
-def test_nor_is_it_in_the_long_run(three: Replicas, tmp_path: Path, seed: int) -> None:
-    hammered(three, tmp_path, seed, 30)
+@pytest.mark.parametrize("names", [NAMES, FIVE], ids=["three", "five"])
+def test_nor_is_it_in_the_long_run(
+    coordination: CoordinationStore, tmp_path: Path, names: tuple[str, ...], seed: int
+) -> None:
+    hammered(Replicas.begun(tmp_path, coordination, *names[1:]), names, tmp_path, seed, 30)
 
 
 @pytest.mark.exhaustive
@@ -48,4 +52,4 @@ def test_nor_is_it_in_the_long_run(three: Replicas, tmp_path: Path, seed: int) -
 @pytest.mark.parametrize("both", ["postgresql"], indirect=True)
 @pytest.mark.parametrize("seed", SEEDS[:5])
 def test_nor_is_it_with_a_store_in_postgresql(both: CoordinationStore, tmp_path: Path, seed: int) -> None:
-    hammered(Replicas.begun(tmp_path, both, "far", "off"), tmp_path, seed, 30)
+    hammered(Replicas.begun(tmp_path, both, *NAMES[1:]), NAMES, tmp_path, seed, 30)

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from holdfast.archive.format.last_seen import VARIABLE
 from holdfast.replication.log.store import CoordinationStore
 from tests.support.replicas.put_back import Walk
 from tests.support.replicas.replicated import Replicas
@@ -16,10 +17,19 @@ pytestmark = pytest.mark.slow
 @pytest.mark.parametrize(
     "seed", [*range(2), *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 200))]
 )
-@pytest.mark.parametrize("others", [("far",), ("far", "off")], ids=["two", "three"])
+@pytest.mark.parametrize(
+    "others",
+    [("far",), ("far", "off"), pytest.param(("far", "off", "east", "west"), marks=pytest.mark.exhaustive)],
+    ids=["two", "three", "five"],
+)
 def test_whatever_is_done_with_copies_nothing_is_lost_in_silence(
-    tmp_path: Path, coordination: CoordinationStore, others: tuple[str, ...], seed: int
+    tmp_path: Path,
+    coordination: CoordinationStore,
+    others: tuple[str, ...],
+    seed: int,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setenv(VARIABLE, "off")
     given = Replicas.copied(tmp_path, coordination, *others)
     walk = Walk(given, ("near", *others), seed)
     walk.go(60)

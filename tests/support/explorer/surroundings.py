@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import gc
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import SimpleNamespace
+from typing import TypeVar
 from unittest.mock import patch
 
 from holdfast.archive import archive as archive_module
@@ -16,20 +17,14 @@ from locking import Owner
 from locking import reaper as reaper_module
 from tests.support.explorer.clients import commit_id, process_is_gone
 
+S = TypeVar("S")
+T = TypeVar("T")
 
-class _InPlace:
-    """Stands in for a pool of threads: does the work where it is asked for, so that requests keep their order."""
 
-    def __init__(self, workers: int) -> None:
-        del workers
-
-    def __enter__(self) -> _InPlace:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        del error
-
-    map = staticmethod(map)
+def _do_in_place(work: Callable[[S], T], each: Iterable[S], *, at_once: int) -> list[T]:
+    """Do the work where it is asked for, so that requests keep their order."""
+    del at_once
+    return list(map(work, each))
 
 
 @contextmanager
@@ -38,7 +33,7 @@ def surroundings() -> Iterator[None]:
     with (
         patch.object(Owner, "here", lambda self: self),
         patch.object(reaper_module, "process_is_gone", process_is_gone),
-        patch.object(folder_module, "ThreadPoolExecutor", _InPlace),
+        patch.object(folder_module, "do_each", _do_in_place),
         patch.object(claim_module, "time", SimpleNamespace(sleep=lambda seconds: None)),
         patch.object(archive_module, "uuid", SimpleNamespace(uuid4=commit_id)),
         _silence(),

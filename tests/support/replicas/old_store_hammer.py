@@ -25,6 +25,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from holdfast.archive import Archive
+from holdfast.archive.format.last_seen import PutBackError
 from holdfast.archive.format.state import State
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import HoldfastError, sentence
@@ -50,6 +51,9 @@ ROOT = Path(__file__).resolve().parents[3]
 
 _NO_THREADS = {"OPENBLAS_NUM_THREADS": "1", "JE_ARROW_MALLOC_CONF": "background_thread:false"}
 """Keeps numpy and pyarrow from starting threads when they are imported, which a fork would lose."""
+
+MACHINES = ("one", "two")
+"""That remember what they have seen; processes also run on machines that do not."""
 
 COPIES = 4
 """So many copies are kept at a time."""
@@ -155,6 +159,7 @@ class Hammer:
             names=self.names,
             seed=f"{self.seed}/{drawn.random()}",
             began=self._began,
+            memory=drawn.choice(("off", *(str(self.folder / machine) for machine in MACHINES))),
         )
         if self._forking.stdin is None or self._forking.stdout is None:
             raise RuntimeError("nobody forks")
@@ -178,8 +183,8 @@ class Hammer:
         run, archive = self._store.run, self.given.archive
         run(lambda c: c.execute(schema.replicas.update().values(active_until=0.0)))
         self._must("rebuild-store", self._rebuilt)
-        if all(row.is_lost for row in self._rows()):
-            found = membership.candidates(self._store, archive)
+        found = membership.candidates(self._store, archive)
+        if not {row.name for row in self._rows() if not row.is_lost} - {each.name for each in found if each.problem}:
             best = max(found, key=lambda each: (not each.problem, each.index or 0, each.name))
             self._must(
                 f"elect {best.name}",
@@ -235,6 +240,7 @@ class Hammer:
         - A backup that one replica had is at all replicas in the end, or was set aside: then its files are there, and
           somebody was told that replicas contradict the store, and then that this one does not go on as it is.
         - All replicas are equal, and whole.
+        - No machine that remembers takes a replica for an older copy: only the store's copies are put back.
 
         Blocks that truncations and compactions have removed are looked for nowhere.
 
@@ -253,6 +259,8 @@ class Hammer:
         told = {each["block"] for each in events if each["what"] == "told"}
         _check(not (lacking := told - first.blocks.keys() - gone), f"acknowledged by a quorum, and lost: {lacking}")
         self._judge_plain(events, first, gone)
+        for each in events:
+            _check(each.get("error") != PutBackError.__name__, f"a machine refused a replica that is well: {each}")
         for name in states:
             _check(self.given.is_whole(name), f"{name} is not whole")
             damage = verify(Archive.open(self.given.place(name))).damage

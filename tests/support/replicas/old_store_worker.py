@@ -29,6 +29,7 @@ from pathlib import Path
 
 from holdfast.archive import Archive, Change, locks
 from holdfast.archive.format.block import Block
+from holdfast.archive.format.last_seen import VARIABLE
 from holdfast.archive.format.state import State
 from holdfast.archive.maintenance.compaction import Group, join
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
@@ -98,6 +99,7 @@ class Job:
     :param archive: its id.
     :param names: of the replicas that may be.
     :param began: when all began, by the clock that the processes of a machine share.
+    :param memory: folder of what the machine has seen, or `off`.
     """
 
     log: str
@@ -107,6 +109,7 @@ class Job:
     names: Sequence[str]
     seed: str
     began: float
+    memory: str
 
 
 class Worker:
@@ -189,7 +192,8 @@ class Worker:
         self._note("plain", block=self._back_up(name, source, None, lambda block: block), name=name)
 
     def _quorum(self, name: str) -> None:
-        wish = QuorumRequest(2, self._random.choice(DEADLINES_S))
+        size = self._random.randrange(2, len(self._job.names) + 1)
+        wish = QuorumRequest(size, self._random.choice(DEADLINES_S))
         block = self._back_up(name, f"quorum_{self._random.randrange(2)}", wish, lambda block: block)
         waiting = QuorumWait(self._store, self._job.archive, block, name)
         try:
@@ -370,6 +374,7 @@ def main() -> None:
 
 def _work(job: Job) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    os.environ[VARIABLE] = job.memory
     try:
         Worker(job).run()
     finally:

@@ -6,11 +6,13 @@ it can be said whether anything was lost in silence.
 
 from __future__ import annotations
 
+import os
 import random
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from holdfast.archive.format.last_seen import VARIABLE, PutBackError
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.settings import QuorumRequest
@@ -46,9 +48,12 @@ class Walk:
     _copies: list[Callable[[], None]] = field(default_factory=list)
     _away: set[str] = field(default_factory=set)
 
+    def __post_init__(self) -> None:
+        self._choose = random.Random(self.seed)
+
     def go(self, count: int) -> None:
         """Take so many steps."""
-        choose = random.Random(self.seed)
+        choose = self._choose
         works: list[Callable[[str], None]] = [
             *[self._quorum] * 3, *[self._plain] * 2, *[self._sync] * 3, *[self._read] * 3, *[self._lose] * 1,
             *[self._recover] * 2, self._trim, *[self._copy] * 1, *[self._put_back] * 2, self._remove, self._add,
@@ -59,15 +64,19 @@ class Walk:
             if work != self._rebuild:
                 self._leave({each for each in self.names if each != name and choose.random() < 0.4})
             words = f"{work.__name__.strip('_')} {name}"
+            # On one of two machines that remember what they have seen, or on one that does not.
+            os.environ[VARIABLE] = choose.choice(("off", *(str(self.given.folder / f"seen-{each}") for each in "ab")))
             try:
                 work(name)
+            except PutBackError as error:
+                raise AssertionError(f"a replica that is well is refused: {error}: {self.steps}") from error
             except REFUSALS as error:
                 words += f": {type(error).__name__}"
             self.steps.append(words)
 
     def _quorum(self, name: str) -> None:
         archive = self.given.open(name)
-        archive.wish = QuorumRequest(2)
+        archive.wish = QuorumRequest(self._choose.randrange(2, len(self.names) + 1))
         block = archive.add(self.given.backup(archive.store, f"of_{name}"), check=nothing, fence=None).add[0].id
         waiting = QuorumWait(self.given.coordination, self.given.archive, block, name)
         waiting.check_success(waiting.decided(patience=0))

@@ -15,7 +15,7 @@ from holdfast.common.errors import BusyError, DamagedError, HoldfastError, Refus
 from holdfast.replication.log import recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import add, mark_lost, replica
-from holdfast.replication.work import fetch_files, recovery
+from holdfast.replication.work import fetch_files, membership, recovery
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.membership import elect, remove
 from holdfast.replication.work.set_aside import bring_back, drop
@@ -291,15 +291,38 @@ def test_a_recovery_that_wakes_late_leaves_a_whole_replica_alone(
     assert place.entry == "another"
 
 
-def test_a_replica_that_was_left_half_recovered_is_lost_again(two: Replicas) -> None:
-    archive = Archive.open(two.place("far"))
+def half_recovered(replicas: Replicas, name: str) -> None:
+    """Have the archive of a replica say that its recovery was killed, which the store does not know."""
+    archive = Archive.open(replicas.place(name))
     assert archive.state.log is not None
     place = archive.state.log.model_copy(update={"index": 0, "entry": "late", "recovering": True})
     archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+
+
+def test_a_replica_that_was_left_half_recovered_is_lost_again(two: Replicas) -> None:
+    half_recovered(two, "far")
     with pytest.raises(LostReplicaError, match="was not recovered to its end"):
         two.sync("far")
     assert two.recover("far").source == "near"
     assert two.is_whole("far")
+
+
+def test_a_source_that_was_left_half_recovered_is_lost_too_and_another_one_is_taken(three: Replicas) -> None:
+    """The hammer found no way out: copies of the store from before a recovery that was killed know nothing of it."""
+    half_recovered(three, "near")
+    lose(three, "off")
+    with pytest.raises(DamagedError, match=r"near is lost itself, .* not recovered to its end: run this again"):
+        three.recover("off")
+    assert three.recover("off").source == "far"
+
+
+def test_where_the_only_source_was_left_half_recovered_one_is_to_be_elected(two: Replicas) -> None:
+    half_recovered(two, "far")
+    lose(two, "near")
+    with pytest.raises(RefusedError, match=r"no other replica that is not lost: see .* 'holdfast replica elect'"):
+        two.recover("near")
+    membership.elect(two.coordination, two.archive, "near")
+    assert two.recover("far").source == "near"
 
 
 def test_a_source_that_cannot_be_read_is_named_with_those_to_copy_from_instead(three: Replicas) -> None:
