@@ -47,20 +47,20 @@ def repair(
     with ask(store, archive, create=True, only_look=True) as asked:
         log = _log(asked)
         if log is None:
-            done: list[dict[str, Any]] = []
-            left = [unknown_archive(asked.coordination, asked.coordination.named, asked.place, asked.word)]
+            steps: list[dict[str, Any]] = []
+            remaining = [unknown_archive(asked.coordination, asked.coordination.named, asked.place, asked.word)]
         else:
-            done, left = _repaired(asked, log, output, wait=wait, dry_run=dry_run)
+            steps, remaining = _repaired(asked, log, output, wait=wait, dry_run=dry_run)
     value = {
         "archive": log.archive if log else None,
         "name": log.name if log else asked.word,
-        "done": done,
-        "left": [_described(each, options) for each in left],
+        "steps": steps,
+        "findings": [_described(each, options) for each in remaining],
         "dry_run": dry_run,
     }
     output.result(value, lambda console: _show(console, value))
-    if left:
-        raise typer.Exit(left[0].exit_code)
+    if remaining:
+        raise typer.Exit(remaining[0].exit_code)
 
 
 def _log(asked: Asked) -> LogState | None:
@@ -77,21 +77,21 @@ def _log(asked: Asked) -> LogState | None:
 def _repaired(
     asked: Asked, log: LogState, output: Output, *, wait: float, dry_run: bool
 ) -> tuple[list[dict[str, Any]], list[Finding]]:
-    """Do what loses nothing, step by step; return what was done, and the findings that are left.
+    """Do what loses nothing, step by step; return these steps, and the findings that remain.
 
     After each step all is looked at again: it may have settled more, or brought something else to light.
     """
-    done: list[dict[str, Any]] = []
+    steps: list[dict[str, Any]] = []
     failed: dict[Step, Exception] = {}
-    tried: Counter[Step] = Counter()
+    tries: Counter[Step] = Counter()
     while True:
         found = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
         # Again once only: where backups go on meanwhile, a replica may be behind at every look.
-        chosen = next((each for each in found if each.step and each.step not in failed and tried[each.step] < 2), None)
+        chosen = next((each for each in found if each.step and each.step not in failed and tries[each.step] < 2), None)
         if chosen is None or chosen.step is None or dry_run:
-            return done, found
+            return steps, found
         step = chosen.step
-        tried[step] += 1
+        tries[step] += 1
         command = f"holdfast replica {' '.join(filter(None, (step.verb, step.replica)))}"
         output.say(f"{chosen.about}: {chosen.problem}. Now: {command}, which loses nothing")
         try:
@@ -99,12 +99,12 @@ def _repaired(
         except Exception as error:  # noqa: BLE001 - the others are repaired all the same
             failed[step] = error
             output.say(f"holdfast: {chosen.about}: {sentence(error)}")
-            done.append({"command": command, "result": None, "error": sentence(error)})
+            steps.append({"command": command, "result": None, "error": sentence(error)})
         else:
             output.say(result)
             if step.verb == "rebuild-store":
                 failed.clear()  # what was refused by the older store
-            done.append({"command": command, "result": result, "error": None})
+            steps.append({"command": command, "result": result, "error": None})
 
 
 def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -> str:
@@ -145,9 +145,9 @@ def _described(finding: Finding, options: Sequence[str]) -> dict[str, Any]:
 
 
 def _show(console: Console, value: dict[str, Any]) -> None:
-    if not value["left"]:
+    if not value["findings"]:
         console.print(f"nothing is wrong with the replicas of {value['name']}", markup=False)
-    for each in value["left"]:
+    for each in value["findings"]:
         console.print(f"{each['about']}: {each['problem']}", markup=False)
         for way in each["ways"]:
             console.print(f"  {way['command'] or way['action']}", markup=False)

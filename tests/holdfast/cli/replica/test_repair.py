@@ -25,7 +25,7 @@ REPAIR = ("replica", "repair")
 
 def _commands(done: Finished) -> list[str]:
     """Return the commands of the ways out that are left."""
-    return [way["command"] or way["action"] for each in done.value["left"] for way in each["ways"]]
+    return [way["command"] or way["action"] for each in done.value["findings"] for way in each["ways"]]
 
 
 def _all_are_equal(three: Replicas, holdfast: RunCommand, *names: str) -> None:
@@ -43,8 +43,8 @@ def test_nothing_is_wrong_with_replicas_that_are_equal(holdfast: RunCommand, two
     assert holdfast(*REPAIR, "--json").value == {
         "archive": two.archive,
         "name": "shop",
-        "done": [],
-        "left": [],
+        "steps": [],
+        "findings": [],
         "dry_run": False,
     }
 
@@ -89,7 +89,7 @@ def test_a_place_that_is_away_is_left_to_a_person_with_what_is_lost_without_it(
     away(two, "far")
     done = holdfast(*REPAIR, "--json")
     assert done.code != 0
-    (missing,) = [each for each in done.value["left"] if each["about"] == "far"]
+    (missing,) = [each for each in done.value["findings"] if each["about"] == "far"]
     assert f"{two.folder / 'far'} cannot be read: " in missing["problem"]
     mend, forget = missing["ways"]
     assert (mend["action"].startswith("mend its place"), mend["loses"]) == (True, None)
@@ -105,7 +105,7 @@ def test_one_that_hangs_costs_one_limit_for_each_look(holdfast: RunCommand, two:
         began = time.monotonic()
         done = holdfast(*REPAIR, "--json")
         assert time.monotonic() - began < PATIENCE_S
-    (finding,) = done.value["left"]
+    (finding,) = done.value["findings"]
     assert (done.code, "it has not answered within" in finding["problem"]) == (1, True)
 
 
@@ -127,7 +127,7 @@ def test_of_replicas_that_are_all_lost_each_is_shown_with_what_it_would_lose(
         "holdfast replica elect far --lose-entries --archive shop",
         "holdfast replica elect off --lose-entries --archive shop",
     ]
-    ((mend, far, off),) = [each["ways"] for each in done.value["left"]]
+    ((mend, far, off),) = [each["ways"] for each in done.value["findings"]]
     assert mend["loses"] is None
     assert (far["keeps"], far["loses"]) == (
         "what far has: entries up to 1",
@@ -146,12 +146,12 @@ def test_a_store_that_is_an_older_copy_is_rebuilt_alone_where_no_replica_has_any
 ) -> None:
     bring_back(two, ahead="near", behind="far")
     dry = holdfast(*REPAIR, "--dry-run", "--json")
-    (finding,) = dry.value["left"]
+    (finding,) = dry.value["findings"]
     assert (dry.code, "brought back from an older copy" in finding["problem"]) == (4, True)
     assert [(way["command"], way["loses"]) for way in finding["ways"]] == [("holdfast replica rebuild-store", None)]
     done = holdfast(*REPAIR, "--json")
     assert done.code == 0, done.err
-    assert [each["command"] for each in done.value["done"]] == [
+    assert [each["command"] for each in done.value["steps"]] == [
         "holdfast replica rebuild-store",
         "holdfast replica recover far",
     ]
@@ -169,12 +169,12 @@ def test_of_two_lines_a_person_chooses_and_sees_what_each_loses(holdfast: RunCom
     store = two.place_of("far").store
     done = holdfast(*REPAIR, "--json")
     assert done.code == 4
-    assert done.value["done"] == []
+    assert done.value["steps"] == []
     assert sorted(_commands(done)) == [
         "holdfast replica rebuild-store --from far",
         "holdfast replica rebuild-store --from near",
     ]
-    for way in done.value["left"][0]["ways"]:
+    for way in done.value["findings"][0]["ways"]:
         assert "has executed another entry 1 than" in way["loses"]
         assert "the recovery keeps them aside" in way["loses"]
     assert two.place_of("far").store == store
@@ -193,8 +193,8 @@ def test_a_replica_that_cannot_be_read_keeps_a_store_from_being_rebuilt_alone(
     bring_back(three, ahead="near", behind="far")
     away(three, "off")
     done = holdfast(*REPAIR, "--json")
-    assert (done.code, done.value["done"]) == (4, [])
-    mend, without = done.value["left"][0]["ways"]
+    assert (done.code, done.value["steps"]) == (4, [])
+    mend, without = done.value["findings"][0]["ways"]
     assert mend["action"].startswith("mend the place of off (")
     assert without["command"] == "holdfast replica rebuild-store --without off"
     assert "what off has more (" in without["loses"]
@@ -210,7 +210,7 @@ def test_a_store_that_is_gone_is_not_made_anew_alone_since_its_address_may_be_wr
         f"      near: {two.folder / 'near'}\n      far: {two.folder / 'far'}\n"
     )
     done = holdfast(*REPAIR, "--archive", "shop", "--json")
-    assert (done.code, done.value["done"]) == (4, [])
+    assert (done.code, done.value["steps"]) == (4, [])
     address, rebuild = _commands(done)
     assert address.startswith("is the address right")
     assert rebuild == "holdfast replica rebuild-store --archive shop"
@@ -228,12 +228,12 @@ def test_an_entry_that_nobody_has_is_found_by_the_sync_and_left_to_a_person(
     away(three, "near")
     done = holdfast(*REPAIR, "--json")
     assert done.code == 1, done.value
-    (entry,) = [each for each in done.value["left"] if each["about"] == "shop"]
+    (entry,) = [each for each in done.value["findings"] if each["about"] == "shop"]
     assert entry["problem"] == "entry 1 stops replicas: no replica has all of its files"
     assert "entry 1 waits for near" in entry["ways"][0]["action"]
     assert holdfast("replica", "remove", "near", "--force").code == 0
     done = holdfast(*REPAIR, "--json")
-    (entry,) = [each for each in done.value["left"] if each["about"] == "shop"]
+    (entry,) = [each for each in done.value["findings"] if each["about"] == "shop"]
     find, give_up = entry["ways"]
     assert find["action"].startswith("find these files, and put them back at a replica: data/shop_db/")
     assert (give_up["command"], give_up["alone"]) == ("holdfast replica give-up 1", False)
@@ -251,7 +251,7 @@ def test_an_addition_and_a_removal_that_were_stopped_are_brought_to_their_end(
     three.coordination.run(lambda c: leave(c, three.archive, "off", force=False))
     done = holdfast(*REPAIR, "--json")
     assert done.code == 0, done.err
-    assert {each["command"] for each in done.value["done"]} >= {
+    assert {each["command"] for each in done.value["steps"]} >= {
         "holdfast replica remove off",
         "holdfast replica recover new",
     }
@@ -262,8 +262,8 @@ def test_a_recovery_that_is_under_way_is_waited_for(holdfast: RunCommand, two: R
     two.lose("far")
     two.change("far", recovers_from="near", active_until=time.time() + 500)
     done = holdfast(*REPAIR, "--json")
-    assert (done.code, done.value["done"]) == (3, [])
-    (finding,) = done.value["left"]
+    assert (done.code, done.value["steps"]) == (3, [])
+    (finding,) = done.value["findings"]
     assert finding["problem"] == "it is being recovered from near"
     assert finding["ways"][0]["action"].startswith("let it end; if it has died, run this again in ")
 
@@ -276,7 +276,7 @@ def test_an_older_copy_of_a_replica_is_marked_by_its_sync_and_recovered(holdfast
     (two.folder / "copy").rename(two.folder / "far")
     done = holdfast(*REPAIR, "--json")
     assert done.code == 0, done.err
-    assert [each["command"] for each in done.value["done"]] == [
+    assert [each["command"] for each in done.value["steps"]] == [
         "holdfast replica sync far",
         "holdfast replica recover far",
     ]
