@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,6 +18,7 @@ from holdfast.replication.work import membership
 from holdfast.replication.work import rebuild_store as rebuilding
 from holdfast.replication.work.repair import findings, unknown_archive
 from holdfast.replication.work.upkeep import sync_replica
+from holdfast.sources.postgresql.connection.address import hide_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,7 +44,7 @@ def repair(
     What loses nothing is done at once, and said before. All else is left to a person.
     """
     output = Output(as_json=as_json)
-    given = (("--store", store), ("--archive", archive))
+    given = (("--store", hide_passwords(store or "")), ("--archive", archive))
     options = [word for name, value in given if value for word in (name, value)]
     with ask(store, archive, create=True, only_look=True) as asked:
         log = _log(asked)
@@ -131,7 +133,7 @@ def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -
 
 def _described(finding: Finding, options: Sequence[str]) -> dict[str, Any]:
     def way(each: WayOut) -> dict[str, Any]:
-        command = " ".join(("holdfast replica", *each.command, *options)) if each.command else None
+        command = shlex.join(("holdfast", "replica", *each.command, *options)) if each.command else None
         return {
             "keeps": each.keeps,
             "loses": each.loses or None,
