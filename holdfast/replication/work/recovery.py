@@ -114,20 +114,19 @@ def recover(
     """
     until = time.monotonic() + wait
 
-    def in_our_turn(take: Callable[[], T]) -> T:
+    def agreed(claim: Callable[[Connection], tuple[T, ReplicaRow]]) -> tuple[T, ReplicaRow]:
+        def take() -> tuple[T, ReplicaRow]:
+            return run_agreed(coordination, archive, lambda c, told: claim(c), places, but_for=name)
+
         left = max(0.0, until - time.monotonic())
         return in_turn(take, wait=left, say=lambda words: logger.warning("%s", words))
 
-    # First what costs least, and waits for no place: who is refused must not have locked the target.
-    row, _ = in_our_turn(lambda: coordination.run(lambda c: recovery_claim.choose(c, archive, name, source=source)))
+    # Before the target is locked: a refusal neither waits for its place nor leaves anything there.
+    row, _ = agreed(lambda c: recovery_claim.choose(c, archive, name, source=source))
     target = archive_place(coordination, archive, row, places)
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         check_line(coordination, archive, name, target)
-
-        def begin(connection: Connection, told: Answers) -> tuple[Acting, ReplicaRow]:
-            return recovery_claim.begin(connection, archive, name, source=source, lease=lease)
-
-        acting, chosen = in_our_turn(lambda: run_agreed(coordination, archive, begin, places, but_for=name))
+        acting, chosen = agreed(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease))
         with _given_up_where_it_fails(coordination, acting):
             origin = places(chosen.url)
             vanished = partial(_vanished, coordination, archive, chosen, places)
