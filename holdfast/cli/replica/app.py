@@ -8,6 +8,7 @@ from holdfast.cli.replica.aside import aside_app
 from holdfast.cli.replica.giving_up import give_up
 from holdfast.cli.replica.members import add, elect, forget, remove
 from holdfast.cli.replica.rebuilding import rebuild_store
+from holdfast.cli.replica.repair import repair
 from holdfast.cli.replica.status import status
 from holdfast.cli.replica.upkeep import recover, sync, trim
 
@@ -18,6 +19,7 @@ replica_app = typer.Typer(
 )
 replica_app.command()(add)
 replica_app.command()(status)
+replica_app.command()(repair)
 replica_app.command()(sync)
 replica_app.command()(trim)
 replica_app.command()(recover)

@@ -120,7 +120,7 @@ def drop_aside(
         chosen = blocks or [each.block.id for each in set_aside.listed(asked.place(row.url), log.archive, name)]
         if not chosen:
             raise UsageError(f"nothing is set aside at {name}")
-        commit, dropped = set_aside.drop(asked.coordination, row, chosen, places=asked.place, wait=wait)
+        commit, dropped = set_aside.drop(asked.coordination, log.archive, row, chosen, places=asked.place, wait=wait)
     value = {"archive": log.archive, "name": log.name, "replica": name, "commit": commit, "dropped": list(dropped)}
     words = f"commit {commit}: {len(dropped)} blocks dropped; their files are deleted by 'holdfast vacuum {row.url}'"
     output.result(value, lambda console: console.print(words, markup=False))

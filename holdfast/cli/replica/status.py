@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -12,17 +11,13 @@ from holdfast.cli.shared.options import Json, Store  # noqa: TC001 - typer reads
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.words import human_size, human_span
 from holdfast.replication.log import status as standing
-from holdfast.replication.log.consistency_check import check_others, look_at
 from holdfast.replication.log.errors import OldStoreError
+from holdfast.replication.work.repair import look as look_at
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from rich.console import Console
 
     from holdfast.archive.format.model import LogPlace
-    from holdfast.cli.replica.options import Asked
-    from holdfast.replication.log.status import ArchiveStatus
 
 
 def status(
@@ -40,38 +35,17 @@ def status(
         chosen = asked.log().archive if archive else None
         found = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
-        looks = [_look(asked, each) if look else {} for each in found]
-        contradictions = [*filter(None, map(partial(_contradiction, asked), found, looks))]
+        looks = [look_at(asked.coordination, each, asked.place) if look else None for each in found]
+    contradictions = [each.contradiction for each in looks if each and each.contradiction]
     value = {"archives": [each.describe() for each in found]}
     for described, seen in zip(value["archives"], looks, strict=True):
         for one in described["replicas"]:
-            one["look"] = _described(seen[one["name"]]) if seen else None
+            one["look"] = _described(seen.places[one["name"]]) if seen else None
     output.result(value, lambda console: _show(console, value["archives"], where))
     for error in contradictions:
         output.say(f"holdfast: {error}")
     if contradictions:
         raise typer.Exit(OldStoreError.exit_code)
-
-
-def _look(asked: Asked, archive: ArchiveStatus) -> dict[str, LogPlace | str]:
-    """Return by name where each replica says that it stands, or why it cannot be read."""
-    rows = [one.row for one in archive.replicas]
-    return look_at(asked.coordination, archive.log.archive, rows, asked.place)
-
-
-def _contradiction(asked: Asked, archive: ArchiveStatus, looks: Mapping[str, LogPlace | str]) -> OldStoreError | None:
-    """Return the error of a store that replicas contradict; None where none does.
-
-    The log is read again behind the replicas: an entry may have come meanwhile.
-    """
-    urls = {one.row.name: one.row.url for one in archive.replicas}
-    places = {urls[name]: place for name, place in looks.items() if not isinstance(place, str)}
-    store = asked.coordination
-    try:
-        store.run(lambda c: check_others(c, archive.log.archive, places, store.url))
-    except OldStoreError as error:
-        return error
-    return None
 
 
 def _described(look: LogPlace | str) -> dict[str, Any]:

@@ -80,7 +80,7 @@ def sync(
                 execute=execute,
             ).describe()
 
-        _each(chosen, work, _synced, output, go_on=every)
+        _each(chosen, work, synced, output, go_on=every)
 
 
 def _one_or(name: str | None, every: bool, option: str) -> None:
@@ -133,7 +133,7 @@ def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore
     return told_by_job(run_job(place, SyncRequest(), wait=wait, output=output))
 
 
-def _synced(value: dict[str, Any]) -> str:
+def synced(value: dict[str, Any]) -> str:
     indexes = ", ".join(str(index) for index in value["given_up"])
     given_up = f"given up, since nobody had their files: entries {indexes}; " if indexes else ""
     if not value["entries"]:
@@ -176,6 +176,7 @@ def trim(
         "removed": done.removed,
         "lost": list(done.lost),
         "waits_for": list(done.waits_for),
+        "spared": list(done.spared),
         "not_asked": [each.describe() for each in done.not_asked],
         "dry_run": dry_run,
     }
@@ -186,7 +187,10 @@ def _trimmed(value: dict[str, Any]) -> str:
     would = "would begin" if value["dry_run"] else "begins"
     said = [f"{value['removed']:,} entries; the log {would} at {value['log_start']}"]
     said += [f"{', '.join(value['waits_for'])} still needs that one"] if value["waits_for"] else []
-    said += [f"lost by it: {', '.join(value['lost'])}"] if value["lost"] else []
+    if value["spared"]:
+        said.append(f"{', '.join(value['spared'])} is waited for longer than --max-keep, as its loss would win little")
+    if value["lost"]:
+        said.append(f"lost by it: {', '.join(value['lost'])}; the recovery of each reads all that it has")
     return f"{'would remove' if value['dry_run'] else 'removed'} {'; '.join(said)}"
 
 

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import os
+from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.shared import places
+from holdfast.common.side_by_side import NoAnswerError, ask_each
 from holdfast.config.archives_model import Consistency
 from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast.replication.work.consistent_read import open_first, words_of
@@ -18,6 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.shared.output import Output
     from holdfast.replication.work.consistent_read import Opened
+    from holdfast.storage import ObjectStore
 
 Consistent = Annotated[
     Consistency | None,
@@ -29,6 +33,10 @@ Consistent = Annotated[
 ]
 
 
+LIMIT_S = 30.0
+"""So many seconds a place has for its first answer: as long as one request may take, and not all its repetitions."""
+
+
 def open_archive(url: str, consistency: Consistency | None, coordination: str | None) -> Opened:
     """Open an archive to read it at a consistency.
 
@@ -36,12 +44,24 @@ def open_archive(url: str, consistency: Consistency | None, coordination: str | 
 
     :param consistency: as the option says; None for what archives.yaml says.
     :param coordination: address of the coordination store, as the option says; this process and its jobs know it then.
+    :raises NoAnswerError: nothing has answered there in time, where one place is read.
     """
     if coordination:
         os.environ[STORE_VARIABLE] = coordination
     wanted = consistency or places.consistency(url)
     stores = places.archive_stores(url) if wanted == "sequential" else [places.archive_store(url)]
+    if len(stores) == 1:
+        _check_answers(stores[0])
     return open_first(stores, wanted)
+
+
+def _check_answers(store: ObjectStore) -> None:
+    answer = ask_each({store.url: partial(store.head, IDENTITY_KEY)}, limit_s=LIMIT_S)[store.url]
+    if isinstance(answer, NoAnswerError):
+        raise NoAnswerError(
+            f"{store.url} has not answered within {LIMIT_S:g} s: is the mount, the server or the network there? "
+            "Another replica, or a copy, is read by its own URL"
+        )
 
 
 def say_read_from(output: Output, read_from: Mapping[str, Any]) -> None:

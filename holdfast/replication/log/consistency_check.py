@@ -23,7 +23,7 @@ from holdfast.replication.log.replicas import log_state, replica, replicas
 from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
 from holdfast.replication.log.store import clock
 from locking.one_line import line_logger
-from locking.store import StoreError
+from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -266,6 +266,37 @@ def silent_among(
     }
 
 
+def archive_place(
+    coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
+) -> ObjectStore:
+    """Return a replica's store, once an archive was found in it.
+
+    Nothing is written where there is none, not even a lock: a mount that has vanished leaves an empty folder. Only one
+    that is new need not have an archive yet.
+
+    :param archive: its id.
+    :param places: opens a replica by its URL.
+    :raises SilentReplicaError: nothing answers there in time.
+    :raises DamagedError: there is no archive.
+    """
+    for error in silent_among(coordination, archive, [row], places, at_once=True).values():
+        raise error
+    place = places(row.url)
+    if not row.is_new:
+        _check_is_there(place, row.name)
+    return place
+
+
+def _check_is_there(place: ObjectStore, name: str) -> None:
+    try:
+        place.head(IDENTITY_KEY)
+    except ObjectNotFound as error:
+        raise DamagedError(
+            f"there is no archive at {place.url}, where replica {name} is to be. Is the disk there, and the bucket? "
+            f"If it is gone: 'holdfast replica remove {name}', then 'holdfast replica add' with an empty place"
+        ) from error
+
+
 def check_others(connection: Connection, archive: str, told: Mapping[str, LogPlace], store: str) -> None:
     """Check that the store has the entries executed by other replicas.
 
@@ -285,9 +316,13 @@ def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, 
     A replica that is being recovered is opened, too.
 
     :param archive: its id.
-    :raises DamagedError: something else lies in the store.
+    :raises DamagedError: no archive is in the store, or something else.
     """
-    found = Archive.open(store, recovering=True)
+    try:
+        found = Archive.open(store, recovering=True)
+    except UsageError:
+        _check_is_there(store, name)
+        raise
     place = found.state.log
     if found.identity.id != archive or place is None or place.replica != name:
         raise DamagedError(f"{store.url} is not replica {name} of this archive: something else lies there")

@@ -119,6 +119,22 @@ def check_possible(connection: Connection, archive: str, size: int) -> None:
         )
 
 
+def check_reachable(connection: Connection, archive: str, size: int, unread: Collection[str]) -> None:
+    """Check that enough replicas could hold a backup now, before any work is done for it.
+
+    :param unread: names of replicas that could not be read.
+    :raises BusyError: too few can be read and are not lost: the backup would be taken back at its deadline.
+    """
+    there = replicas(connection, archive)
+    away = [row for row in there if row.is_lost or row.name in unread]
+    if len(there) - len(away) < size:
+        said = ", ".join(f"{row.name} {'is lost' if row.is_lost else 'cannot be read'}" for row in away)
+        raise BusyError(
+            f"a backup with a quorum of {size} cannot succeed now, and is not begun: {said}. 'holdfast replica repair' "
+            "shows what to do; --quorum 1 backs up without it"
+        )
+
+
 def too_few_readable(connection: Connection, archive: str, size: int, unread: Collection[str]) -> str:
     """Return in words why quorums must not be decided or read now; "" where enough replicas can be read.
 

@@ -19,14 +19,13 @@ if TYPE_CHECKING:
     from holdfast.replication.log.replicas import ReplicaRow
 
 
-def begin(
-    connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
-) -> tuple[Acting, ReplicaRow]:
-    """Begin the recovery of a lost replica, and choose its source.
-
-    The replica takes over the pointer of its source.
+def choose(
+    connection: Connection, archive: str, name: str, *, source: str | None = None
+) -> tuple[ReplicaRow, ReplicaRow]:
+    """Return the row of a lost replica that may be recovered now, and that of its source.
 
     :param source: a replica; None: the one that has executed most.
+    :raises UsageError: the source is none.
     :raises RefusedError: the replica is not lost, or all are.
     :raises BusyError: another recovery of it is under way, or its addition does not count yet.
     """
@@ -56,12 +55,26 @@ def begin(
             f"{chosen.name} has not executed entry {succeeded} yet, which a quorum has: a replica made from it "
             f"would lack that. 'holdfast replica sync {chosen.name}' first"
         )
+    return row, chosen
+
+
+def begin(
+    connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
+) -> tuple[Acting, ReplicaRow]:
+    """Begin the recovery of a lost replica, and choose its source.
+
+    The replica takes over the pointer of its source.
+
+    :param source: as `choose` takes it.
+    :raises UsageError, RefusedError, BusyError: as `choose` does.
+    """
+    row, chosen = choose(connection, archive, name, source=source)
     acting = Acting(archive, name, row.epoch + 1)
     change_row(
         connection,
         Acting(archive, name, row.epoch),
         epoch=acting.epoch,
-        active_until=now + lease,
+        active_until=clock(connection) + lease,
         recovers_from=chosen.name,
         pointer=chosen.pointer,
         trimmed_bytes=0,

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 LEASE_S = 900.0
 """So long a replica counts as active after it was last heard of: three times the interval of its syncs, or longer."""
 
+_NEW = "it is new"
+
 _R = schema.replicas.c
 
 
@@ -63,6 +65,11 @@ class ReplicaRow:
     def is_active(self, now: float) -> bool:
         """Return whether the lease runs."""
         return self.active_until > now
+
+    @property
+    def is_new(self) -> bool:
+        """Return whether it was added and never yet recovered: there need not be an archive at its place."""
+        return self.is_lost and self.lost_reason == _NEW
 
 
 @dataclass(frozen=True)
@@ -176,7 +183,7 @@ def add(connection: Connection, archive: str, *, name: str, url: str) -> None:
             raise UsageError(f"replica {name} is at {row.url}: choose another name, or remove that one first")
         if row.url == url:
             raise UsageError(f"{url} is replica {row.name} already")
-    _insert(connection, archive, name, url, pointer=0, lost="it is new")
+    _insert(connection, archive, name, url, pointer=0, lost=_NEW)
 
 
 def _insert(connection: Connection, archive: str, name: str, url: str, *, pointer: int, lost: str = "") -> None:

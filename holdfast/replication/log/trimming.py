@@ -40,6 +40,8 @@ BATCH = 250
 """Entries that one transaction deletes: a few milliseconds of the store's time, and then as long for others alone."""
 
 _LONGEST_PAUSE_S = 0.1
+_WORTH = 10
+"""No replica is lost where that wins less than one in so many of the entries that are kept for it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +52,7 @@ class Trimmed:
     :param removed: entries that went.
     :param lost: replicas that needed some of these.
     :param waits_for: replicas that keep entries from going.
+    :param spared: those that were away for longer than is waited for, and are not lost: that would win little.
     :param not_asked: replicas that are not lost and could not be asked how far they are.
     """
 
@@ -57,6 +60,7 @@ class Trimmed:
     removed: int
     lost: tuple[str, ...]
     waits_for: tuple[str, ...]
+    spared: tuple[str, ...] = ()
     not_asked: tuple[NotAsked, ...] = field(default=(), compare=False)
 
 
@@ -74,7 +78,8 @@ def trim(
     All replicas that can be read are asked first how far they are.
 
     :param min_keep: so many of the newest stay in any case.
-    :param max_keep: so many are kept for a replica that is not active and not lost: then it becomes lost.
+    :param max_keep: so many are kept for a replica that is not active and not lost: then it becomes lost, where that
+        wins at least a tenth as many entries.
     :param places: opens a replica by its URL.
     :raises UsageError: the numbers contradict each other.
     :raises RefusedError: every replica would be lost.
@@ -108,11 +113,11 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
     log = log_state(connection, archive)
     now = clock(connection)
     rows = [row for row in replicas(connection, archive) if not row.is_lost or row.recovers_from]
-    start, lost = _new_start(log, rows, now, min_keep, max_keep)
+    start, lost, spared = _new_start(log, rows, now, min_keep, max_keep)
     waits = tuple(row.name for row in rows if log.start < row.pointer == start <= log.head)
     if start <= log.start:
         waits = tuple(row.name for row in rows if row.pointer <= log.start <= log.head)
-        return Trimmed(log.start, 0, (), waits)
+        return Trimmed(log.start, 0, (), waits, _names(spared))
     kept = [row for row in rows if not row.is_lost and row not in lost]
     if not kept:
         raise RefusedError(
@@ -133,7 +138,11 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
             )
         connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=start))
         quorum.forget(connection, archive, start)
-    return Trimmed(start, start - log.start, tuple(row.name for row in lost), waits)
+    return Trimmed(start, start - log.start, _names(lost), waits, _names(spared))
+
+
+def _names(rows: list[ReplicaRow]) -> tuple[str, ...]:
+    return tuple(row.name for row in rows)
 
 
 def _note_trimmed_bytes(connection: Connection, log: LogState, start: int) -> None:
@@ -156,8 +165,8 @@ def _note_trimmed_bytes(connection: Connection, log: LogState, start: int) -> No
 
 def _new_start(
     log: LogState, rows: list[ReplicaRow], now: float, min_keep: int, max_keep: int
-) -> tuple[int, list[ReplicaRow]]:
-    """Return the new start of the log, and the replicas lost by it."""
+) -> tuple[int, list[ReplicaRow], list[ReplicaRow]]:
+    """Return the new start of the log, the replicas lost by it, and those that are spared, as that would win little."""
     # One that is being recovered counts by the pointer it took from its source; one whose recovery has died, for as
     # long as any other that is away: whoever goes on with it begins anew.
     held_by = [row.pointer for row in rows if row.is_active(now)]
@@ -166,7 +175,11 @@ def _new_start(
     for row in away:
         if row.pointer < start and log.head + 1 - row.pointer <= max_keep:
             start = row.pointer
-    return start, [row for row in away if row.pointer < start]
+    # A recovery reads a whole replica: a few entries of the log are not worth that.
+    worth = max(1, max_keep // _WORTH)
+    spared = [row for row in away if start - worth < row.pointer < start]
+    start = min([start, *(row.pointer for row in spared)])
+    return start, [row for row in away if row.pointer < start], spared
 
 
 def oldest_entry(connection: Connection, archive: str) -> int | None:

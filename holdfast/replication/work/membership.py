@@ -18,7 +18,7 @@ from holdfast.archive.format.state import Change
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
-from holdfast.replication.log.consistency_check import check_line, look_at, run_agreed
+from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
 from holdfast.replication.log.replicas import (
@@ -255,7 +255,9 @@ def elect(
     :raises OldStoreError: a replica that can be read has executed an entry that the store does not have.
     """
     row = coordination.run(lambda c: replica(c, archive, name))
-    store = places(row.url)
+    unnoticed = _lost_unnoticed(coordination, archive, places)
+    coordination.run(lambda c: _all_lost(c, archive, unnoticed))
+    store = archive_place(coordination, archive, row, places)
     with locks.acquire(store, "recovery", owner=Owner(), purpose=f"election of {name}", wait=wait) as held:
         opened = Archive.open(store)
         place = opened.state.log
@@ -266,17 +268,15 @@ def elect(
                 f"{name} was set aside when the coordination store was rebuilt: elect another one, or have the log go "
                 f"on from it all the same by 'holdfast replica rebuild-store --from {name}'"
             )
-        unnoticed = _lost_unnoticed(coordination, archive, places)
         log = coordination.run(lambda c: _all_lost(c, archive, unnoticed))
         check_line(coordination, archive, name, store)
         run_agreed(coordination, archive, lambda c, told: None, places)
-        # Entries that are still there stand behind those that are not: what they add need not follow on anything.
-        given_up = log.head - place.index if place.index < log.start - 1 else 0
-        if given_up:
+        count = given_up(log, place.index)
+        if count:
             _check_said(log, name, place.index, lose_entries=lose_entries, lose_acknowledged=lose_acknowledged)
             beyond = place.model_copy(update={"index": log.head, "entry": ""})
             opened.add(lambda state: Change(kind="elected", log=beyond), check=held.check, fence=held.fence)
-        state, index = opened.state, log.head if given_up else place.index
+        state, index = opened.state, log.head if count else place.index
 
         def enter(connection: Connection) -> None:
             _all_lost(connection, archive, unnoticed)
@@ -306,7 +306,20 @@ def elect(
                     connection.execute(schema.sources.insert(), row | ends)
 
         coordination.run(enter)
-    return given_up
+    return count
+
+
+def given_up(log: LogState, index: int) -> int:
+    """Return how many entries are given up where the log goes on from a replica that has those up to an index.
+
+    Entries that are still there stand behind those that are not: what they add need not follow on anything.
+    """
+    return log.head - index if index < log.start - 1 else 0
+
+
+def needed_words(log: LogState, index: int) -> str:
+    """Return the options by which a person says that the entries beyond one are given up."""
+    return "--lose-entries --lose-acknowledged" if log.quorum > index else "--lose-entries"
 
 
 def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, lose_acknowledged: bool) -> None:
@@ -317,11 +330,11 @@ def _check_said(log: LogState, name: str, index: int, *, lose_entries: bool, los
     acknowledged = log.quorum > index
     if lose_entries and (lose_acknowledged or not acknowledged):
         return
-    words = "--lose-entries --lose-acknowledged" if acknowledged else "--lose-entries"
     quorum = f" Entry {log.quorum}, which acknowledges the quorum of a backup, is one of them." if acknowledged else ""
     raise RefusedError(
-        f"{name} has entries up to {index}, and the log begins at {log.start}: {log.head - index} entries would be "
-        f"given up, with the backups they added.{quorum} See whether another replica has them; else say {words}"
+        f"{name} has entries up to {index}, and the log begins at {log.start}: {given_up(log, index)} entries would be "
+        f"given up, with the backups they added.{quorum} See whether another replica has them; else say "
+        f"{needed_words(log, index)}"
     )
 
 

@@ -14,7 +14,7 @@ import uuid
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from holdfast.archive import locks
 from holdfast.archive.archive import IDENTITY_KEY, Archive
@@ -27,6 +27,7 @@ from holdfast.common.side_by_side import ask_each, do_each
 from holdfast.replication.log import recovery_claim
 from holdfast.replication.log.consistency_check import (
     LIMIT_S,
+    archive_place,
     check_line,
     look_at,
     open_replica,
@@ -34,7 +35,7 @@ from holdfast.replication.log.consistency_check import (
     silent_among,
 )
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
-from holdfast.replication.log.replicas import LEASE_S, Acting, mark_lost, replica, replicas, why_lost
+from holdfast.replication.log.replicas import LEASE_S, Acting, mark_lost, replicas, why_lost
 from holdfast.replication.work.fetch_files import fetch, missing_files
 from holdfast.replication.work.turns import in_turn
 from holdfast.storage import open_store
@@ -57,6 +58,8 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 logger = line_logger(__name__)
+
+T = TypeVar("T")
 
 _AT_ONCE = 8
 """Files that are read at a time."""
@@ -104,22 +107,26 @@ def recover(
     :param deep: read what is there, too, and replace what is not what was written; else sizes are compared.
     :param wait: seconds for locks that others hold.
     :raises UsageError: something else than this replica is at its place.
+    :raises SilentReplicaError: its place, or that of the source, does not answer in time.
     :raises OldStoreError: it, or another replica, has executed an entry that the coordination store does not have.
-    :raises DamagedError: the source has not all that it names: what is missing is said, and the replica stays lost.
+    :raises DamagedError: there is no archive at its place, and it is not new; or the source has not all that it names:
+        what is missing is said, and the replica stays lost.
     """
-    row = coordination.run(lambda c: replica(c, archive, name))
-    target, until = places(row.url), time.monotonic() + wait
+    until = time.monotonic() + wait
+
+    def agreed(claim: Callable[[Connection], tuple[T, ReplicaRow]]) -> tuple[T, ReplicaRow]:
+        def take() -> tuple[T, ReplicaRow]:
+            return run_agreed(coordination, archive, lambda c, told: claim(c), places, but_for=name)
+
+        left = max(0.0, until - time.monotonic())
+        return in_turn(take, wait=left, say=lambda words: logger.warning("%s", words))
+
+    # Before the target is locked: a refusal neither waits for its place nor leaves anything there.
+    row, _ = agreed(lambda c: recovery_claim.choose(c, archive, name, source=source))
+    target = archive_place(coordination, archive, row, places)
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         check_line(coordination, archive, name, target)
-
-        def begin(connection: Connection, told: Answers) -> tuple[Acting, ReplicaRow]:
-            return recovery_claim.begin(connection, archive, name, source=source, lease=lease)
-
-        acting, chosen = in_turn(
-            lambda: run_agreed(coordination, archive, begin, places, but_for=name),
-            wait=max(0.0, until - time.monotonic()),
-            say=lambda words: logger.warning("%s", words),
-        )
+        acting, chosen = agreed(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease))
         with _given_up_where_it_fails(coordination, acting):
             origin = places(chosen.url)
             vanished = partial(_vanished, coordination, archive, chosen, places)

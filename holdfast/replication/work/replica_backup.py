@@ -158,7 +158,8 @@ def source_taken(
     :param wish: the quorum that is asked for; None: none.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
     :param say: is told what is waited for.
-    :raises BusyError: it is being backed up through another replica; names the run and its process.
+    :raises BusyError: it is being backed up through another replica; names the run and its process. Or too few replicas
+        can be read for the quorum: it is not begun.
     :raises LockBusy: somebody else works on this replica, such as a sync; names it.
     :raises UsageError: there are not enough replicas for the quorum.
     """
@@ -181,6 +182,7 @@ def source_taken(
             size = wish.size
             coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
             replica.check_readable(wish)
+            coordination.run(lambda c: quorum.check_reachable(c, acting.archive, size, replica.unread))
         until = time.monotonic() + wait
         in_turn(
             lambda: coordination.run(lambda c: source_lease.take_source(c, acting, source, run)),

@@ -119,6 +119,7 @@ def bring_back(
     :raises UsageError: nothing is set aside, or not by that commit; or the place is another archive.
     :raises DamagedError: files of the blocks are not there any more.
     """
+    open_replica(store, archive, name)  # nothing is written where it is not, not even a lock
     purpose = f"bringing back what was set aside at {name}"
     with locks.acquire(store, "source-side", owner=Owner(), purpose=purpose, wait=wait) as held:
         replica, _ = open_replica(store, archive, name)
@@ -206,6 +207,7 @@ def _parts(files: Sequence[FileRecord]) -> Iterator[Sequence[FileRecord]]:
 
 def drop(
     coordination: CoordinationStore,
+    archive: str,
     row: ReplicaRow,
     blocks: Collection[str],
     *,
@@ -216,6 +218,7 @@ def drop(
 
     The coordination store notes first that no entry may add them any more.
 
+    :param archive: its id.
     :param blocks: their ids.
     :param wait: seconds for locks that others hold.
     :return: the number of the commit that says so, and the ids.
@@ -223,6 +226,7 @@ def drop(
     :raises RefusedError: an entry of the log adds one: it is still needed.
     """
     store = places(row.url)
+    open_replica(store, archive, row.name)  # nothing is written where it is not, not even a lock
     with locks.acquire(store, "truncation", owner=Owner(), purpose="dropping what was set aside", wait=wait) as held:
         replica = ReplicatedArchive.begin(store, coordination, places)
         if unknown := sorted(set(blocks) - set(aside_ids(replica.state))):

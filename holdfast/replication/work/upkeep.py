@@ -10,10 +10,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import locks
-from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, UsageError, sentence
 from holdfast.common.words import human_span
-from holdfast.replication.log.consistency_check import open_replica, silent_among
+from holdfast.replication.log.consistency_check import archive_place, open_replica
 from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
 from holdfast.replication.log.silence import NotAsked
@@ -23,7 +22,7 @@ from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store
 from locking import LockError, Owner
-from locking.store import ObjectNotFound, StoreError
+from locking.store import StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Mapping
@@ -155,22 +154,10 @@ def _give_up(
 def _place(
     coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
 ) -> ObjectStore:
-    """Return a replica's store, once the replica was found in it.
-
-    Nothing is written where it is not found, not even a lock. One that hangs is not waited for.
-    """
+    """Return a replica's store, once the replica was found in it."""
     if row.is_lost:
         raise lost(row)
-    for error in silent_among(coordination, archive, [row], places, at_once=True).values():
-        raise error
-    place = places(row.url)
-    try:
-        place.head(IDENTITY_KEY)
-    except ObjectNotFound as error:
-        raise DamagedError(
-            f"there is no archive at {row.url}, where replica {row.name} is to be. Is the disk there, and the bucket? "
-            f"If it is gone: 'holdfast replica remove {row.name}', then 'holdfast replica add' with an empty place"
-        ) from error
+    place = archive_place(coordination, archive, row, places)
     open_replica(place, archive, row.name)
     return place
 

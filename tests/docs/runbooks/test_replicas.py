@@ -119,6 +119,20 @@ def test_a_lost_replica_is_recovered(shop: Shop, page: Page) -> None:
     _all_are_whole(shop)
 
 
+@pytest.mark.follows("replicas")
+def test_a_repair_does_what_loses_nothing_and_shows_the_rest(shop: Shop, page: Page) -> None:
+    _append(shop, "changes", "changes")
+    _stay_away(shop, "far")
+    page.does("holdfast replica repair --dry-run", code=1)
+    page.does("holdfast replica repair")
+    away = _hide(shop.folder / "far")
+    page.does("holdfast replica repair", code=1)
+    away.rename(shop.folder / "far")
+    assert shop.run("replica", "repair").code == 0
+    page.does("holdfast replica sync --all")
+    _all_are_whole(shop)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.follows("quorum-cannot-be-reached")
 def test_backups_go_on_while_a_quorum_cannot_be_reached(shop: Shop, page: Page) -> None:
@@ -127,8 +141,8 @@ def test_backups_go_on_while_a_quorum_cannot_be_reached(shop: Shop, page: Page) 
     shop.works()
     quorum = ("--quorum", "2", "--quorum-timeout", "1s")
     failed = shop.run("backup", "shop", "--source", "shop", "--kind", "changes", *quorum)
-    assert failed.code == 1
-    assert "the backup was taken back, since too few replicas had it in time" in failed.err
+    assert failed.code == 3
+    assert "a backup with a quorum of 2 cannot succeed now, and is not begun: far cannot be read" in failed.err
     page.does("holdfast replica status")
     page.does("holdfast replica sync far", code=4)
     page.names["shop_db"] = "shop"

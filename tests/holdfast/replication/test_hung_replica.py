@@ -8,11 +8,14 @@ from collections.abc import Iterator
 
 import pytest
 
+from holdfast.common.errors import RefusedError
 from holdfast.replication.log.errors import SilentReplicaError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work.consistent_read import open_first, words_of
+from holdfast.replication.work.membership import elect
 from holdfast.replication.work.quorum_wait import QuorumWait
+from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import not_asked
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask
 from holdfast.replication.work.upkeep import sync_replica
@@ -69,6 +72,21 @@ def test_a_sync_of_it_says_so_and_others_go_on(hung: Replicas) -> None:
     with pytest.raises(SilentReplicaError, match=rf"replica off \(s3://replicas/off\) does not answer: {LATE}"):
         sync_replica(hung.coordination, hung.archive, row_of(hung, "off"), wait=0)
     assert row_of(hung, "off").silent_since > 0
+
+
+def test_a_recovery_of_it_says_so_at_once_and_has_locked_nothing(hung: Replicas) -> None:
+    hung.lose("off")
+    with pytest.raises(SilentReplicaError, match=rf"replica off \(s3://replicas/off\) does not answer: {LATE}"):
+        recover(hung.coordination, hung.archive, "off")
+
+
+def test_whoever_is_refused_by_the_store_does_not_wait_for_the_place(hung: Replicas) -> None:
+    began = time.monotonic()
+    with pytest.raises(RefusedError, match="replica off is not lost"):
+        recover(hung.coordination, hung.archive, "off")
+    assert time.monotonic() - began < LIMIT_S
+    with pytest.raises(RefusedError, match="not all replicas are lost"):
+        elect(hung.coordination, hung.archive, "off")
 
 
 def test_a_sequential_read_takes_another_one(hung: Replicas) -> None:

@@ -11,7 +11,7 @@ from holdfast.archive import Archive
 from holdfast.archive.maintenance.vouching import vouch
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.signing import KEY_VARIABLE
-from tests.support.replicas.replicated import Replicas, nothing
+from tests.support.replicas.replicated import Replicas, nothing, remove
 from tests.support.signers import new_signer
 
 
@@ -38,8 +38,8 @@ def test_backups_and_syncs_go_on_signed(signed: Replicas) -> None:
 def test_an_emptied_replica_is_made_anew_signed_from_its_first_commit(signed: Replicas) -> None:
     signed.back_up("near")
     shutil.rmtree(signed.place("far").url)
-    signed.lose("far")
-    signed.recover("far")
+    signed.coordination.run(lambda c: remove(c, signed.archive, "far"))
+    signed.add("far")
     state = Archive.open(signed.place("far")).state
     assert (state.vouched_by, len(state.blocks)) == (1, 2)
 

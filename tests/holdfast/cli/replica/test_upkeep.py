@@ -160,12 +160,15 @@ def test_a_trimming_says_first_what_it_would_do(holdfast: RunCommand, two: Repli
     two.change("far", active_until=1.0)
     options = ("replica", "trim", "--min-keep", "1", "--max-keep", "2")
     would = holdfast(*options, "--dry-run")
-    assert would.out == "would remove 2 entries; the log would begin at 3; lost by it: far\n"
+    assert would.out == (
+        "would remove 2 entries; the log would begin at 3; lost by it: far; the recovery of each reads all that it "
+        "has\n"
+    )
     assert replica_rows(holdfast)["far"]["lost"] is False
     done = holdfast(*options, "--json")
     assert done.value == {
         "archive": two.archive, "name": "shop", "log_start": 3, "removed": 2, "lost": ["far"], "waits_for": [],
-        "not_asked": [], "dry_run": False,
+        "spared": [], "not_asked": [], "dry_run": False,
     }  # fmt: skip
     assert replica_rows(holdfast)["far"]["lost_reason"] == "it was away, and needs entry 1, which was trimmed"
 
@@ -211,8 +214,8 @@ def test_all_that_are_lost_are_recovered_whatever_becomes_of_one(holdfast: RunCo
     (three.folder / "far").mkdir()
     (three.folder / "far" / "letter.txt").write_text("dear")
     done = holdfast("replica", "recover", "--lost")
-    assert done.code == 2
-    assert "holdfast: far: " in done.err
+    assert done.code == 4
+    assert "holdfast: far: there is no archive at " in done.err
     assert done.out.startswith("off: 0 files (0 B) copied from near, 2 were there; at entry 0")
     assert [name for name, row in replica_rows(holdfast).items() if row["lost"]] == ["far"]
 

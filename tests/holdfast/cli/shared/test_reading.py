@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 
 import pytest
 
 from holdfast.archive import Archive
+from holdfast.cli.shared import reading
 from holdfast.replication.log.settings import STORE_VARIABLE, QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from tests.support.archives.queried import fill
 from tests.support.jobs.command import Finished, RunCommand
+from tests.support.replicas.hung import HUNG, LIMIT_S, PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
 
 pytestmark = pytest.mark.slow
@@ -114,3 +117,15 @@ def test_the_store_may_be_named(
     monkeypatch.setenv(STORE_VARIABLE, "sqlite:///nowhere.db")  # which the option goes before
     done = holdfast("points", near, "--consistency", "sequential", "--store", log_address, "--json")
     assert read_from(done) == ("near", 1, 0)
+
+
+def test_a_place_that_hangs_is_named_within_one_limit(
+    holdfast: RunCommand, shop: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "LIMIT_S", LIMIT_S)
+    with hanging(shop, "far"):
+        began = time.monotonic()
+        for words in (("points", HUNG), ("query", HUNG, SQL)):
+            done = holdfast(*words)
+            assert (done.code, f"{HUNG} has not answered within {LIMIT_S:g} s: " in done.err) == (1, True), done.err
+        assert time.monotonic() - began < PATIENCE_S

@@ -73,6 +73,21 @@ def test_a_recovery_that_has_died_is_waited_for_up_to_max_keep_and_then_to_be_be
     assert (off.is_lost, off.lost_reason, off.recovers_from) == (True, "rot", "")
 
 
+def test_many_are_not_lost_to_win_a_few_entries(store: CoordinationStore) -> None:
+    def late(c: Connection) -> None:
+        for number in range(17):
+            replicas.add(c, "a", name=f"late-{number:02}", url=str(number))
+            put(c, f"late-{number:02}", pointer=14 + number % 2, active_until=0.0, is_lost=False, lost_reason="")
+
+    store.run(late)
+    spared = tuple(f"late-{number:02}" for number in range(17))
+    # The log holds 20 entries: each of the 17 is overdue, as `off` is, and would win 1 or 2 of them; `off` wins 10.
+    store.run(lambda c: c.execute(schema.archives.update().values(head=60)))
+    done = trim(store, "a", min_keep=0, max_keep=30)
+    assert (done.start, done.lost, done.spared) == (14, ("off",), spared)
+    assert trim(store, "a", min_keep=0, max_keep=19).lost == spared
+
+
 def test_a_lost_replica_is_not_waited_for(store: CoordinationStore) -> None:
     store.run(lambda c: put(c, "off", is_lost=True))
     assert trim(store, "a", min_keep=0, max_keep=100).start == 16

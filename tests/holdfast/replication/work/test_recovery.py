@@ -17,9 +17,11 @@ from holdfast.replication.log.errors import EpochOverError, LostReplicaError, Ol
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.work import fetch_files, membership, recovery
 from holdfast.replication.work.leader_work import leading
-from holdfast.storage import ObjectStore
+from holdfast.replication.work.membership import elect, remove
+from holdfast.replication.work.set_aside import bring_back, drop
+from holdfast.storage import ObjectStore, open_store
 from tests.support.replicas.hung import hanging
-from tests.support.replicas.rebuilt import copied
+from tests.support.replicas.rebuilt import away, copied, joined
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -59,14 +61,33 @@ def test_sizes_alone_are_compared_where_that_is_wanted(two: Replicas) -> None:
     assert two.recover("far").files == 1
 
 
-def test_a_replica_whose_place_is_empty_is_made_whole(two: Replicas) -> None:
+def test_a_mount_that_has_vanished_is_never_written_into(two: Replicas) -> None:
+    two.back_up("near")
+    lose(two, "far")
+    away(two, "far")
+    gone = "there is no archive at .*/far, where replica far is to be. Is the disk there, and the bucket?"
+    with pytest.raises(DamagedError, match=gone):
+        two.recover("far")
+    with pytest.raises(DamagedError, match=gone):
+        bring_back(two.place("far"), two.place("new"), two.archive, "far")
+    row = two.coordination.run(lambda c: replica(c, two.archive, "far"))
+    with pytest.raises(DamagedError, match=gone):
+        drop(two.coordination, two.archive, row, ["1"], places=open_store)
+    two.lose("near")
+    with pytest.raises(DamagedError, match=gone):
+        elect(two.coordination, two.archive, "far")
+    assert not (two.folder / "far").exists()
+
+
+def test_an_empty_place_is_made_whole_once_it_is_added_as_one(two: Replicas) -> None:
     two.back_up("near")
     shutil.rmtree(two.folder / "far")
     lose(two, "far")
-    two.recover("far")
+    remove(two.coordination, two.archive, "far")
+    joined(two, "far")
     assert two.is_whole("far")
     assert two.state("far").ends == two.state("near").ends
-    assert two.back_up("far") == 2
+    two.back_up("far")
     two.sync("near")
     assert two.state("far").blocks.keys() == two.state("near").blocks.keys()
 

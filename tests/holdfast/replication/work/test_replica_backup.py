@@ -22,6 +22,7 @@ from holdfast.replication.work.replica_backup import (
 )
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
+from tests.support.replicas.rebuilt import away
 from tests.support.replicas.replicated import Replicas, nothing, remove
 
 pytestmark = pytest.mark.slow
@@ -94,6 +95,26 @@ def test_more_replicas_than_there_are_make_no_quorum(two: Replicas) -> None:
     with pytest.raises(UsageError), taken:
         pass
     assert two.coordination.run(lambda c: source_lease.source_leases(c, two.archive)) == []
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_quorum_that_cannot_succeed_is_refused_before_the_work(three: Replicas, *, lost: bool) -> None:
+    away(three, "far")
+    said = "far cannot be read, off is lost"
+    if lost:
+        away(three, "far", back=True)
+        three.lose("far")
+        said = "far is lost, off is lost"
+    three.lose("off")
+    taken = source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(2))
+    with pytest.raises(BusyError, match=f"a quorum of 2 cannot succeed now, and is not begun: {said}"), taken:
+        pass
+    assert three.coordination.run(lambda c: source_lease.source_leases(c, three.archive)) == []
+    if not lost:
+        away(three, "far", back=True)
+        three.change("far", ask_again_at=0.0)
+        with source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(2)):
+            pass
 
 
 def held_by_near(two: Replicas) -> Callable[[], None]:

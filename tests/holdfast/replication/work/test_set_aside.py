@@ -96,9 +96,9 @@ def test_a_block_that_lacks_files_cannot_come_back_and_another_stays_out(
 def test_what_is_dropped_is_no_longer_aside_and_never_added_again(aside: Replicas) -> None:
     block = aside.backups[-1]
     with pytest.raises(UsageError, match="block unknown is not set aside at near"):
-        drop(aside.coordination, row(aside, "near"), [block, "unknown"], places=open_store)
+        drop(aside.coordination, aside.archive, row(aside, "near"), [block, "unknown"], places=open_store)
     assert aside_ids(aside.state("near")) == [block]
-    commit, dropped = drop(aside.coordination, row(aside, "near"), [block], places=open_store)
+    commit, dropped = drop(aside.coordination, aside.archive, row(aside, "near"), [block], places=open_store)
     assert (commit, dropped) == (aside.state("near").sequence, (block,))
     assert aside_ids(aside.state("near")) == []
     assert files_of(aside, block)  # until the vacuum
@@ -111,5 +111,5 @@ def test_what_an_entry_adds_is_still_needed(aside: Replicas) -> None:
     added = {"archive": aside.archive, "block": block, "index": 1}
     aside.coordination.run(lambda c: c.execute(schema.blocks.insert(), added))
     with pytest.raises(RefusedError, match=f"adds block {block}: its files are still needed"):
-        drop(aside.coordination, row(aside, "near"), [block], places=open_store)
+        drop(aside.coordination, aside.archive, row(aside, "near"), [block], places=open_store)
     assert aside_ids(aside.state("near")) == [block]

@@ -1,0 +1,69 @@
+"""Findings of a repair: what is wrong with replicas, with nothing changed by the look."""
+
+from __future__ import annotations
+
+from holdfast.archive import Archive, Change
+from holdfast.replication.log import schema
+from holdfast.replication.work.repair import Step, findings, unknown_archive
+from holdfast.storage import open_store
+from tests.support.replicas.rebuilt import away, bring_back, urls
+from tests.support.replicas.replicated import Replicas, nothing
+
+
+def _look(given: Replicas, *troubles: Exception) -> list[tuple[str, Step | None]]:
+    found = findings(given.coordination, given.archive, open_store, troubles=troubles)
+    return [(each.about, each.step) for each in found]
+
+
+def test_syncs_come_before_recoveries_and_those_before_what_a_person_decides(three: Replicas) -> None:
+    three.add("more")
+    three.back_up("near")
+    three.lose("far")
+    away(three, "more")
+    assert _look(three) == [("off", Step("sync", "off")), ("far", Step("recover", "far")), ("more", None)]
+    assert _look(three) == _look(three)
+
+
+def test_nothing_else_is_found_while_replicas_contradict_the_store(two: Replicas) -> None:
+    bring_back(two, ahead="near", behind="far")
+    two.lose("far")
+    assert _look(two) == [("shop", Step("rebuild-store"))]
+
+
+def test_a_store_that_knows_nothing_of_an_archive_is_not_rebuilt_alone(two: Replicas) -> None:
+    two.back_up("near")
+    two.sync("far")
+    bring_back(two, ahead="near", behind="far")
+    found = unknown_archive(two.coordination, urls(two), open_store, two.archive)
+    assert found.step is None
+    assert [way.command for way in found.ways] == [(), ("rebuild-store",)]
+    assert all(not way.loses for way in found.ways)
+
+
+def test_where_nothing_names_a_replica_the_way_out_says_how_to(two: Replicas) -> None:
+    found = unknown_archive(two.coordination, {}, open_store, "other")
+    assert "Say by --replica NAME=URL where its replicas are" in found.ways[-1].action
+
+
+def test_one_that_was_not_recovered_to_its_end_counts_as_lost_whatever_the_store_says(two: Replicas) -> None:
+    archive = Archive.open(two.place("far"))
+    place = two.place_of("far").model_copy(update={"recovering": True})
+    archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
+    assert _look(two) == [("far", Step("sync", "far"))]
+    two.lose("near")
+    (finding,) = findings(two.coordination, two.archive, open_store)
+    assert [way.command for way in finding.ways] == [("elect", "near")]
+
+
+def test_a_store_that_has_no_replica_of_an_archive_any_more_is_to_be_rebuilt(two: Replicas) -> None:
+    two.coordination.run(lambda c: c.execute(schema.replicas.delete()))
+    two.coordination.named = urls(two)
+    (finding,) = findings(two.coordination, two.archive, open_store)
+    assert [way.command for way in finding.ways] == [(), ("rebuild-store",)]
+
+
+def test_a_lost_replica_whose_place_is_away_is_not_recovered_there(two: Replicas) -> None:
+    two.lose("far")
+    away(two, "far")
+    (finding,) = findings(two.coordination, two.archive, open_store)
+    assert (finding.step, [way.command for way in finding.ways]) == (None, [(), ("forget", "far")])
