@@ -114,6 +114,7 @@ class TargetClaim:
     :param commit: of the backup, for people.
     :param run: which began it.
     :param position: in the source's log; "" where that of the backup is meant.
+    :param is_data_only: it fills tables that were there.
     """
 
     archive: str
@@ -123,6 +124,7 @@ class TargetClaim:
     commit: int = field(compare=False)
     run: str = field(compare=False)
     position: str = ""
+    is_data_only: bool = False
 
     @property
     def is_undoable(self) -> bool:
@@ -130,7 +132,7 @@ class TargetClaim:
 
         Other things may be in its target then.
         """
-        return bool(self.tables or self.maps)
+        return bool(self.tables or self.maps or self.is_data_only)
 
     @property
     def at(self) -> str:
@@ -143,6 +145,8 @@ class TargetClaim:
             return "this one is from another archive"
         if (self.block, self.position) != (left.block, left.position):
             return f"this one is of commit {self.commit}{f', position {self.position}' if self.position else ''}"
+        if self.is_data_only != left.is_data_only:
+            return f"this one is {'' if self.is_data_only else 'not '}--data-only"
         return "" if self == left else "this one is of other tables or names"
 
     def describe(self) -> str:
