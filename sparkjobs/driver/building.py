@@ -170,15 +170,17 @@ class Building:
         """
         rows = sum(parts.base.rows for _, parts in self._tables)
         size = sum(table.size for table in plan.tables)
-        late = (*objects.create_tables(sessions, self._extending, plan, superuser), *self._restore_configuration(plan))
+        made = self._counting("creating tables")
+        created = objects.create_tables(sessions, self._extending, plan, superuser, made)
+        late = (*created, *self._restore_configuration(plan))
         if plan.login:
             lend_references(self._session, plan)
         loading = self._loading(address, session)
         if not progress.read_result(self._session, _COMPARED):
             loading.run(sessions)
             self._forbid_writing(plan)
-        self._job.log.progress("building indexes and constraints", rows=rows, size=size)
-        built = objects.create_rest(sessions, plan, superuser)
+        made = self._counting("building indexes and constraints", rows=rows, size=size)
+        built = objects.create_rest(sessions, plan, superuser, made)
         find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
         self._job.log.progress("comparing with the archive", rows=rows, size=size)
         different = self._compare(plan, loading, sessions, superuser or sessions)
@@ -191,6 +193,10 @@ class Building:
             late = (*late, *self._fill_views(sessions, plan), *objects.hide_rows(sessions, plan))
         most = load.most_locked(self._session)
         return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
+
+    def _counting(self, step: str, **counts: int) -> Callable[[int, int], None]:
+        """Return what records how many objects of how many a step has made."""
+        return lambda made, whole: self._job.progress(step, objects=made, of_objects=whole, **counts)
 
     def _fill_views(self, sessions: Sessions, plan: RestorePlan) -> Iterator[NotRestored]:
         """Fill the materialised views that the login may fill for their owners.

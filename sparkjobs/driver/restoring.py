@@ -352,7 +352,6 @@ class Restoring:
         tables = tuple(self._restored(self.plan))
         if [file for table, file in files_of(tables) if not staging_tables.is_loaded(table, file.path, steps)]:
             job.start("sparkjobs.tasks.restore_files")
-        job.log.progress("creating tables")
         late = self._create_roles()
         building = Building(job, self._address, self._session, self.plan, tables, self._loading)
         if self._wish.data_only:

@@ -39,6 +39,7 @@ CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
         ({"block": "other", "commit": 2}, "this one is of commit 2"),
         ({"tables": ("a.*",)}, "this one is of other tables or names"),
         ({"maps": ("a=b",)}, "this one is of other tables or names"),
+        ({"is_data_only": True}, "this one is --data-only"),
         ({"run": "another", "commit": 7}, ""),
     ],
 )
