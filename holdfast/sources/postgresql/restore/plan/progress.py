@@ -17,6 +17,7 @@ import psycopg
 
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, LOADER
+from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.restore.plan.target_state import Target
 
 if TYPE_CHECKING:
@@ -99,6 +100,14 @@ _FOREIGN_KEYS = f"""
 select conrelid::regclass::text, quote_ident(conname) from pg_catalog.pg_constraint
 where contype = 'f' and conparentid = 0 and (conrelid, 1259) in (select object, class from {LEDGER}.created)
 """
+
+
+_REFUSING = """
+select pg_catalog.quote_ident(t.evtname) from pg_catalog.pg_event_trigger t
+join pg_catalog.pg_proc p on p.oid = t.evtfoid
+where t.evtenabled <> 'D' and pg_catalog.strpos(%s, p.proname || '(') > 0 order by 1
+"""
+"""Event triggers whose function is in the context of an error."""
 
 
 @dataclass(frozen=True)
@@ -373,7 +382,7 @@ def undo(session: Connection) -> tuple[str, ...]:
 
     Returns what was dropped.
 
-    :raises RefusedError: something that the restore has not made uses it by now.
+    :raises RefusedError: something that the restore has not made uses it by now, or an event trigger refuses it.
     :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.
     """
     try:
@@ -383,6 +392,14 @@ def undo(session: Connection) -> tuple[str, ...]:
         raise BusyError(
             "what an unfinished restore left is in use, so that it cannot be dropped "
             f"({' '.join(str(error).split())}): try again when its last session is gone"
+        ) from error
+    except psycopg.Error as error:
+        row = None if session.broken else session.execute(_REFUSING, (error.diag.context or "",)).fetchone()
+        if row is None:
+            raise
+        raise RefusedError(
+            f"what an unfinished restore left cannot be dropped, since event trigger {row[0]} of the target refuses it "
+            f"({words(error)}): disable it (alter event trigger {row[0]} disable), try again, then enable it"
         ) from error
 
 
