@@ -143,7 +143,7 @@ def check_without_rows(session: Connection, tables: Sequence[Table]) -> None:
     filled: list[str] = []
     for start in range(0, len(tables), _ASKED_AT_ONCE):
         queries = (
-            f"select {literal(table.label)} where exists (select from {'only ' * table.has_rows}"
+            f"select {literal(table.label)} where exists (select from {_only(table)}"
             f"{qualified(table.table_schema, table.name)})"
             for table in tables[start : start + _ASKED_AT_ONCE]
         )
@@ -210,7 +210,8 @@ def fill(session: Connection, tables: Sequence[Table]) -> None:
     names = _names(tables)
     try:
         session.execute(f"set local lock_timeout = '{LOCK_WAIT}'".encode())
-        session.execute(f"lock table only {', only '.join(sorted(names))} in share row exclusive mode".encode())
+        locked = sorted({f"{_only(table)}{name}" for table, name in zip(tables, names, strict=True)})
+        session.execute(f"lock table {', '.join(locked)} in share row exclusive mode".encode())
         check_without_rows(session, tables)
         with _quiet(session, names):
             session.execute("set constraints all deferred")
@@ -239,6 +240,11 @@ def _alter(session: Connection, statements: Sequence[str]) -> None:
     with unnoticed(session):
         for statement in statements:
             session.execute(statement.encode())
+
+
+def _only(table: Table) -> str:
+    """Return the word that keeps a statement from the tables that inherit from one; a root has its partitions' rows."""
+    return "only " if table.has_rows else ""
 
 
 def _names(tables: Sequence[Table]) -> list[str]:
