@@ -191,12 +191,7 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
             f"foreign keys of {circle} lead to each other, so that none can be filled first: make one of them "
             "deferrable (alter table … alter constraint … deferrable), or restore without --data-only"
         ) from None
-    return [
-        table
-        for _, _, table in sorted(
-            (places[root], at, table) for at, (root, table) in enumerate(zip(roots, tables, strict=True))
-        )
-    ]
+    return [table for _, table in sorted(zip(roots, tables, strict=True), key=lambda pair: places[pair[0]])]
 
 
 def fill(session: Connection, tables: Sequence[Table]) -> None:
