@@ -265,3 +265,19 @@ def test_changes_since_the_snapshot_come_too(
         followed.back_up()
         assert followed.restore("latest", target, data_only=True)["equal"]
     assert asked(target, "select count(*), sum(n), sum(twice) from t") == [(40, 839, 1678)]
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("major", [14, 16])
+def test_on_older_servers_no_trigger_fires_and_keys_are_checked(
+    run_backup: RunJob, run_restore: RunJob, create_on: Callable[..., Address], major: int
+) -> None:
+    """There, a session that fires no event triggers checks no keys either."""
+    assert run_backup(create_on(major, *SCHEMA, *ROWS))[0] == 0
+    target = create_on(major, *SCHEMA)
+    assert "violates foreign key" in refused(
+        target, run_restore(target, "--data-only", "--exclude", "public.customers")
+    )
+    before = asked(target, DEFINITIONS)
+    assert done(run_restore(target, "--data-only"))["equal"]
+    assert (asked(target, SHOWN), asked(target, DEFINITIONS)) == ([FILLED], before)
