@@ -26,7 +26,7 @@ from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.rows import load
 from sparkjobs.driver.application import Job, database_address, end, run_request
-from sparkjobs.driver.restoring import Restoring, plan_size
+from sparkjobs.driver.restoring import Restoring
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -68,7 +68,7 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
                 "roles": restoring.roles.describe(),
                 "loaded_by": restoring.loaded_by(),
             }
-            return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **plan_size(plan)}
+            return {**summary, "dry_run": True, "plan": described, "stale": restoring.stale(), **plan.size()}
         return summary | restoring.run()
 
 
@@ -82,7 +82,10 @@ def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> prog
     maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in names.tables.items()]
     tables, maps = sorted(set(wish.tables)), sorted(maps)
     position = "" if moment.is_snapshot else show_position(moment.position)
-    return progress.TargetClaim(archive, moment.full.block.id, tuple(tables), tuple(maps), moment.commit, run, position)
+    full = moment.full.block.id
+    return progress.TargetClaim(
+        archive, full, tuple(tables), tuple(maps), moment.commit, run, position, is_data_only=wish.data_only
+    )
 
 
 def _summary(moment: Moment) -> dict[str, Any]:

@@ -179,8 +179,7 @@ class Job:
             if on_results and (found := seen.results[told:]):
                 told += len(found)
                 on_results(found)
-            self.log.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
-            self._show()
+            self.progress(step, rows=seen.rows, size=seen.size, estimated_rows=estimated_rows)
 
         tells_results = on_results is not None
         try:
@@ -208,8 +207,9 @@ class Job:
         if self.is_bounded and self._claimed > INLINE_STORED_BYTES:
             raise SparkNeededError(f"more than {INLINE_STORED_BYTES >> 20} MiB of stored files are to be read")
 
-    def _show(self) -> None:
-        """Print the job's progress to stderr now and then."""
+    def progress(self, step: str, **counts: int) -> None:
+        """Record the job's progress, as `JobLog.progress` does, and print it to stderr now and then."""
+        self.log.progress(step, **counts)
         now = time.monotonic()
         if self.log.last is not None and now - self._shown >= _SHOW_S:
             self._shown = now

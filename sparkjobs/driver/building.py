@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.sources.postgresql.connection.parallel import Sessions
+from holdfast.sources.postgresql.connection.parallel import OneSession, Sessions
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.connection.sql import qualified
 from holdfast.sources.postgresql.logical.ddl_triggers import told
@@ -37,7 +37,7 @@ from holdfast.sources.postgresql.restore.rights.restricted_login import (
 )
 from holdfast.sources.postgresql.restore.rights.search_paths import give_back
 from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
-from holdfast.sources.postgresql.restore.rows import load
+from holdfast.sources.postgresql.restore.rows import existing_tables, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -58,6 +58,7 @@ _DEFAULT_PATH = '"$user", public'
 """PostgreSQL's own, whatever the owner of the target's database has set: extensions write it down, and read it."""
 
 _COMPARED = "compared with the archive"
+_FILLED = "filled"
 
 
 class Building:
@@ -96,6 +97,37 @@ class Building:
                 return self._build_apart(own)
             late = self._build(self._plan, self._address, self._session, own, None)
             return (*late, *set_sequences(self._session), *give_back(self._session))
+
+    def fill(self, check: Callable[[Sequence[NotRestored]], None]) -> tuple[NotRestored, ...]:
+        """Fill tables that are there, and return what is not as in the archive.
+
+        The rows come together in staging tables first. Then one transaction moves them, and compares them, so that all
+        tables are filled and equal to the archive, or none is.
+
+        :param check: raises an error where that is not good enough.
+        """
+        loading = self._loading(self._address, self._session)
+        loading.gather()
+        with progress.once(self._session, _FILLED) as is_new:
+            if is_new:
+                late = self._fill(loading)
+                check(late)
+                self._job.check()
+                late = (*late, *set_sequences(self._session))  # no transaction takes that back
+                progress.note_result(self._session, _FILLED, json.dumps([each.describe() for each in late]))
+            noted = json.loads(progress.read_result(self._session, _FILLED))
+        return tuple(NotRestored.from_dict(each) for each in noted)
+
+    def _fill(self, loading: Loading) -> tuple[NotRestored, ...]:
+        rows, size = sum(parts.base.rows for _, parts in self._tables), sum(each.size for each in self._plan.tables)
+        here = OneSession(self._session)
+        self._job.log.progress("filling tables", rows=rows, size=size)
+        existing_tables.fill(self._session, loading.tables)
+        self._job.log.progress("comparing with the archive", rows=rows, size=size)
+        different = loading.compare(here, here)
+        find_places(self._session, self._plan.sequences)
+        most = load.most_locked(self._session)
+        return (*different, *load.analyze(here, self._plan.to_analyze(most)))
 
     def _build_apart(self, superuser: Sessions) -> tuple[NotRestored, ...]:
         """Build everything by a login of the restore's own, and give it to its owners."""
@@ -138,15 +170,17 @@ class Building:
         """
         rows = sum(parts.base.rows for _, parts in self._tables)
         size = sum(table.size for table in plan.tables)
-        late = (*objects.create_tables(sessions, self._extending, plan, superuser), *self._restore_configuration(plan))
+        made = self._counting("creating tables")
+        created = objects.create_tables(sessions, self._extending, plan, superuser, made)
+        late = (*created, *self._restore_configuration(plan))
         if plan.login:
             lend_references(self._session, plan)
         loading = self._loading(address, session)
         if not progress.read_result(self._session, _COMPARED):
             loading.run(sessions)
             self._forbid_writing(plan)
-        self._job.log.progress("building indexes and constraints", rows=rows, size=size)
-        built = objects.create_rest(sessions, plan, superuser)
+        made = self._counting("building indexes and constraints", rows=rows, size=size)
+        built = objects.create_rest(sessions, plan, superuser, made)
         find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
         self._job.log.progress("comparing with the archive", rows=rows, size=size)
         different = self._compare(plan, loading, sessions, superuser or sessions)
@@ -159,6 +193,10 @@ class Building:
             late = (*late, *self._fill_views(sessions, plan), *objects.hide_rows(sessions, plan))
         most = load.most_locked(self._session)
         return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
+
+    def _counting(self, step: str, **counts: int) -> Callable[[int, int], None]:
+        """Return what records how many objects of how many a step has made."""
+        return lambda made, whole: self._job.progress(step, objects=made, of_objects=whole, **counts)
 
     def _fill_views(self, sessions: Sessions, plan: RestorePlan) -> Iterator[NotRestored]:
         """Fill the materialised views that the login may fill for their owners.

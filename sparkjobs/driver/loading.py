@@ -117,6 +117,12 @@ class Loading:
         self._apply(())
         self._bring_back(sessions)
 
+    def gather(self) -> None:
+        """Bring all rows together in staging tables: nothing comes into the tables themselves."""
+        self._set_aside({table.oid for table in self.tables}, is_begun=False)
+        self._load(self.missing(self._steps()), ())
+        self._apply(())
+
     def left_out(self) -> Iterator[NotRestored]:
         """Yield the constraints that were dropped for rows of another time, the last one first.
 

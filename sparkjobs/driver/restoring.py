@@ -15,6 +15,7 @@ from holdfast.sources.postgresql.restore.objects.database_statements import Data
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.plan import (
     NotRestored,
+    data_only,
     schema_only,
     without_rows,
     without_superusers,
@@ -24,7 +25,7 @@ from holdfast.sources.postgresql.restore.plan.planning import make_plan
 from holdfast.sources.postgresql.restore.plan.rename import Maps
 from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
-from holdfast.sources.postgresql.restore.plan.target_state import read_target
+from holdfast.sources.postgresql.restore.plan.target_state import Target, read_target
 from holdfast.sources.postgresql.restore.rights.guard import lower_guard
 from holdfast.sources.postgresql.restore.rights.owner_choice import owned_by
 from holdfast.sources.postgresql.restore.rights.restricted_login import (
@@ -38,7 +39,7 @@ from holdfast.sources.postgresql.restore.rights.superuser_entries import (
     without_native_code,
 )
 from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
-from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from holdfast.sources.postgresql.restore.rows import existing_tables, load, staging_tables
 from holdfast.storage.encryption.signing_key import believed
 from sparkjobs.driver.building import Building
 from sparkjobs.driver.loading import Loading, files_of
@@ -53,7 +54,6 @@ if TYPE_CHECKING:
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.sources.postgresql.connection.address import Address
     from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
-    from holdfast.sources.postgresql.restore.plan.target_state import Target
     from holdfast.sources.postgresql.restore.rights.role_plan import RolePlan
     from sparkjobs.driver.application import Job
 
@@ -112,8 +112,10 @@ class Restoring:
             self._make_way(left, why)
         if not self._wish.is_beside:
             load.check_empty(self._session, self._address)
-        found = read_target(self._session)
+        found = Target() if self._wish.data_only else read_target(self._session)
         plan = self._plan(found)
+        if self._wish.data_only:
+            existing_tables.check_without_rows(self._session, [table for table, _ in self._restored(plan)])
         self.roles = self._check_server(plan)
         self._claim_files(plan)
         if not self._wish.dry_run:
@@ -159,6 +161,8 @@ class Restoring:
             plan = self._emptied(plan)
         except UsageError as error:
             raise self._restored_moment.explained(error, wish.tables) from error
+        if wish.data_only:
+            return self._rows_alone(plan)
         others = self._restored_moment.of_other_moments() | plan.empty
         given_up = keys_of(plan.entries, others) | built_on(plan.entries, self._restored_moment.older())
         given_up |= as_partitions(plan.entries, others)
@@ -176,6 +180,18 @@ class Restoring:
                 plan = without_native_code(plan, self._superusers(plan))
             plan = replace(plan, is_built_apart=True, superusers=self._superusers(plan))
         return within_rights(self._session, plan, strict=self._wish.strict)
+
+    def _rows_alone(self, plan: RestorePlan) -> RestorePlan:
+        """Return the plan of rows alone, for tables that the target has.
+
+        :raises RefusedError: it lacks some, or they do not take the rows.
+        """
+        plan = data_only(plan)
+        tables = [table for table, _ in self._restored(plan)]
+        existing_tables.check_existing(self._session, self._address.url, tables, is_trusted=self._wish.trust_source)
+        sequences, lacking = existing_tables.present(self._session, plan.sequences)
+        left = (*plan.not_restored, *lacking)
+        return replace(plan, sequences=sequences, not_restored=left, is_strict=self._wish.strict)
 
     def _emptied(self, plan: RestorePlan) -> RestorePlan:
         """Return a plan without the rows that are not wanted.
@@ -325,7 +341,7 @@ class Restoring:
             "loaded_by": self.loaded_by(),
             "unlogged": unlogged,
             "stale": stale,
-            **(plan_size(plan) if plan.beside or plan.empty else {}),
+            **(plan.size() if plan.beside or plan.empty else {}),
             "rows": rows,
         }
 
@@ -336,10 +352,12 @@ class Restoring:
         tables = tuple(self._restored(self.plan))
         if [file for table, file in files_of(tables) if not staging_tables.is_loaded(table, file.path, steps)]:
             job.start("sparkjobs.tasks.restore_files")
-        job.log.progress("creating tables")
         late = self._create_roles()
         building = Building(job, self._address, self._session, self.plan, tables, self._loading)
-        late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
+        if self._wish.data_only:
+            late = building.fill(self._check_complete)
+        else:
+            late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
         rows = sum(each.rows for each in self._loading(self._address, self._session).expected().values())
         self._check_complete(late)
         late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))
@@ -352,7 +370,8 @@ class Restoring:
         """
         if self._wish.strict and late:
             left = named([f"{each.what} ({each.reason})" for each in late])
-            raise RefusedError(f"the rows are there, but with --strict nothing may be left out: {left}")
+            there = "" if self._wish.data_only else "the rows are there, but "
+            raise RefusedError(f"{there}with --strict nothing may be left out: {left}")
 
     def _login_left(self) -> tuple[NotRestored, ...]:
         name = drop_login(self._session) if self.plan.is_built_apart else ""
@@ -401,6 +420,8 @@ class Restoring:
                     return ""
                 if for_good and left.claim.is_undoable:
                     dropped = len(progress.undo(session))
+                    if left.claim.is_data_only:
+                        return "the tables of the target are as empty as they were"
                     if self.plan.is_built_apart:
                         lower_guard(session)
                         drop_login(session)
@@ -420,15 +441,3 @@ def _told_stale(stale: dict[str, Any]) -> str:
     as_of = f"as it was at {stale['as_of']}" if stale["as_of"] else "without rows"
     again = f"; whole again at {stale['whole_at']}, {stale['whole_from']}" if stale["whole_at"] else ""
     return f"{stale['table']} is restored {as_of}: {stale['reason']}{again}"
-
-
-def plan_size(plan: RestorePlan) -> dict[str, int]:
-    """Return how much a plan restores: tables, rows, stored bytes and changes, and what the source's disk had of it."""
-    loaded = [table for table in plan.tables if table.source.has_rows and table.source.oid not in plan.empty]
-    return {
-        "tables": len(loaded),
-        "rows": sum(table.rows for table in loaded),
-        "bytes": sum(table.size for table in loaded),
-        "changes": sum(table.changes for table in loaded),
-        "disk_bytes": sum(table.source.size for table in loaded),
-    }

@@ -64,8 +64,7 @@ AHEAD: Final = timedelta(minutes=10)
 _NOT_STORED = {"truncation": "let go", "vacuum": "deleted", "verification": "looked at"}
 """What became of the bytes that operations tell of, where nothing was written."""
 
-_KNOWN_PART = 0.02
-_KNOWN_S = 10.0
+_KNOWN_PART, _KNOWN_S = 0.02, 10.0
 """Before so much of a step is done, for so long, its pace says nothing."""
 _LEAST_LEFT_S = 10.0
 """An estimate is not finer than this."""
@@ -83,7 +82,7 @@ class RunRecord(Document):
     """Status of a job at one time.
 
     :param step: in words, such as "reading tables".
-    :param rows, size: done so far; `estimated_rows` is the source's own estimate of the whole.
+    :param rows, size, objects: done so far; `estimated_rows` is the source's own estimate, `of_objects` the whole.
     :param elapsed_s: seconds since the job began; `step_s` since this step did.
     :param step_rows: of `rows`, those that were done when the step began.
     :param steps: seconds that each finished step has taken; none where an earlier release wrote it.
@@ -104,6 +103,8 @@ class RunRecord(Document):
     elapsed_s: float = 0.0
     step_s: float = 0.0
     step_rows: int = 0
+    objects: int = 0
+    of_objects: int = 0
     steps: dict[str, float] = Field(default_factory=dict)
     at: Moment | None = None
     said: tuple[str, ...] = ()
@@ -126,8 +127,6 @@ class RunRecord(Document):
     def describe(self, left_s: float | None = None) -> str:
         """Describe the status in one line.
 
-        It has the step, rows of how many, megabytes, seconds since the job began, and the time left.
-
         :param left_s: seconds left of the whole job; None where that is not known.
         """
         if self.state == "failed":
@@ -139,6 +138,8 @@ class RunRecord(Document):
             done = self.rows - self.step_rows
             pace = f", {done / max(self.step_s, 1):,.0f} rows/s" if done > 0 and self.state == "running" else ""
             parts.append(f"{self.rows:,} rows{known}{pace}")
+        if self.of_objects:
+            parts.append(f"made {self.objects:,} of {self.of_objects:,} objects")
         if self.size and self.operation in _NOT_STORED:
             parts.append(f"{self.size / 1e6:,.1f} MB {_NOT_STORED[self.operation]}")
         elif self.size:
@@ -356,8 +357,8 @@ class RunLog:
         with self._lock:
             self._pieces += pieces
 
-    def progress(self, step: str, *, rows: int = 0, size: int = 0, estimated_rows: int = 0) -> None:
-        """Record the job's progress.
+    def progress(self, step: str, *, rows: int = 0, **counts: int) -> None:
+        """Record the job's progress, by counts as `RunRecord` names them.
 
         A new step is recorded at once, the same step at most every two seconds. A record that cannot be written is left
         out: no job fails because nobody could watch it.
@@ -368,7 +369,7 @@ class RunLog:
         self._enter_step(step, rows, now)
         self._written = now
         with suppress(StoreError):
-            self._write("running", rows=rows, size=size, estimated_rows=estimated_rows)
+            self._write("running", rows=rows, **counts)
 
     def _enter_step(self, step: str, rows: int, now: float) -> None:
         if step != self._step:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import field_validator
+from pydantic import field_validator, model_validator
+from pydantic_core import PydanticCustomError
 
 from holdfast.common.choices import Schema  # noqa: TC001 - pydantic reads it at run time
 from holdfast.common.units import AGO, absolute_time
@@ -13,6 +14,10 @@ from holdfast.operations.requests.base import NO_LOCK, Option, Request
 
 _TIME = r"\d{4}-\d{2}-\d{2}([T ]\d{2}:\d{2}(:\d{2}(\.\d+)?)?)?(Z|[+-]\d{2}:?\d{2})"
 _AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME}|{AGO.strip('^$')})$"
+
+
+_ON_DEFINITIONS = ("schema_only", "roles", "owner", "no_owner", "tablespaces", "database_settings")
+"""What says how something is created."""
 
 
 class RestoreRequest(Request):
@@ -52,6 +57,14 @@ class RestoreRequest(Request):
     schema_only: Annotated[
         bool,
         Option("Only definitions: tables come back empty, and sequences at their beginning.", title="Schema only"),
+    ] = False
+    data_only: Annotated[
+        bool,
+        Option(
+            "Only rows, and values of sequences: into tables that the target has already, and that are empty. All of "
+            "them are filled, or none.",
+            title="Data only",
+        ),
     ] = False
     map: Annotated[
         tuple[str, ...],
@@ -143,10 +156,20 @@ class RestoreRequest(Request):
         """Resolve a time before now once: the job, and another try of it, mean the same."""
         return absolute_time(given)
 
+    @model_validator(mode="after")
+    def _consistent(self) -> Self:
+        """Refuse words on definitions where none come."""
+        fields = type(self).model_fields
+        given = [name for name in _ON_DEFINITIONS if getattr(self, name) != fields[name].default]
+        if self.data_only and given:
+            words = ", ".join(f"--{name.replace('_', '-')}" for name in given)
+            raise PydanticCustomError("conflict", f"--data-only creates nothing: leave out {words}")
+        return self
+
     @property
     def is_beside(self) -> bool:
         """Return whether the target may hold other objects."""
-        return bool(self.tables or self.map)
+        return bool(self.tables or self.map or self.data_only)
 
     @property
     def keeps_database_settings(self) -> bool:

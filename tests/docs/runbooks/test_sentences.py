@@ -1,7 +1,7 @@
 """Each sentence in a table of a runbook is one that the product can say.
 
-Whoever is called at night looks for the words on the screen. The words are compared with the texts in the product's
-code: to provoke each of them would take a test each, and most have one beside their module.
+Whoever is called at night looks for the words on the screen. Those of restores that are cheap to provoke are provoked.
+The others are compared with the texts in the product's code, and most have a test beside their module.
 """
 
 from __future__ import annotations
@@ -13,6 +13,10 @@ from functools import cache
 from pathlib import Path
 
 import pytest
+
+from holdfast.sources.postgresql.connection.session import connect
+from holdfast.sources.postgresql.restore.plan import progress
+from tests.support.runbooks.shop import Shop
 
 ROOT = Path(__file__).parents[3]
 PRODUCT = ("holdfast", "sparkjobs", "plugins", "locking")
@@ -80,3 +84,33 @@ def test_what_a_table_quotes_can_be_said(page: Path) -> None:
 def test_there_are_sentences_and_one_that_nothing_says_is_found() -> None:
     assert len([sentence for page in RUNBOOKS for sentence in sentences(page)]) > 100
     assert not can_be_said("the slot … has flown away")
+
+
+def says(page: str, sentence: str, words: str) -> bool:
+    """Return whether a page's table quotes a sentence, and words of the product have it."""
+    assert sentence in sentences(ROOT / "docs" / "runbooks" / f"{page}.md")
+    return re.search(".+".join(map(re.escape, sentence.split(GAP))), words) is not None
+
+
+@pytest.mark.service
+def test_a_restore_that_is_refused_says_what_the_tables_quote(shop: Shop) -> None:
+    unfinished = shop.new()
+    with connect(unfinished) as session:
+        progress.create_ledger(session, progress.TargetClaim("other", "block", (), (), commit=1, run="run"))
+        progress.note_step(session, "create 0")
+    empty, full = shop.new().url, shop.database.url
+    for page, sentence, code, words in (
+        ("restore", "is not empty", 5, ("--to", full)),
+        ("restore", "an unfinished restore of commit …", 5, ("--to", unfinished.url)),
+        ("restore", "cannot be restored to …", 5, ("--to", empty, "--at", "2000-01-01T00:00:00Z")),
+        ("restore-a-table", "the target has … already", 5, ("--to", full, "--tables", "public.orders")),
+        ("restore-a-table", "matches no table", 2, ("--to", empty, "--tables", "public.nothing")),
+        ("restore-a-table", "rows already, and --data-only fills empty tables", 5, ("--to", full, "--data-only")),
+        ("restore-a-table", "there is no table …", 5, ("--to", empty, "--data-only")),
+    ):
+        done = shop.run("restore", "shop", *words)
+        assert (done.code, says(page, sentence, done.err)) == (code, True), (sentence, done.err)
+    for file in (shop.place / "data").rglob("*.parquet"):
+        file.unlink()
+    done = shop.run("restore", "shop", "--to", empty)
+    assert (done.code, says("restore", "is missing from", done.err)) == (4, True), done.err

@@ -6,8 +6,11 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from holdfast.archive.format import runs
+from holdfast.archive.format.runs import RunRecord
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
+from holdfast.storage import ObjectStore
 from tests.support.databases.owners import loaders, passing_roles
 from tests.support.databases.roundtrips import schema_of
 from tests.support.jobs.inline_jobs import RunJob, failed
@@ -47,6 +50,27 @@ def server(create_database: Callable[..., Address]) -> Iterator[Address]:
     address = create_database()
     with passing_roles(address, {"building_one": "", "building_two": "", "building_maker": "createrole"}):
         yield address
+
+
+def test_objects_are_counted_as_they_are_made(
+    create_database: Callable[..., Address],
+    run_backup: RunJob,
+    run_restore: RunJob,
+    store: ObjectStore,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(runs, "INTERVAL_S", -1.0)  # each count is recorded
+    tables = [f"create table t_{number} (id int primary key)" for number in range(20)]
+    assert run_backup(create_database(*tables))[0] == 0
+    code, last = run_restore(create_database())
+    assert code == 0, last.error
+    keys = [runs.record_key(last.run, number) for number in range(last.number)]
+    records = [RunRecord.from_bytes(store.get(key), key) for key in keys]
+    for step, least in (("creating tables", 20), ("building indexes and constraints", 20)):
+        counts = [(each.objects, each.of_objects) for each in records if each.step == step]
+        whole = counts[0][1]
+        assert whole >= least
+        assert counts == [(number, whole) for number in range(whole + 1)]
 
 
 @pytest.mark.usefixtures("server")

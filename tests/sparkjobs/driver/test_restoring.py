@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from holdfast.sources.postgresql.restore.plan.plan import PlannedTable, RestorePlan
-from sparkjobs.driver.restoring import plan_size
 from tests.support.databases.records import column, table
 
 
@@ -15,4 +14,4 @@ def planned(oid: int, rows: int, kind: str = "r") -> PlannedTable:
 def test_tables_without_rows_of_their_own_are_not_counted() -> None:
     tables = (planned(1, 5), planned(2, 0, "p"), planned(3, 7), planned(4, 0, "f"), planned(5, 0))
     plan = RestorePlan(tables=tables, entries=(), sequences=(), materialized_views=(), roles=())
-    assert plan_size(plan) == {"tables": 3, "rows": 12, "changes": 0, "bytes": 120, "disk_bytes": 24576}
+    assert plan.size() == {"tables": 3, "rows": 12, "changes": 0, "bytes": 120, "disk_bytes": 24576}

@@ -181,6 +181,41 @@ def test_a_restore_beside_other_things_that_is_killed_before_any_step_is_gone_on
     assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "before", way))
 
 
+@pytest.mark.parametrize("step", ["COPY write", "overriding system value", "setval", "delete locks/"])
+def test_rows_alone_that_are_killed_come_into_all_tables_or_none(lanes: list[Lane], source: Address, step: str) -> None:
+    lane, options = lanes[0], ("--data-only",)
+    whole = with_empty_tables(lane)
+    ended = lane.run("restore", whole, "whole", options=options)
+    assert (ended.code, counts(whole)) == (0, (2, 100)), ended.said
+    target, last = with_empty_tables(lane), sum(step in name for name in ended.steps)
+    assert lane.run("restore", target, "killed", options=options, at=last, named=step).code == -signal.SIGKILL
+    until(lambda: nobody_in(target), "sessions to go", limit_s=NOTICE_S)
+    assert counts(target) == ((2, 100) if "locks" in step else (0, 0))
+    again = lane.run("restore", target, "again", options=options)
+    assert again.code == (5 if "locks" in step else 0), again.said
+    assert ("rows already" in again.said) == ("locks" in step)
+    with connect(target) as session:
+        session.execute("refresh materialized view public.buyers")
+    assert state_of(target) == state_of(source)
+    nothing_harmed(lane)
+
+
+def with_empty_tables(lane: Lane) -> Address:
+    address = lane.new_database()
+    with connect(address) as session:
+        for statement in SHOP.split(";"):
+            if "insert" not in statement:
+                session.execute(statement.encode())
+    return address
+
+
+def counts(address: Address) -> object:
+    with connect(address) as session:
+        return session.execute(
+            "select (select count(*) from public.people), (select count(*) from public.orders)"
+        ).fetchone()
+
+
 def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = None) -> None:
     """What the steps are is up to the job; but a restore without these is none, or was not counted.
 

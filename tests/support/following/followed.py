@@ -168,12 +168,19 @@ class Followed:
         return record.result
 
     def restore(
-        self, at: str, target: Address, *globs: str, schema: Schema = "auto", strict: bool = False
+        self,
+        at: str,
+        target: Address,
+        *globs: str,
+        schema: Schema = "auto",
+        strict: bool = False,
+        data_only: bool = False,
     ) -> dict[str, Any]:
         """Restore into a database, and return what the run says."""
+        wish = RestoreRequest(at=at, tables=globs, schema_choice=schema, strict=strict, data_only=data_only)
         run = f"run-{next(_numbers)}"
         with job_without_spark(self.store, self.held, run, "target", target) as job:
-            return restore.restore(job, RestoreRequest(at=at, tables=globs, schema_choice=schema, strict=strict))
+            return restore.restore(job, wish)
 
     def archive(self) -> Archive:
         """Return the archive as it is now."""

@@ -99,3 +99,22 @@ class Sessions:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._closing.__exit__(kind, error, trace)  # after an error sessions roll back, and say nothing of their own
+
+
+class OneSession(Sessions):
+    """A session that is open, and may be in a transaction, in the place of a pool."""
+
+    def __init__(self, session: Connection) -> None:
+        self._session = session
+
+    def run(
+        self,
+        items: Sequence[_T],
+        work: Callable[[Connection, _T], _R],
+        *,
+        at_once: int | None = None,
+        after: Mapping[int, Collection[int]] | None = None,
+    ) -> list[_R]:
+        """Call `work(session, item)` for one item after the other; each comes behind those it waits for."""
+        del at_once, after
+        return [work(self._session, item) for item in items]

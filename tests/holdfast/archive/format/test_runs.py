@@ -94,6 +94,11 @@ def test_progress_tells_step_rows_and_speed() -> None:
     assert line == "reading tables · 1,500 rows of about 3,000 (50 %), 1,500 rows/s · 4.0 MB stored, 2.0 MB/s · 2 s"
 
 
+def test_progress_counts_objects_as_it_counts_rows() -> None:
+    line = record(operation="restore", step="creating tables", objects=412, of_objects=2000, elapsed_s=9.0).describe()
+    assert line == "creating tables · made 412 of 2,000 objects · 9 s"
+
+
 def test_a_step_shows_no_speed_of_rows_that_were_done_before_it(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

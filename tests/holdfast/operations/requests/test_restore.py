@@ -40,7 +40,13 @@ def test_a_form_takes_nothing_that_is_none(at: str) -> None:
 
 @pytest.mark.parametrize(
     ("given", "is_beside"),
-    [({}, False), ({"tables": "shop.*"}, True), ({"map": "a=b"}, True), ({"tables": []}, False)],
+    [
+        ({}, False),
+        ({"tables": "shop.*"}, True),
+        ({"map": "a=b"}, True),
+        ({"tables": []}, False),
+        ({"data_only": True}, True),
+    ],
 )
 def test_chosen_tables_and_other_names_stand_beside_what_is_there(given: dict[str, object], is_beside: bool) -> None:
     assert RestoreRequest.given(**given).is_beside is is_beside
@@ -64,10 +70,11 @@ def test_a_form_and_a_command_offer_no_roles_that_are_for_drills_alone() -> None
     [
         ({"roles": "all"}, "roles is 'all': write one of check, create, harmless"),
         ({"tablespaces": "new"}, "tablespaces is 'new': write one of drop, keep"),
+        ({"data_only": True, "owner": "me", "roles": "create"}, "creates nothing: leave out --roles, --owner"),
         ({"schema_choice": "both"}, "schema_choice is 'both': write one of auto, earlier, later"),
     ],
 )
-def test_a_word_that_is_none_is_refused_with_those_that_there_are(given: dict[str, str], said: str) -> None:
+def test_words_that_mean_nothing_are_refused_with_those_that_do(given: dict[str, object], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         RestoreRequest.given(**given)
 

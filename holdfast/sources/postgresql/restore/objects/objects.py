@@ -11,6 +11,7 @@ from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
+from threading import Lock
 from typing import TYPE_CHECKING, Any
 
 import psycopg
@@ -40,7 +41,7 @@ from holdfast.sources.postgresql.restore.rights.lending import is_elsewhere, len
 from holdfast.sources.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.sources.postgresql.connection.parallel import Sessions
     from holdfast.sources.postgresql.dump.toc import DumpEntry
@@ -73,8 +74,26 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 """
 
 
+class _Count:
+    """Count of the objects that sessions beside each other have made."""
+
+    def __init__(self, whole: int, tell: Callable[[int, int], None]) -> None:
+        self._made, self._whole, self._tell = 0, whole, tell
+        self._guard = Lock()
+        self.add(0)
+
+    def add(self, number: int) -> None:
+        with self._guard:
+            self._made += number
+            self._tell(self._made, self._whole)
+
+
 def create_tables(
-    sessions: Sessions, extending: Sessions, plan: RestorePlan, superuser: Sessions | None = None
+    sessions: Sessions,
+    extending: Sessions,
+    plan: RestorePlan,
+    superuser: Sessions | None = None,
+    tell: Callable[[int, int], None] = lambda made, whole: None,
 ) -> tuple[NotRestored, ...]:
     """Create everything that rows need.
 
@@ -82,17 +101,20 @@ def create_tables(
     :param extending: of who restores, for extensions: PostgreSQL's own search_path is what RESET gives there, from
         which some extensions read where they may put things. The path that holds is as empty as elsewhere.
     :param superuser: creates what that login may not.
+    :param tell: is called with the objects made so far, of how many, by one thread at a time.
     :return: what a role that is no superuser could not, and what needs that, unless rows need it.
     :raises HoldfastError: something could not be created. Beside other things, what is there by then is noted.
     """
     left: list[NotRestored] = []
-    for start, some in _runs(plan):
+    runs = list(_runs(plan))
+    count = _Count(sum(len(some) for _, some in runs), tell)
+    for start, some in runs:
         is_superusers = superuser is not None and some[0].id in plan.superusers
         by = superuser if superuser is not None and is_superusers else sessions
         if some[0].kind == "EXTENSION":
             by = extending
         size = len(some) if plan.beside else _BATCH
-        create = partial(_create_some, plan, some, start, size)
+        create = partial(_create_some, plan, some, start, size, count)
         try:
             created = by.run(range(0, len(some), size), create, at_once=1)
         except RefusedError as refused:
@@ -122,14 +144,21 @@ def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
 
 
 def _create_some(
-    plan: RestorePlan, entries: Sequence[DumpEntry], first: int, size: int, session: Connection, start: int
+    plan: RestorePlan,
+    entries: Sequence[DumpEntry],
+    first: int,
+    size: int,
+    count: _Count,
+    session: Connection,
+    start: int,
 ) -> Sequence[NotRestored]:
     """Create entries, once."""
-    step = f"create {first + start}"
+    step, some = f"create {first + start}", entries[start : start + size]
     with once(session, step) as is_new:
         if is_new:
-            some = (_create_beside if plan.beside else _create)(session, plan, entries[start : start + size])
-            _note(session, step, some)
+            _note(session, step, (_create_beside if plan.beside else _create)(session, plan, some, count))
+        else:
+            count.add(len(some))
         return _noted(session, step)
 
 
@@ -147,10 +176,11 @@ def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotResto
         return _noted(session, step)
 
 
-def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]) -> list[NotRestored]:
+def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry], count: _Count) -> list[NotRestored]:
     left: list[NotRestored] = []
     for entry in entries:
         _create_as_allowed(session, plan, entry, left)
+        count.add(1)
     return left
 
 
@@ -178,15 +208,22 @@ def _led_to(refused: HoldfastError, left: Sequence[NotRestored]) -> str:
     return "".join(f"; before that, {each.what}: {each.reason}" for each in named)
 
 
-def _create_beside(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry]) -> list[NotRestored]:
+def _create_beside(
+    session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry], count: _Count
+) -> list[NotRestored]:
     with noted(session):
-        left = _create(session, plan, [entry for entry in entries if entry.kind != "ACL"])
+        left = _create(session, plan, [entry for entry in entries if entry.kind != "ACL"], count)
     for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
         session.execute(f"revoke all on {kind} {name} from {role}".encode())
-    return [*left, *_create(session, plan, [entry for entry in entries if entry.kind == "ACL"])]
+    return [*left, *_create(session, plan, [entry for entry in entries if entry.kind == "ACL"], count)]
 
 
-def create_rest(sessions: Sessions, plan: RestorePlan, superuser: Sessions | None = None) -> tuple[NotRestored, ...]:
+def create_rest(
+    sessions: Sessions,
+    plan: RestorePlan,
+    superuser: Sessions | None = None,
+    tell: Callable[[int, int], None] = lambda made, whole: None,
+) -> tuple[NotRestored, ...]:
     """Create the entries that follow the rows, such as indexes and constraints.
 
     Those that hide rows or act on the restore itself are not among them.
@@ -200,18 +237,27 @@ def create_rest(sessions: Sessions, plan: RestorePlan, superuser: Sessions | Non
 
     :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
     :param superuser: creates what that login may not.
+    :param tell: as of `create_tables`.
     :raises HoldfastError: something else could not be created.
     """
     left: list[Sequence[NotRestored]] = []
     late = LAST if plan.login else ()
-    for stage in stages([entry for entry in plan.entries if entry.kind not in late]):
+    rest = stages([entry for entry in plan.entries if entry.kind not in late])
+    count = _Count(sum(len(stage.entries) for stage in rest), tell)
+
+    def create_one(session: Connection, entry: DumpEntry) -> Sequence[NotRestored]:
+        some = _create_once(plan, session, entry)
+        count.add(1)
+        return some
+
+    for stage in rest:
         own = [entry for entry in stage.entries if superuser is None or entry.id not in plan.superusers]
         some = replace(stage, entries=tuple(own))
         at_once = None if stage.is_parallel else 1
-        left += sessions.run(own, partial(_create_once, plan), at_once=at_once, after=after(some, plan.entries))
+        left += sessions.run(own, create_one, at_once=at_once, after=after(some, plan.entries))
         if superuser is not None:
             others = [entry for entry in stage.entries if entry.id in plan.superusers]
-            left += superuser.run(others, partial(_create_once, plan), at_once=1)
+            left += superuser.run(others, create_one, at_once=1)
     return tuple(each for some in left for each in some)
 
 

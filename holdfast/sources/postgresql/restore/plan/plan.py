@@ -192,6 +192,17 @@ class RestorePlan:
     def _parents(self) -> dict[int, tuple[int, ...]]:
         return {each.source.oid: each.source.parents for each in self.tables}
 
+    def size(self) -> dict[str, int]:
+        """Return how much comes back: tables, rows, stored bytes and changes, and the source's disk space of it."""
+        loaded = [table for table in self.tables if table.source.has_rows and table.source.oid not in self.empty]
+        return {
+            "tables": len(loaded),
+            "rows": sum(table.rows for table in loaded),
+            "bytes": sum(table.size for table in loaded),
+            "changes": sum(table.changes for table in loaded),
+            "disk_bytes": sum(table.source.size for table in loaded),
+        }
+
     def describe(self) -> dict[str, Any]:
         """Return the plan for people and scripts; the keys are part of the public surface."""
         return {
@@ -249,6 +260,28 @@ def schema_only(plan: RestorePlan) -> RestorePlan:
     left = (*plan.not_restored, NotRestored("all rows, large objects and values of sequences", "--schema-only"))
     return replace(
         plan, tables=tables, empty=empty, sequences=(), large_objects=(), configuration=(), not_restored=left
+    )
+
+
+def data_only(plan: RestorePlan) -> RestorePlan:
+    """Return a plan of rows alone, and of the values of sequences: nothing is created."""
+    others = {*plan.empty, LARGE_OBJECTS}
+    tables = tuple(each for each in plan.tables if each.source.has_rows and each.source.oid not in others)
+    count = sum(group.count for group in plan.large_objects)
+    left = [NotRestored(f"{count} large objects", "--data-only")] if count else []
+    left += [NotRestored(each.label, "--data-only") for each in plan.configuration if each.rows]
+    for view in plan.materialized_views:
+        what = f"rows of materialized view {view.relation_schema}.{view.name}"
+        statement = f"refresh materialized view {qualified(view.relation_schema, view.name)};"
+        left.append(NotRestored(what, "--data-only", statement))
+    return RestorePlan(
+        tables=tables,
+        entries=(),
+        sequences=plan.sequences,
+        materialized_views=(),
+        roles=(),
+        not_restored=tuple(left),
+        empty=plan.empty,
     )
 
 

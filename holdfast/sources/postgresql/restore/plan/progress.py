@@ -17,6 +17,7 @@ import psycopg
 
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.sources.postgresql.catalog.own_objects import LEDGER, LOADER
+from holdfast.sources.postgresql.connection.outages import words
 from holdfast.sources.postgresql.restore.plan.target_state import Target
 
 if TYPE_CHECKING:
@@ -101,6 +102,14 @@ where contype = 'f' and conparentid = 0 and (conrelid, 1259) in (select object, 
 """
 
 
+_REFUSING = """
+select pg_catalog.quote_ident(t.evtname) from pg_catalog.pg_event_trigger t
+join pg_catalog.pg_proc p on p.oid = t.evtfoid
+where t.evtenabled <> 'D' and pg_catalog.strpos(%s, p.proname || '(') > 0 order by 1
+"""
+"""Event triggers whose function is in the context of an error."""
+
+
 @dataclass(frozen=True)
 class TargetClaim:
     """Identity of the unfinished restore in a target.
@@ -114,6 +123,7 @@ class TargetClaim:
     :param commit: of the backup, for people.
     :param run: which began it.
     :param position: in the source's log; "" where that of the backup is meant.
+    :param is_data_only: it fills tables that were there.
     """
 
     archive: str
@@ -123,6 +133,7 @@ class TargetClaim:
     commit: int = field(compare=False)
     run: str = field(compare=False)
     position: str = ""
+    is_data_only: bool = False
 
     @property
     def is_undoable(self) -> bool:
@@ -130,7 +141,7 @@ class TargetClaim:
 
         Other things may be in its target then.
         """
-        return bool(self.tables or self.maps)
+        return bool(self.tables or self.maps or self.is_data_only)
 
     @property
     def at(self) -> str:
@@ -143,6 +154,8 @@ class TargetClaim:
             return "this one is from another archive"
         if (self.block, self.position) != (left.block, left.position):
             return f"this one is of commit {self.commit}{f', position {self.position}' if self.position else ''}"
+        if self.is_data_only != left.is_data_only:
+            return f"this one is {'' if self.is_data_only else 'not '}--data-only"
         return "" if self == left else "this one is of other tables or names"
 
     def describe(self) -> str:
@@ -369,7 +382,7 @@ def undo(session: Connection) -> tuple[str, ...]:
 
     Returns what was dropped.
 
-    :raises RefusedError: something that the restore has not made uses it by now.
+    :raises RefusedError: something that the restore has not made uses it by now, or an event trigger refuses it.
     :raises BusyError: somebody reads or writes it, perhaps what is left of the restore itself.
     """
     try:
@@ -379,6 +392,14 @@ def undo(session: Connection) -> tuple[str, ...]:
         raise BusyError(
             "what an unfinished restore left is in use, so that it cannot be dropped "
             f"({' '.join(str(error).split())}): try again when its last session is gone"
+        ) from error
+    except psycopg.Error as error:
+        row = None if session.broken else session.execute(_REFUSING, (error.diag.context or "",)).fetchone()
+        if row is None:
+            raise
+        raise RefusedError(
+            f"what an unfinished restore left cannot be dropped, since event trigger {row[0]} of the target refuses it "
+            f"({words(error)}): disable it (alter event trigger {row[0]} disable), try again, then enable it"
         ) from error
 
 

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.parallel import Sessions
+from holdfast.sources.postgresql.connection.parallel import OneSession, Sessions
 from holdfast.sources.postgresql.connection.session import connect
 from tests.support.jobs.command import until
 
@@ -46,6 +46,16 @@ def test_one_at_once_keeps_the_order(address: Address) -> None:
     with Sessions(address, 3) as sessions:
         sessions.run(range(20), lambda session, item: done.append(item), at_once=1)
     assert done == list(range(20))
+
+
+def test_one_session_does_all_in_its_own_transaction(address: Address) -> None:
+    with connect(address) as session, session.transaction():
+        session.execute("create table public.t ()")
+        assert OneSession(session).run(["public.t", "pg_am"], _rows, after={0: [1]}, at_once=2)[0] == 0
+
+
+def _rows(session: Session, name: str) -> int:
+    return session.execute(f"select from {name}".encode()).rowcount
 
 
 def test_an_item_begins_when_those_before_it_are_done(address: Address) -> None:

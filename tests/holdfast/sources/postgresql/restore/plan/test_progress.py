@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
+from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.progress import TargetClaim
@@ -39,6 +40,7 @@ CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
         ({"block": "other", "commit": 2}, "this one is of commit 2"),
         ({"tables": ("a.*",)}, "this one is of other tables or names"),
         ({"maps": ("a=b",)}, "this one is of other tables or names"),
+        ({"is_data_only": True}, "this one is --data-only"),
         ({"run": "another", "commit": 7}, ""),
     ],
 )
@@ -59,3 +61,23 @@ def test_the_ledger_is_gone_in_the_end(target: Address) -> None:
         progress.create_ledger(session, CLAIM)
         progress.drop_ledger(session)
         assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
+
+
+def test_an_event_trigger_that_refuses_the_undo_is_named(older: Callable[[int], PostgresServer]) -> None:
+    server = older(14)  # a session that replicates fires those that are enabled always
+    with connect(Address(server.url(), server.password)) as admin:
+        admin.execute("create database refusing")
+    with connect(Address(server.url("refusing"), server.password)) as session:
+        progress.create_ledger(session, CLAIM)
+        with session.transaction(), progress.noted(session):
+            session.execute("create table public.made ()")
+        session.execute(
+            "create function public.no_drop() returns event_trigger language plpgsql as "
+            "$$ begin raise exception 'dropping is forbidden here'; end $$"
+        )
+        session.execute("create event trigger forbid on sql_drop execute function public.no_drop()")
+        session.execute("alter event trigger forbid enable always")
+        with pytest.raises(RefusedError, match=r"event trigger forbid .*dropping is forbidden.*forbid disable"):
+            progress.undo(session)
+        session.execute("alter event trigger forbid disable")
+        assert progress.undo(session) == ("table public.made",)
