@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING
 
 from locking.errors import LockBusy, LockStateUnknown
 from locking.folder import LockFolder
-from locking.info import Records
-from locking.inspection import blockers
+from locking.info import Records, blockers
 from locking.lease import Lease
 from locking.names import WORDS, Mode, check_resource, check_root
 from locking.owner import Owner, process_is_gone

@@ -53,7 +53,16 @@ def locks_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def build(project: Path, folder: Path) -> Path:
     """Build a project's wheel into an empty folder."""
-    command: list[str | Path] = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, project]
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        folder,
+        project,
+    ]
     subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     (built,) = folder.glob("*.whl")
     return built
