@@ -42,7 +42,7 @@ class Signal:
 
     def wait(self, limit: float) -> bool:
         """Wait so many seconds at most, and return whether it has happened."""
-        has_happened = self._not_yet.acquire(timeout=limit)
+        has_happened = self._not_yet.acquire(timeout=min(limit, threading.TIMEOUT_MAX))
         if has_happened:
             self.set()
         return has_happened
