@@ -137,6 +137,7 @@ class Lease:
         :raises LockLost, LockStateUnknown, StoreError: as :meth:`check`
         :raises LockStateUnknown: the store's clock stands still, too
         """
+        self._must_be_ours()
         if self._token is None:
             self._token = self._take_token()
         return self._token

@@ -254,7 +254,9 @@ def test_the_renewer_ends_when_the_lock_is_lost(store: MemoryStore) -> None:
 @pytest.mark.forks
 def test_a_forked_child_holds_nothing_and_releases_nothing() -> None:
     store = MemoryStore()
+    store.after = lambda request: store.time.sleep(0.001)
     with RWLock(store, "r").write(wait=0) as lease:
+        lease.token()
         child = os.fork()
         if child == 0:
             store.forget()
