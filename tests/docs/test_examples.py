@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+import boto3
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
@@ -88,6 +89,7 @@ def test_a_store_of_ones_own_in_a_bucket_is_one_that_locks_can_trust(monkeypatch
     with running_versitygw() as server:
         for name, value in server.environment.items():
             monkeypatch.setenv(name, value)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials that it has met first
         server.make_bucket("ours")
         bucket: LockStore = example["Bucket"]("ours")
         theirs = open_store("s3://ours")
@@ -111,5 +113,6 @@ def test_a_store_of_ones_own_in_a_bucket_is_one_that_locks_can_trust(monkeypatch
         with pytest.raises(TooManyObjects):
             bucket.list("many/", most=2)
         monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
         with pytest.raises(StoreDenied):
             RWLock(example["Bucket"]("ours"), "price-list").write(wait=0)
