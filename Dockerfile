@@ -67,7 +67,7 @@ COPY holdfast holdfast
 COPY locking locking
 COPY plugins plugins
 COPY sparkjobs sparkjobs
-RUN /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --no-deps . \
+RUN /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --no-deps . ./locking \
     && /opt/holdfast/bin/python -m holdfast.spark_classes
 
 FROM base AS holdfast

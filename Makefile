@@ -78,7 +78,7 @@ bench-check: setup-tests ## Measure with little data, in minutes, and fail where
 bench-locks: setup-tests ## Measure the locks beside a port of the paper's algorithm; report in bench/results/.
 	@$(IN_ENV) python -m bench.locks
 
-LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes \
+LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-package holdfast-locks \
 	--custom-compile-command 'make lock' $(LOCK_OPTIONS)
 
 soak: setup-tests ## Do everything at once, with faults, and check what must hold; HOURS=0.1 SEED=7: for so long, as then; RECORD=1 writes docs/reliability.md.
@@ -108,8 +108,9 @@ licences: setup ## Write docs/licences.md; fail on a licence that security/licen
 images: setup ## Build the container images, with a bill of materials beside each in build/images/; TAG=local, BASE=IMAGE@sha256:….
 	@.ci/build-images
 
-wheel: setup ## Build the wheel into dist/.
+wheel: setup ## Build the wheel, and that of the locks, into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
+	$(BIN)/python -m build --wheel --no-isolation --outdir dist locking
 
 clean: ## Remove everything that was built, the environment too.
 	rm -rf .venv .work build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

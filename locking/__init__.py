@@ -2,13 +2,13 @@
 
 Imports nothing of ours.
 
-    from locking import RWLock
+    from locking import RWLock, SharedFolder
 
-    with RWLock(store, "history").write(purpose="truncation", wait=30.0) as lease:
+    with RWLock(SharedFolder("/mnt/shared"), "history").write(purpose="truncation", wait=30.0) as lease:
         ...
         lease.check()
 
-``store`` is anything with the methods of :class:`locking.store.LockStore`. Locks give order, not safety: a
+Instead of the folder, anything with the methods of :class:`locking.LockStore` will do. Locks give order, not safety: a
 holder that was suspended past its lease cannot be stopped, so what it writes must be guarded, too.
 """
 
@@ -26,16 +26,19 @@ from locking.errors import (
     LockStateUnknown,
 )
 from locking.folder import Look
-from locking.info import LockInfo
-from locking.inspection import blockers, inspect, look_into
+from locking.info import LockInfo, blockers, inspect, look_into
 from locking.lease import Lease
 from locking.owner import Liveness, Owner, liveness
 from locking.rules import Ruling, Verdict, View
 from locking.runtime import Clock, Runtime
 from locking.rwlock import Mutex, RWLock
+from locking.shared_folder import SharedFolder
 from locking.store import LockStore
 from locking.terms import Terms
 from locking.transaction import Commit, ExclusiveWrite
+
+__version__ = "0.1.0"
+"""That of Holdfast, which is released together with it."""
 
 __all__ = [
     "AttachedLease",
@@ -62,6 +65,7 @@ __all__ = [
     "RWLock",
     "Ruling",
     "Runtime",
+    "SharedFolder",
     "Terms",
     "Verdict",
     "View",

@@ -5,16 +5,13 @@ from __future__ import annotations
 import json
 import math
 from dataclasses import asdict, dataclass
-from functools import cache
 from typing import TYPE_CHECKING
-
-from pydantic import TypeAdapter, ValidationError
 
 from locking.errors import LockError, LockLost, LockStateUnknown, UnreadableRecord
 from locking.folder import LockFolder
 from locking.names import Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
-from locking.record import decode_marker, decode_record
+from locking.record import InvalidDocument, decode_marker, decode_record, parse_document, read_document
 from locking.runtime import SYSTEM, Runtime
 from locking.standing import must_stand
 from locking.store import LockStore, ObjectNotFound, StoreUnavailable
@@ -57,27 +54,18 @@ class LeaseHandle:
     def from_json(cls, text: str) -> LeaseHandle:
         """Return the handle that :meth:`to_json` wrote; raises :class:`InvalidHandle`."""
         try:
-            handle = _handles().validate_json(text, strict=True)
+            handle = read_document(cls, parse_document(text))
             check_root(handle.root)
             check_resource(handle.resource)
             Terms(handle.lease_s, handle.grace_s)
-        except ValidationError as error:
-            fields = ", ".join(sorted({str(each["loc"][0]) for each in error.errors() if each["loc"]}))
-            raise InvalidHandle(f"This is no handle of a lock; look at: {fields or 'its JSON'}.") from error
+        except InvalidDocument as error:
+            look_at = ", ".join(error.fields) or "its JSON"
+            raise InvalidHandle(f"This is no handle of a lock; look at: {look_at}.") from error
         except ValueError as error:
             raise InvalidHandle(f"This is no handle of a lock: {error}") from error
         if not is_txn(handle.txn):
             raise InvalidHandle("This is no handle of a lock: its transaction is not one.")
         return handle
-
-
-@cache
-def _handles() -> TypeAdapter[LeaseHandle]:
-    """Return the adapter that reads handles.
-
-    It takes long to make, and most processes that import this are handed no handle.
-    """
-    return TypeAdapter(LeaseHandle)
 
 
 class AttachedLease:

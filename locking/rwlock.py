@@ -2,25 +2,32 @@
 
 from __future__ import annotations
 
+import contextlib
+import copy
+import math
+import threading
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from locking.errors import LockBusy, LockStateUnknown
 from locking.folder import LockFolder
-from locking.info import Records
+from locking.info import Records, blockers
 from locking.lease import Lease
 from locking.names import WORDS, Mode, check_resource, check_root
-from locking.owner import Owner
+from locking.owner import Owner, process_is_gone
 from locking.record import LockRecord, encode_record
 from locking.rules import View, reader_may_enter, writer_may_enter
-from locking.runtime import SYSTEM, Runtime
+from locking.runtime import SYSTEM, Clock, Runtime
 from locking.store import LockStore, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from locking.terms import Terms
 from locking.transaction import FIRST_PAUSE, Blocked, Commit, ExclusiveWrite
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import AsyncIterator, Callable
+    from contextlib import AbstractAsyncContextManager
 
     from locking.folder import Look
+    from locking.info import LockInfo
     from locking.rules import Ruling
 
 DEFAULT_WAIT = 30.0
@@ -32,6 +39,9 @@ LONGEST_PAUSE = 2.0
 TROUBLE = 10.0
 """Seconds for which a store that fails is tried again, at least, however short the wait for others is."""
 
+
+NOTICED = 0.5
+"""Seconds until a thread that waits for a lock notices that its task was cancelled, at most, beside its requests."""
 
 _COURTEOUS = 4
 """A writer is courteous for this part of the time that it may wait, at most."""
@@ -58,7 +68,30 @@ class _Lock:
         self._terms = Terms(lease, grace)
         self._runtime = runtime
 
-    def _acquire(self, mode: Mode, *, purpose: str, wait: float, renew: bool, seen: Look | None = None) -> Lease:
+    def locked(self) -> bool:
+        """Return whether somebody holds the lock, for reading or writing, as one look shows it.
+
+        The answer may be old when it comes: it is for people, and to take a lock is the only way to know. What cannot
+        be read counts as held, and what its own process or its lease left behind does not. One listing (two where they
+        are not ordered) and one GET for each claim.
+
+        :raises StoreError: the store did not answer
+        """
+        return any(
+            info.state != "intent" and not _ended_with_its_process(info)
+            for info in blockers(self._store, self._resource, mode="W", root=self._root, runtime=self._runtime)
+        )
+
+    def _acquire(
+        self,
+        mode: Mode,
+        *,
+        purpose: str,
+        wait: float | None,
+        renew: bool,
+        on_danger: Callable[[Lease], None] | None,
+        seen: Look | None = None,
+    ) -> Lease:
         owner = self._owner.here()
         write = ExclusiveWrite(
             target=f"{self._root}/{self._resource}/{WORDS[mode]}",
@@ -66,9 +99,46 @@ class _Lock:
             verify=_RULES[mode],
         )
         commit = self._repeat(write, wait, seen)
-        return Lease(commit, terms=self._terms, runtime=self._runtime, outlives=owner.scope == "run", renew=renew)
+        return Lease(
+            commit,
+            terms=self._terms,
+            runtime=self._runtime,
+            outlives=owner.scope == "run",
+            renew=renew,
+            on_danger=on_danger,
+        )
 
-    def _repeat(self, write: ExclusiveWrite, wait: float, seen: Look | None) -> Commit:
+    @contextlib.asynccontextmanager
+    async def _hold(
+        self, mode: Mode, *, purpose: str, wait: float | None, on_danger: Callable[[Lease], None] | None
+    ) -> AsyncIterator[Lease]:
+        """Hold the lock in an asynchronous block, by a thread that nobody else waits for.
+
+        The threads of :func:`asyncio.to_thread` are few: if all of them waited for a lock, its holder could not
+        release it.
+        """
+        import asyncio  # takes longer to import than all of this package
+        from concurrent.futures import ThreadPoolExecutor
+
+        handover = _Handover(self._runtime.clock)
+        waiting = copy.copy(self)
+        waiting._runtime = replace(self._runtime, clock=handover)
+
+        def take() -> Lease:
+            return handover.give(
+                waiting._acquire(mode, purpose=purpose, wait=wait, renew=True, on_danger=on_danger, seen=None)
+            )
+
+        loop, executor = asyncio.get_running_loop(), ThreadPoolExecutor(1, f"lock {self._resource}")
+        try:
+            yield await asyncio.shield(loop.run_in_executor(executor, take))
+        finally:
+            lease = handover.end()
+            if lease is not None:
+                await asyncio.shield(loop.run_in_executor(executor, lease.release))
+            executor.shutdown(wait=False)
+
+    def _repeat(self, write: ExclusiveWrite, wait: float | None, seen: Look | None) -> Commit:
         """Attempt until one succeeds or the time is over, each as a new transaction.
 
         Who does not want to wait for others waits for a store that is busy all the same: one refused request is no
@@ -76,6 +146,7 @@ class _Lock:
         """
         clock = self._runtime.clock
         asked = clock.monotonic()
+        wait = math.inf if wait is None else wait
         deadline = asked + wait
         insists = asked + min(self._runtime.courtesy, wait / _COURTEOUS)
         records = Records(LockFolder(self._store, self._root, self._resource))
@@ -139,30 +210,71 @@ class RWLock(_Lock):
     """
 
     def read(
-        self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True, seen: Look | None = None
+        self,
+        *,
+        purpose: str = "",
+        wait: float | None = DEFAULT_WAIT,
+        renew: bool = True,
+        seen: Look | None = None,
+        on_danger: Callable[[Lease], None] | None = None,
     ) -> Lease:
         """Take the lock for reading; other readers may hold it, too.
 
         Parameters and errors as for :meth:`write`.
         """
-        return self._acquire("R", purpose=purpose, wait=wait, renew=renew, seen=seen)
+        return self._acquire("R", purpose=purpose, wait=wait, renew=renew, seen=seen, on_danger=on_danger)
 
     def write(
-        self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True, seen: Look | None = None
+        self,
+        *,
+        purpose: str = "",
+        wait: float | None = DEFAULT_WAIT,
+        renew: bool = True,
+        seen: Look | None = None,
+        on_danger: Callable[[Lease], None] | None = None,
     ) -> Lease:
         """Take the lock for writing, alone.
 
         :param purpose: told to whoever waits
-        :param wait: seconds to wait for others; 0: not at all. A store that fails is tried again for `TROUBLE`
+        :param wait: seconds to wait for others; 0: not at all; None: for ever, also for a store that does not answer.
+            A store that fails is tried again for `TROUBLE`, at least
         :param renew: keep it renewed from a thread of this process; without, it is trusted for one lease
         :param seen: a look of :func:`locking.look_into`, which spares the first of two
+        :param on_danger: is called with the lease, from another thread, when two thirds of its term went by without a
+            renewal, or when it is lost: time to stop, before others may hold the lock. Once for each renewal
         :raises LockBusy: others hold it still; names them
         :raises LockStateUnknown: the store did not tell whether a request happened; the lock is not held,
             and what may be left of it expires
         :raises StoreUnavailable: the store could not be reached
         :raises StoreDenied: the store refused us
         """
-        return self._acquire("W", purpose=purpose, wait=wait, renew=renew, seen=seen)
+        return self._acquire("W", purpose=purpose, wait=wait, renew=renew, seen=seen, on_danger=on_danger)
+
+    def read_async(
+        self,
+        *,
+        purpose: str = "",
+        wait: float | None = DEFAULT_WAIT,
+        on_danger: Callable[[Lease], None] | None = None,
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Return what ``async with`` takes to hold the lock for reading; see :meth:`write_async`."""
+        return self._hold("R", purpose=purpose, wait=wait, on_danger=on_danger)
+
+    def write_async(
+        self,
+        *,
+        purpose: str = "",
+        wait: float | None = DEFAULT_WAIT,
+        on_danger: Callable[[Lease], None] | None = None,
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Return what ``async with`` takes to hold the lock for writing.
+
+        The event loop goes on meanwhile. A task that is cancelled while it waits leaves nothing behind. The lease's own
+        methods make requests: call them by ``await asyncio.to_thread(lease.check)``.
+
+        Parameters and errors as for :meth:`write`.
+        """
+        return self._hold("W", purpose=purpose, wait=wait, on_danger=on_danger)
 
 
 class Mutex(_Lock):
@@ -173,15 +285,78 @@ class Mutex(_Lock):
     Parameters as for :class:`RWLock`.
     """
 
-    def acquire(self, *, purpose: str = "", wait: float = DEFAULT_WAIT, renew: bool = True) -> Lease:
+    def acquire(
+        self,
+        *,
+        purpose: str = "",
+        wait: float | None = DEFAULT_WAIT,
+        renew: bool = True,
+        on_danger: Callable[[Lease], None] | None = None,
+    ) -> Lease:
         """Take the mutex.
 
         Parameters and errors as for :meth:`RWLock.write`.
         """
-        return self._acquire("W", purpose=purpose, wait=wait, renew=renew)
+        return self._acquire("W", purpose=purpose, wait=wait, renew=renew, on_danger=on_danger)
+
+    def acquire_async(
+        self,
+        *,
+        purpose: str = "",
+        wait: float | None = DEFAULT_WAIT,
+        on_danger: Callable[[Lease], None] | None = None,
+    ) -> AbstractAsyncContextManager[Lease]:
+        """Return what ``async with`` takes to hold the mutex; see :meth:`RWLock.write_async`."""
+        return self._hold("W", purpose=purpose, wait=wait, on_danger=on_danger)
+
+
+class _Abandoned(Exception):  # noqa: N818 - named after the situation
+    """Attempts that nobody waits for any more."""
+
+
+class _Handover:
+    """Clock of a thread that takes a lock for a task, which may be cancelled meanwhile.
+
+    From then on it lets no time pass, so that the attempts end.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._is_over = False
+        self._lease: Lease | None = None
+
+    def monotonic(self) -> float:
+        return self._clock.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        while not self._is_over and seconds > 0:
+            self._clock.sleep(min(seconds, NOTICED))
+            seconds -= NOTICED
+        if self._is_over:
+            raise _Abandoned
+
+    def give(self, lease: Lease) -> Lease:
+        """Hand the lease over, or release it where nobody waits for it any more."""
+        with self._guard:
+            if not self._is_over:
+                self._lease = lease
+                return lease
+        lease.release()
+        raise _Abandoned
+
+    def end(self) -> Lease | None:
+        """Wait no more; return the lease, if it was handed over."""
+        with self._guard:
+            self._is_over = True
+            return self._lease
 
 
 _RULES: dict[Mode, Callable[[View], Ruling]] = {"R": reader_may_enter, "W": writer_may_enter}
+
+
+def _ended_with_its_process(info: LockInfo) -> bool:
+    return info.owner is not None and info.owner.scope != "run" and process_is_gone(info.owner)
 
 
 def _final(error: Exception, resource: str) -> Exception:

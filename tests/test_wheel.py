@@ -1,4 +1,4 @@
-"""The wheel holds our four import packages and nothing else, and works where nothing but it is installed."""
+"""The wheels hold our four import packages and nothing else, and work where nothing but they are installed."""
 
 from __future__ import annotations
 
@@ -43,24 +43,48 @@ def clean_environment() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("dist")
-    build: list[str | Path] = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", folder, ROOT]
-    subprocess.run(build, stdout=subprocess.DEVNULL, check=True)
+    return build(ROOT, tmp_path_factory.mktemp("dist"))
+
+
+@pytest.fixture(scope="module")
+def locks_wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return build(ROOT / "locking", tmp_path_factory.mktemp("dist"))
+
+
+def build(project: Path, folder: Path) -> Path:
+    """Build a project's wheel into an empty folder."""
+    command: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "build",
+        "--wheel",
+        "--no-isolation",
+        "--outdir",
+        folder,
+        project,
+    ]
+    subprocess.run(command, stdout=subprocess.DEVNULL, check=True)
     (built,) = folder.glob("*.whl")
     return built
 
 
-@pytest.fixture(scope="module")
-def programs(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Install the wheel, with what it depends on, into an empty environment; return its folder of programs."""
-    uv, environment = find_uv(), tmp_path_factory.mktemp("installed") / "venv"
-    create: list[str | Path] = [uv, "venv", "--quiet", "--no-project", "--python", sys.executable, environment]
+def new_environment(folder: Path) -> Path:
+    """Make an empty environment and return its folder."""
+    environment = folder / "venv"
+    create: list[str | Path] = [find_uv(), "venv", "--quiet", "--no-project", "--python", sys.executable, environment]
     subprocess.run(create, check=True)
+    return environment
+
+
+@pytest.fixture(scope="module")
+def programs(wheel: Path, locks_wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheels, with what they depend on, into an empty environment; return its folder of programs."""
+    uv, environment = find_uv(), new_environment(tmp_path_factory.mktemp("installed"))
     install: list[str | Path] = [
         # The tests' folder may be in memory, which would take half a gigabyte of copies.
         uv, "pip", "install", "--quiet", "--link-mode=symlink", "--python", environment,
         "--build-constraints", REQUIREMENTS,
-        "--constraints", REQUIREMENTS, f"holdfast[spark,embedded] @ {wheel.as_uri()}",
+        "--constraints", REQUIREMENTS, f"holdfast[spark,embedded] @ {wheel.as_uri()}", locks_wheel,
     ]  # fmt: skip
     # What `make setup` downloaded is enough; a cache that was emptied since then is filled again.
     if subprocess.run([*install, "--offline"], stderr=subprocess.DEVNULL, check=False).returncode:
@@ -80,25 +104,47 @@ def run(programs: Path, *command: str | Path, cwd: Path, **more: str) -> str:
     return done.stdout
 
 
-def test_wheel_installs_only_our_four_import_packages(wheel: Path) -> None:
-    with zipfile.ZipFile(wheel) as contents:
-        top = {name.split("/")[0] for name in contents.namelist()}
+def test_wheels_install_only_our_four_import_packages(wheel: Path, locks_wheel: Path) -> None:
+    def packages(built: Path) -> set[str]:
+        with zipfile.ZipFile(built) as contents:
+            top = {name.split("/")[0] for name in contents.namelist()}
+        return {name for name in top if not name.endswith(".dist-info")}
 
-    assert {name for name in top if not name.endswith(".dist-info")} == {
-        "holdfast", "holdfast_airflow", "locking", "sparkjobs",
-    }  # fmt: skip
+    assert packages(wheel) == {"holdfast", "holdfast_airflow", "sparkjobs"}
+    assert packages(locks_wheel) == {"locking"}
 
 
-def test_wheel_holds_every_module_of_the_tree(wheel: Path) -> None:
+def test_wheels_hold_every_module_of_the_tree(wheel: Path, locks_wheel: Path) -> None:
     tracked = ["holdfast", "locking", "sparkjobs", "plugins/holdfast_airflow"]
     files = [path for folder in tracked for path in (ROOT / folder).rglob("*") if path.suffix in {".py", ".typed"}]
+    names: set[str] = set()
+    for built in (wheel, locks_wheel):
+        with zipfile.ZipFile(built) as contents:
+            names |= set(contents.namelist())
 
+    assert {path.relative_to(ROOT).as_posix().removeprefix("plugins/") for path in files} - names == set()
+
+
+def test_the_locks_are_of_the_release_that_needs_them(wheel: Path, locks_wheel: Path) -> None:
     with zipfile.ZipFile(wheel) as contents:
-        missing = {
-            path.relative_to(ROOT).as_posix().removeprefix("plugins/") for path in files
-        } - set(contents.namelist())  # fmt: skip
+        (metadata,) = (name for name in contents.namelist() if name.endswith(".dist-info/METADATA"))
+        needed = contents.read(metadata).decode().splitlines()
+    assert f"Requires-Dist: holdfast-locks=={holdfast.__version__}" in needed
+    assert locks_wheel.name.startswith(f"holdfast_locks-{holdfast.__version__}-")
 
-    assert missing == set()
+
+def test_locks_work_where_nothing_else_is_installed(locks_wheel: Path, tmp_path: Path) -> None:
+    environment = new_environment(tmp_path)
+    install: list[str | Path] = [
+        find_uv(), "pip", "install", "--quiet", "--offline", "--no-index", "--python", environment, locks_wheel,
+    ]  # fmt: skip
+    subprocess.run(install, check=True)
+    cwd = tmp_path / "empty"
+    cwd.mkdir()
+    example = (ROOT / "docs" / "examples" / "locks.py").read_text()
+    (tmp_path / "locks.py").write_text(example)
+
+    assert run(environment / "bin", "python", tmp_path / "locks.py", tmp_path / "shared", cwd=cwd) == "rebuilt\n"
 
 
 def test_installed_command_comes_from_the_wheel_alone(programs: Path, tmp_path: Path) -> None:

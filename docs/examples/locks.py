@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import sys
 
-from holdfast.storage import open_store
-from locking import LockBusy, RWLock
+from locking import LockBusy, RWLock, SharedFolder
 
 
-def rebuild(url: str) -> str:
+def rebuild(folder: str) -> str:
     """Do some work under a write lock and say how it went.
 
-    :param url: a folder, `s3://…`, `az://…` or `gs://…`; it need not be an archive.
+    :param folder: on this machine, or on a file server that several machines share.
     """
-    lock = RWLock(open_store(url), "price-list")
+    lock = RWLock(SharedFolder(folder), "price-list")
     try:
         with lock.write(purpose="rebuild", wait=5.0) as lease:
             # ... long work; the lease is renewed from a thread meanwhile ...

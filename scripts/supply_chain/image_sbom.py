@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _DISTRIBUTION = "debian-12"
 _SOURCE = "holdfast:debian-source"
-_OURS = "holdfast"
+_OURS = {"holdfast", "holdfast-locks"}
 
 
 def bill_of_image(
@@ -44,7 +44,7 @@ def bill_of_image(
     packages = [
         files.get((each.name, each.version), Pin(each.name, each.version, ()))
         for each in things
-        if each.kind == "pypi" and each.name != _OURS
+        if each.kind == "pypi" and each.name not in _OURS
     ]
     root = Component(name=name, version=tag, type=ComponentType.CONTAINER, bom_ref=image)
     made = bill(packages, inside, rules, root)

@@ -7,13 +7,16 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import cast
 
+import boto3
 import pytest
 from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
+from bench.support.versitygw import running_versitygw
 from holdfast.config.archives_yaml import load_config
 from holdfast.storage import open_store
-from locking import RWLock, inspect
+from locking import LockBusy, LockStore, RWLock, inspect
+from locking.store import ObjectNotFound, StoreDenied, TooManyObjects
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"
@@ -77,3 +80,39 @@ def test_lock_example_runs_and_says_who_is_in_its_way(tmp_path: Path) -> None:
     with RWLock(store, "price-list").read(purpose="printing"):
         answer = rebuild(store.url)
     assert answer.startswith("not now: price-list is held for reading for printing by process ")
+
+
+@pytest.mark.service
+def test_a_store_of_ones_own_in_a_bucket_is_one_that_locks_can_trust(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Holdfast's own store and the example's see each other's locks, and both name what the server refuses."""
+    example = runpy.run_path(str(EXAMPLES / "locks_in_a_bucket.py"))
+    with running_versitygw() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)  # it keeps the credentials that it has met first
+        server.make_bucket("ours")
+        bucket: LockStore = example["Bucket"]("ours")
+        theirs = open_store("s3://ours")
+        for one, other in ((bucket, theirs), (theirs, bucket)):
+            with RWLock(one, "price-list").write(wait=0) as lease:
+                lease.renew()
+                lease.check()
+                with pytest.raises(LockBusy, match="price-list is held for writing"):
+                    RWLock(other, "price-list").read(wait=0)
+                assert [info.txn for info in inspect(other)] == [lease.txn]
+            assert inspect(other) == []
+        tokens = []
+        for store in (bucket, theirs, bucket):
+            with RWLock(store, "price-list").write(wait=0) as lease:
+                tokens.append(lease.token())
+        assert tokens == sorted(set(tokens))
+        with pytest.raises(ObjectNotFound):
+            bucket.get("locks/none")
+        for number in range(3):
+            bucket.put(f"many/{number}", b"")
+        with pytest.raises(TooManyObjects):
+            bucket.list("many/", most=2)
+        monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another")
+        monkeypatch.setattr(boto3, "DEFAULT_SESSION", None)
+        with pytest.raises(StoreDenied):
+            RWLock(example["Bucket"]("ours"), "price-list").write(wait=0)

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
+from datetime import datetime
 
 import pytest
 
-from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
+from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock, end
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from tests.support.locks.lockstore import MemoryStore, Request
+from tests.support.locks.lockstore import FakeTime, MemoryStore, Request
 
 OTHER = "f" * 32
 
@@ -211,7 +213,9 @@ def test_the_renewer_renews_while_its_holder_works_and_stops_with_it(store: Memo
     with RWLock(store, "r", lease=1.0, grace=1.0).write(wait=0) as lease:
         assert renewed.wait(10)
         lease.check()
-    assert not [thread for thread in threading.enumerate() if thread.name == "renew lock r"]
+    for thread in [thread for thread in threading.enumerate() if thread.name == "renew lock r"]:
+        thread.join(10)
+        assert not thread.is_alive()
     assert store.objects == {}
 
 
@@ -242,6 +246,214 @@ def test_the_renewer_ends_when_the_lock_is_lost(store: MemoryStore) -> None:
         lease.check()
     assert store.words() == []
     lease.release()
+
+
+# A process that was forked.
+
+
+@pytest.mark.forks
+def test_a_forked_child_holds_nothing_and_releases_nothing() -> None:
+    store = MemoryStore()
+    store.after = lambda request: store.time.sleep(0.001)
+    with RWLock(store, "r").write(wait=0) as lease:
+        lease.token()
+        child = os.fork()
+        if child == 0:
+            store.forget()
+            refused = 0
+            for ask in (lease.check, lease.renew, lease.token):
+                try:
+                    ask()
+                except LockLost as error:
+                    refused += f"locked by process {os.getppid()}" in str(error)
+            lease.release()  # as leaving its block would
+            os._exit(0 if refused == 3 and store.requests == [] else 1)
+        assert os.waitpid(child, 0)[1] == 0
+        lease.check()
+
+
+@pytest.mark.forks
+def test_a_forked_child_asks_nothing_of_a_lease_that_another_thread_was_in() -> None:
+    lease = RWLock(MemoryStore(), "r").write(wait=0, renew=False)
+    inside, leave = threading.Event(), threading.Event()
+
+    def hold_guard() -> None:
+        with lease._guard:
+            inside.set()
+            leave.wait(10)
+
+    thread = threading.Thread(target=hold_guard)
+    thread.start()
+    assert inside.wait(10)
+    child = os.fork()
+    if child == 0:
+        lease.release()
+        try:
+            lease.check()
+        except LockLost:
+            os._exit(0)
+        os._exit(1)
+    leave.set()
+    thread.join()
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# The warning of a holder.
+
+
+class Warnings:
+    """The calls of a holder's ``on_danger``."""
+
+    def __init__(self, wanted: int = 1) -> None:
+        self.leases: list[Lease] = []
+        self._wanted = wanted
+        self._reached = threading.Event()
+
+    def __call__(self, lease: Lease) -> None:
+        self.leases.append(lease)
+        if len(self.leases) >= self._wanted:
+            self._reached.set()
+
+    def reached(self) -> bool:
+        return self._reached.wait(10)
+
+
+def test_a_holder_is_warned_when_its_lease_is_not_renewed_by_two_thirds_of_its_term(store: MemoryStore) -> None:
+    warnings, runtime = Warnings(), store.time.runtime()
+    lease = RWLock(store, "r", lease=1.2, grace=1.0, runtime=runtime).write(wait=0, renew=False, on_danger=warnings)
+    store.time.sleep(0.79)
+    assert lease._watch() == pytest.approx(0.01)
+    assert warnings.leases == []
+    store.time.sleep(0.01)
+    assert warnings.reached()
+    lease.check()  # it is not lost yet
+    lease.renew()
+    lease._watch()
+    assert warnings.leases == [lease]  # once for each renewal
+    lease.release()
+
+
+def test_a_holder_is_warned_again_after_a_renewal_that_was_the_last(store: MemoryStore) -> None:
+    warnings, runtime = Warnings(wanted=2), store.time.runtime()
+    lease = RWLock(store, "r", lease=1.2, grace=1.0, runtime=runtime).write(wait=0, renew=False, on_danger=warnings)
+    store.time.sleep(0.9)
+    lease._watch()
+    lease.renew()
+    store.time.sleep(0.9)
+    assert warnings.reached()
+    lease.release()
+
+
+def test_a_holder_is_warned_while_a_renewal_hangs(store: MemoryStore) -> None:
+    answer = threading.Event()
+
+    def hang(request: Request) -> None:
+        if request.word == "touch":
+            answer.wait(10)
+
+    warnings = Warnings()
+    store.before = hang
+    with RWLock(store, "r", lease=1.0, grace=1.0).write(wait=0, on_danger=warnings):
+        assert warnings.reached()
+        answer.set()
+
+
+def test_a_holder_is_warned_once_of_a_lock_that_is_lost(store: MemoryStore) -> None:
+    warnings, runtime = Warnings(), store.time.runtime()
+    lease = RWLock(store, "r", lease=1.2, grace=1.0, runtime=runtime).write(wait=0, renew=False, on_danger=warnings)
+    store.place(f"locks/r/DEAD.{lease.txn}", b"")
+    with pytest.raises(LockLost):
+        lease.check()
+    assert warnings.reached()
+    assert lease._watch() is None
+    assert warnings.leases == [lease]
+
+
+def test_a_warning_that_fails_is_said_and_a_release_inside_of_one_does_not_wait_for_itself(
+    store: MemoryStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    def fail(lease: Lease) -> None:
+        lease.release()
+        raise ValueError("no pager")
+
+    runtime = store.time.runtime()
+    lease = RWLock(store, "r", lease=1.2, grace=1.0, runtime=runtime).write(wait=0, renew=False, on_danger=fail)
+    store.time.sleep(1)
+    (watcher,) = [thread for thread in threading.enumerate() if thread.name == "watch lock r"]
+    watcher.join(4)  # less than a thread waits for another
+    assert not watcher.is_alive()
+    assert store.objects == {}
+    assert "in danger failed" in caplog.text
+    assert "no pager" in caplog.text
+    lease.release()
+
+
+# Tokens.
+
+
+class WholeSeconds(FakeTime):
+    """A store's clock that shows whole seconds."""
+
+    def date(self) -> datetime:
+        return super().date().replace(microsecond=0)
+
+
+@pytest.mark.parametrize("time", [FakeTime(), WholeSeconds()])
+@pytest.mark.parametrize("ordered", [True, False])
+def test_tokens_rise_with_each_holder_however_short_each_holds(time: FakeTime, ordered: bool) -> None:
+    store, runtime = MemoryStore(time, listing_is_ordered=ordered), time.runtime()
+    store.after = lambda request: time.sleep(0.001)
+    tokens = []
+    for _ in range(5):
+        with RWLock(store, "r", runtime=runtime).write(wait=0, renew=False) as lease:
+            tokens.append(lease.token())
+            assert lease.token() == tokens[-1]
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_reader_is_between_the_writers(store: MemoryStore, runtime: Runtime) -> None:
+    tokens = []
+    for take in ("write", "read", "write"):
+        with getattr(RWLock(store, "r", runtime=runtime), take)(wait=0, renew=False) as lease:
+            tokens.append(lease.token())
+    assert tokens == sorted(set(tokens))
+
+
+def test_a_token_takes_three_checks_where_the_clock_is_fine(store: MemoryStore, lease: Lease) -> None:
+    store.after = lambda request: store.time.sleep(0.001)
+    store.forget()
+    assert lease.token() == 1_767_225_600_001_000
+    assert store.words() == ["list", "list", "list"]
+
+
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_a_lock_that_somebody_ends_while_its_token_is_taken_has_none(
+    store: MemoryStore, runtime: Runtime, lease: Lease, number: int
+) -> None:
+    """Whoever holds it then has a larger one, whatever the time of the answer that came last."""
+    seen = []
+
+    def break_it(request: Request) -> None:
+        seen.append(request)
+        if len(seen) == number:
+            store.before = lambda request: None
+            end(store, "r", lease.txn, reason="broken", runtime=runtime)
+            store.time.sleep(60)  # and the answer comes late
+
+    store.before = break_it
+    store.after = lambda request: store.time.sleep(0.001)
+    with pytest.raises(LockLost):
+        lease.token()
+
+
+def test_a_store_whose_clock_stands_still_gives_no_token(
+    store: MemoryStore, lease: Lease, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = store.time.date()
+    monkeypatch.setattr(store.time, "date", lambda: now)
+    with pytest.raises(LockStateUnknown, match="clock stands at"):
+        lease.token()
+    assert store.time.now < 11
 
 
 def _slow_down(store: MemoryStore, word: str, seconds: float) -> None:

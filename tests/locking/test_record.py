@@ -87,3 +87,36 @@ def test_a_record_without_a_time_in_a_zone_is_unreadable(since: object) -> None:
     body = json.dumps({**json.loads(encode_record(record)), "since": since}).encode()
     with pytest.raises(UnreadableRecord):
         decode_record(body, resource="r", mode="R", txn="0" * 32)
+
+
+HOSTILE = [
+    ("version", True),
+    ("version", "1"),
+    ("version", ...),
+    ("txn", 7),
+    ("mode", ["W"]),
+    ("mode", "X"),
+    ("owner", None),
+    ("owner", {"pid": "7"}),
+    ("owner", {"pid": 7.0}),
+    ("owner", {"scope": "god"}),
+    ("purpose", "\ud800"),
+    ("since", 1767225600),
+    ("since", ...),
+    ("terms", {"lease": float("inf")}),
+    ("terms", {"lease": 0.5}),
+    ("terms", {"lease": "120"}),
+    ("terms", {"lease": 10**400}),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), HOSTILE)
+def test_a_value_of_another_type_makes_a_record_unreadable(name: str, value: object) -> None:
+    """Nothing is guessed: a record that cannot be read keeps others out."""
+    record = LockRecord(
+        txn="0" * 32, mode="R", resource="r", owner=Owner(), purpose="", since=datetime.now(UTC), terms=Terms()
+    )
+    document = json.loads(encode_record(record)) | {name: value}
+    body = json.dumps({key: each for key, each in document.items() if each is not ...}).encode()
+    with pytest.raises(UnreadableRecord, match="damaged or not ours"):
+        decode_record(body, resource="r", mode="R", txn="0" * 32)

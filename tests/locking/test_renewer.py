@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Callable
 
 import pytest
 
 from locking import LockLost, renewer
-from locking.renewer import Renewer
+from locking.renewer import Renewer, Signal
 from locking.store import StoreUnavailable
 
 LONG_S = 30.0
@@ -45,6 +46,7 @@ def test_a_lease_is_renewed_until_it_is_stopped_by_a_thread_that_no_exit_waits_f
     assert renewing.stop()
     count = renewals.count
     (thread,) = renewals.threads
+    thread.join(LONG_S)
     assert (thread.daemon, thread.name, thread.is_alive()) == (True, "renew lock history", False)
     assert renewals.count == count
 
@@ -120,3 +122,52 @@ def test_a_loss_that_comes_of_the_release_itself_is_not_told(
     (thread,) = renewals.threads
     thread.join(LONG_S)
     assert caplog.records == []
+
+
+def test_a_thread_that_stops_itself_does_not_wait_for_its_own_end() -> None:
+    """The garbage collector may release a lock in the very thread that renews it."""
+    answers: list[bool] = []
+    stopped = threading.Event()
+    begun = threading.Event()
+    renewing: list[Renewer] = []
+
+    def stop(count: int) -> None:
+        begun.wait(LONG_S)
+        answers.append(renewing[0].stop())
+        stopped.set()
+
+    renewals = Renewals(fail=stop)
+    renewing.append(Renewer(renewals, 0.001, "history"))
+    begun.set()
+    assert stopped.wait(LONG_S)
+    assert answers == [False]  # that renewal is under way
+    assert renewing[0].stop()
+    assert renewals.count == 1
+
+
+def test_the_end_of_a_thread_is_known_while_another_holds_what_join_waits_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(self: threading.Thread, timeout: float | None = None) -> None:
+        raise AssertionError("joined")
+
+    monkeypatch.setattr(threading.Thread, "join", never)
+    assert Renewer(Renewals(), LONG_S, "history").stop()
+
+
+@pytest.mark.forks
+def test_a_forked_child_does_not_wait_for_a_thread_that_it_does_not_have(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(renewer, "STOP_LIMIT", 1000 * LONG_S)
+    renewing = Renewer(Renewals(), LONG_S, "history")
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if renewing.stop() else 1)
+    assert os.waitpid(child, 0)[1] == 0
+    assert renewing.stop()
+
+
+def test_a_signal_that_was_given_stays_and_may_be_given_again() -> None:
+    signal = Signal()
+    assert not signal.wait(0)
+    signal.set()
+    signal.set()
+    assert signal.wait(0)
+    assert signal.wait(LONG_S)

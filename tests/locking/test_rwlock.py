@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
 import pickle
+import threading
 
 import pytest
 
-from locking import InvalidLockName, LockBusy, LockInfo, LockLost, LockStateUnknown, Mutex, Owner, Runtime, RWLock
+from locking import (
+    InvalidLockName,
+    Lease,
+    LockBusy,
+    LockInfo,
+    LockLost,
+    LockStateUnknown,
+    Mutex,
+    Owner,
+    Runtime,
+    RWLock,
+)
 from locking.rwlock import TROUBLE
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request
@@ -375,3 +388,166 @@ def test_an_outcome_that_stays_unknown_is_reported_as_such(store: MemoryStore, h
     store.after = lose_answer
     with pytest.raises(LockStateUnknown):
         history.write(wait=1, renew=False)
+
+
+# Whether it is held.
+
+
+@pytest.mark.parametrize("take", ["read", "write"])
+def test_a_lock_is_locked_while_somebody_holds_it(history: RWLock, take: str) -> None:
+    assert not history.locked()
+    with getattr(history, take)(wait=0, renew=False):
+        assert history.locked()
+    assert not history.locked()
+
+
+def test_who_only_wants_a_lock_does_not_hold_it_and_what_nobody_can_read_does(
+    store: MemoryStore, history: RWLock
+) -> None:
+    store.place("locks/history/INTENT.WRIT." + "f" * 32, store_record(store, "f" * 32))
+    assert not history.locked()
+    store.place("locks/history/note", b"")
+    assert history.locked()
+
+
+def store_record(store: MemoryStore, txn: str) -> bytes:
+    from locking.record import LockRecord, encode_record
+    from locking.terms import Terms
+
+    return encode_record(
+        LockRecord(
+            txn=txn, mode="W", resource="history", owner=Owner(), purpose="", since=store.time.date(), terms=Terms()
+        )
+    )
+
+
+@pytest.mark.parametrize(("scope", "held"), [("process", False), ("run", True)])
+def test_a_lock_whose_process_is_gone_is_held_by_nobody_but_a_run(
+    history: RWLock, monkeypatch: pytest.MonkeyPatch, store: MemoryStore, runtime: Runtime, scope: str, held: bool
+) -> None:
+    owner = Owner(scope=scope)  # type: ignore[arg-type]
+    RWLock(store, "history", owner=owner, runtime=runtime).write(wait=0, renew=False)
+    monkeypatch.setattr("locking.rwlock.process_is_gone", lambda owner: True)
+    assert history.locked() is held
+
+
+def test_an_expired_lock_is_held_by_nobody(store: MemoryStore, history: RWLock) -> None:
+    history.write(wait=0, renew=False)
+    store.time.sleep(181)
+    assert not history.locked()
+
+
+# For ever.
+
+
+def test_who_waits_for_ever_waits_for_holders_and_for_the_store(store: MemoryStore, history: RWLock) -> None:
+    held = history.write(wait=0, renew=False)
+    since: list[float] = []
+
+    def later(request: Request) -> None:
+        if store.time.now > 100_000:
+            return
+        if store.time.now > 90_000:
+            since.append(store.time.now)
+            raise StoreUnavailable("503")
+        if not since and request.word == "list":
+            store.objects[f"locks/history/WRIT.{held.txn}"] = (
+                store.objects[f"locks/history/WRIT.{held.txn}"][0],
+                store.time.date(),
+            )
+
+    store.before = later
+    history.write(wait=None, renew=False).check()
+    assert since
+    assert store.time.now > 100_000
+
+
+# Asynchronous code. The locks of these tests are on the real clock, since a thread waits by it.
+
+
+def test_an_asynchronous_block_holds_the_lock_and_releases_it(store: MemoryStore) -> None:
+    async def work() -> Lease:
+        async with RWLock(store, "r").write_async(purpose="work", wait=0) as lease:
+            await asyncio.to_thread(lease.check)
+            with pytest.raises(LockBusy, match="for work"):
+                async with Mutex(store, "r").acquire_async(wait=0):
+                    raise AssertionError("two writers")
+        async with RWLock(store, "r").read_async(wait=0), RWLock(store, "r").read_async(wait=0):
+            assert store.names() == ["READ", "READ"]
+        return lease
+
+    lease = asyncio.run(work())
+    assert store.objects == {}
+    with pytest.raises(LockLost, match="released"):
+        lease.check()
+
+
+def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind(store: MemoryStore) -> None:
+    waits = threading.Event()
+
+    def watch(request: Request) -> None:
+        if request.word == "get":  # who is in the way is read for the error, or to see whether it is over
+            waits.set()
+
+    async def wait() -> None:
+        async with Mutex(store, "r").acquire_async(wait=None):
+            raise AssertionError("two writers")
+
+    async def work() -> None:
+        task = asyncio.create_task(wait())
+        await asyncio.to_thread(waits.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    with Mutex(store, "r").acquire(wait=0):
+        store.after = watch
+        asyncio.run(work())
+    _end_of_thread("lock r")
+    assert store.objects == {}
+
+
+def test_a_lock_that_comes_after_its_task_was_cancelled_is_released(store: MemoryStore) -> None:
+    taking, cancelled = threading.Event(), threading.Event()
+
+    def hang(request: Request) -> None:
+        if (request.word, request.name) == ("put", "WRIT"):
+            taking.set()
+            cancelled.wait(10)
+
+    async def take() -> None:
+        async with Mutex(store, "r").acquire_async(wait=0):
+            raise AssertionError("its task was cancelled")
+
+    async def work() -> None:
+        task = asyncio.create_task(take())
+        await asyncio.to_thread(taking.wait, 10)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        cancelled.set()
+
+    store.before = hang
+    asyncio.run(work())
+    _end_of_thread("lock r")
+    assert store.objects == {}
+
+
+def test_more_tasks_may_wait_than_the_event_loop_has_threads(store: MemoryStore) -> None:
+    async def work() -> None:
+        async with asyncio.TaskGroup() as tasks:
+            for _ in range(40):
+                tasks.create_task(once())
+
+    async def once() -> None:
+        async with RWLock(store, "r").read_async(wait=None):
+            pass
+
+    asyncio.run(work())
+    assert store.objects == {}
+
+
+def _end_of_thread(name: str) -> None:
+    for thread in [thread for thread in threading.enumerate() if thread.name.startswith(name)]:
+        thread.join(10)
+        assert not thread.is_alive()

@@ -25,6 +25,7 @@ FOUND = [
     Found("golang", "github.com/versity/versitygw", "v1.8.0"),
     Found("pypi", "celery", "5.7.0"),
     Found("pypi", "holdfast", "0.1.0"),
+    Found("pypi", "holdfast-locks", "0.1.0"),
     Found("pypi", "psycopg-binary", "3.3.9"),
 ]
 ENGINE = """#!/bin/sh

@@ -1,0 +1,154 @@
+"""A folder as a store of locks: what it answers, what it refuses, and who it shuts out."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from holdfast.storage import open_store
+from locking import LockBusy, Mutex, RWLock, SharedFolder, inspect
+from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable, TooManyObjects
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> SharedFolder:
+    return SharedFolder(tmp_path / "new" / "shared")
+
+
+def test_what_is_put_is_listed_read_touched_and_deleted(folder: SharedFolder) -> None:
+    folder.put("locks/a/WRIT.1", b"one")
+    folder.put("locks/a/WRIT.1", b"other")
+    folder.put("locks/ab/WRIT.2", b"")
+    listing = folder.list("locks/a/")
+    (info,) = listing.objects
+    assert (info.key, info.size, folder.get(info.key)) == ("locks/a/WRIT.1", 5, b"other")
+    assert [each.key for each in folder.list("").objects] == ["locks/a/WRIT.1", "locks/ab/WRIT.2"]
+    os.utime(folder._path(info.key), (0, 0))
+    (old,) = folder.list("locks/a/").objects
+    assert (listing.now - old.modified).total_seconds() > 1e9
+    folder.touch(info.key, b"other")
+    (touched,) = folder.list("locks/a/").objects
+    assert touched.modified >= info.modified
+    for _ in range(2):
+        folder.delete(info.key)
+    assert folder.list("locks/a/").objects == ()
+    with pytest.raises(ObjectNotFound):
+        folder.touch(info.key, b"")
+    with pytest.raises(ObjectNotFound):
+        folder.get(info.key)
+
+
+def test_a_folder_that_is_not_there_is_empty(folder: SharedFolder) -> None:
+    assert folder.list("locks/").objects == ()
+
+
+def test_no_more_is_listed_than_is_asked_for(folder: SharedFolder) -> None:
+    for number in range(3):
+        folder.put(f"locks/a/{number}", b"")
+    assert len(folder.list("locks/", most=3).objects) == 3
+    with pytest.raises(TooManyObjects):
+        folder.list("locks/", most=2)
+
+
+def test_nothing_is_read_or_written_through_a_link(folder: SharedFolder, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    (elsewhere / "WRIT.1").write_bytes(b"theirs")
+    folder.put("locks/a/WRIT.1", b"")
+    root = tmp_path / "new" / "shared"
+    (root / "locks" / "b").symlink_to(elsewhere)
+    (root / "locks" / "a" / "WRIT.2").symlink_to(elsewhere / "WRIT.1")
+    for act in (folder.get, folder.delete, lambda key: folder.put(key, b""), lambda key: folder.touch(key, b"")):
+        for key in ("locks/b/WRIT.1", "../elsewhere/WRIT.1"):
+            with pytest.raises(StoreDenied):
+                act(key)
+    with pytest.raises(StoreDenied):
+        folder.get("locks/a/WRIT.2")
+    with pytest.raises(StoreError, match="no regular file"):
+        folder.list("locks/a/")
+    assert (elsewhere / "WRIT.1").read_bytes() == b"theirs"
+
+
+def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(folder: SharedFolder, tmp_path: Path) -> None:
+    folder.put("locks/a/WRIT.1", b"")
+    os.mkfifo(tmp_path / "new" / "shared" / "locks" / "a" / "WRIT.2")
+    with pytest.raises(StoreError, match="no regular file"):
+        folder.get("locks/a/WRIT.2")
+
+
+@pytest.mark.parametrize(
+    ("number", "reading", "writing"),
+    [
+        ("EACCES", StoreDenied, StoreDenied),
+        ("EROFS", StoreDenied, StoreDenied),
+        ("EIO", StoreUnavailable, StoreOutcomeUnknown),
+        ("ESTALE", StoreUnavailable, StoreOutcomeUnknown),
+        ("ENOSPC", StoreUnavailable, StoreError),
+    ],
+)
+def test_an_error_of_the_system_says_whether_something_may_have_happened(
+    folder: SharedFolder,
+    monkeypatch: pytest.MonkeyPatch,
+    number: str,
+    reading: type[StoreError],
+    writing: type[StoreError],
+) -> None:
+    import errno
+
+    folder.put("locks/a/WRIT.1", b"")
+
+    def fail(*_: object, **__: object) -> None:
+        raise OSError(getattr(errno, number), number)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", fail)
+        with pytest.raises(reading) as caught:
+            folder.list("locks/a/")
+        assert type(caught.value) is reading
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "utime", fail)
+        with pytest.raises(writing) as caught:
+            folder.touch("locks/a/WRIT.1", b"")
+        assert type(caught.value) is writing
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", fail)
+        with pytest.raises(writing) as caught:
+            folder.put("locks/a/WRIT.1", b"new")
+        assert type(caught.value) is writing
+    assert folder.get("locks/a/WRIT.1") == b""
+    assert [info.key for info in folder.list("").objects] == ["locks/a/WRIT.1"]
+    assert list(folder._root.glob(".holdfast-tmp-*")) == []
+
+
+def test_a_folder_that_goes_before_a_file_is_in_it_is_made_again(
+    folder: SharedFolder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replace, gone = Path.replace, iter([True])
+
+    def tidied(self: Path, target: Path) -> Path:
+        if next(gone, False):
+            target.parent.rmdir()
+        return replace(self, target)
+
+    monkeypatch.setattr(Path, "replace", tidied)
+    folder.put("locks/a/WRIT.1", b"one")
+    assert folder.get("locks/a/WRIT.1") == b"one"
+
+
+def test_locks_of_both_kinds_of_folder_shut_each_other_out(tmp_path: Path) -> None:
+    """What an archive's folder and a stranger's program see of each other."""
+    archive, stranger = open_store(str(tmp_path / "both")), SharedFolder(tmp_path / "both")
+    for one, other in ((archive, stranger), (stranger, archive)):
+        with RWLock(one, "history").read(wait=0, purpose="reading") as lease:
+            with pytest.raises(LockBusy, match="for reading"):
+                Mutex(other, "history").acquire(wait=0)
+            RWLock(other, "history").read(wait=0).release()
+            assert [info.txn for info in inspect(other)] == [lease.txn]
+            lease.renew()
+            lease.check()
+    with Mutex(stranger, "history").acquire(wait=0) as first:
+        token = first.token()
+    with Mutex(archive, "history").acquire(wait=0) as second:
+        assert second.token() > token
