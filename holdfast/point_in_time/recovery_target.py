@@ -20,6 +20,7 @@ from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.passed_tables import passed_parts, with_passed
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.extension_rows import of_moment
@@ -91,7 +92,8 @@ def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
 
     :param read: as `catalog_reader` returned it.
     """
-    return moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
+    taken = moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
+    return with_passed(moment, taken)
 
 
 def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
@@ -166,7 +168,7 @@ def read_parts(
         key = history_of(parts, now[name]).key
         has_key = set(key) <= {column.number for column in now[name].columns}
         fit[name] = parts if has_key else parts.without_changes()
-    return fit, unfit
+    return {**fit, **passed_parts(moment, catalog.tables)}, unfit
 
 
 @dataclass(frozen=True)

@@ -57,7 +57,7 @@ def unproved_names(
     for table in taken:
         before, after = (tables.get(table.oid) for tables in known)
         is_doubtful = table.oid in renamed or (after is None and bool(renamed))
-        if not is_doubtful and len(holders[table.label]) == 1:
+        if not is_doubtful and not holders.get(table.label, set()) - {table.oid}:
             continue
         labels = {each.label for each in (before, after) if each is not None}
         is_back = table.oid in renamed and before is not None and len(labels) == 1

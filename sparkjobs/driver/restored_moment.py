@@ -10,6 +10,7 @@ from holdfast.archive.format.document import iso
 from holdfast.common.errors import DamagedError, RefusedError, exit_code_of
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.dropped_tables import dropped_before, with_last_moment
+from holdfast.point_in_time.passed_tables import passed_entries
 from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, older_rows, parts_of
 from holdfast.sources.postgresql.dump.toc import read_entries
 
@@ -44,11 +45,12 @@ class RestoredMoment:
         :raises DamagedError: there is no dump.
         """
         if isinstance(self._moment, ComposedMoment):
-            return self._moment.composed.entries
+            return passed_entries(self.catalog.tables, self._moment.composed.entries)
         block = self._moment.schema.block
         if block.schema_dump is None:
             raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
-        return read_entries(read_file(self._store, block.schema_dump), server_version=server_version)
+        entries = read_entries(read_file(self._store, block.schema_dump), server_version=server_version)
+        return passed_entries(self.catalog.tables, entries)
 
     def of_other_moments(self) -> set[int]:
         """Return the oids of the tables with rows that may not fit the restored schema.
@@ -56,7 +58,8 @@ class RestoredMoment:
         These rows may be of another point in time than the definitions.
         """
         if isinstance(self._moment, ComposedMoment):
-            return self.older() | set(self._moment.composed.doubtful)
+            passed = {each.record.oid for each in self._moment.passed}
+            return self.older() | passed | set(self._moment.composed.doubtful)
         if self._moment.is_snapshot or self._moment.doubt is None:
             return self.older()
         return {table.oid for table in self.catalog.with_rows()}

@@ -308,8 +308,11 @@ class _TwoCatalogs:
         """Return the number of a column; below zero where it is unknown.
 
         Of one that is gone its name is enough: it is asked for where the schema of before is taken for a moment at
-        which it was perhaps not any more, and that is said.
+        which it was perhaps not any more, and that is said. A table that neither catalog has is told by the log alone:
+        its columns are numbered as they were announced.
         """
+        if not self.before and not self.after:
+            return 1 + place
         found = possible
         if len(possible) > 1 and not possible & self.after.keys():
             found = frozenset(each for each in possible & self.before.keys() if self.before[each].name == name)
