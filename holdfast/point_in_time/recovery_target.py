@@ -21,6 +21,7 @@ from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.passed_tables import passed_parts, with_passed
+from holdfast.point_in_time.table_names import name_proofs, with_proved_names
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.extension_rows import of_moment
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.point_in_time.table_names import NameProof
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
@@ -92,8 +94,29 @@ def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
 
     :param read: as `catalog_reader` returned it.
     """
-    taken = moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
-    return with_passed(moment, taken)
+    taken = taken_catalog(read, moment)
+    return with_passed(moment, with_proved_names(taken, proofs_of_names(read, moment, taken.tables)))
+
+
+def taken_catalog(read: ReadCatalog, moment: Moment) -> Catalog:
+    """Return the catalog of the schema that is taken, with the names that it has there."""
+    return moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
+
+
+def proofs_of_names(read: ReadCatalog, moment: Moment, tables: Iterable[Table]) -> Mapping[int, NameProof]:
+    """Return what is proved of the names of tables that may have had others at a recovery target, by oid.
+
+    :param moment: with the schema that is taken.
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
+    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
+        return {}
+    if isinstance(moment, ComposedMoment):
+        unsure = {*moment.composed.doubtful, *(each.record.oid for each in moment.passed)}
+        tables = [table for table in tables if table.oid in unsure]
+    earlier, later = (read(placed.block.catalog) for placed in pair)
+    return name_proofs(moment, pair, (earlier, later), tables)
 
 
 def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:

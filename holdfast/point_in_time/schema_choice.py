@@ -15,8 +15,8 @@ from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.point_in_time.composed_moment import ComposedMoment, ReadDump, dump_reader, with_composed_schema
-from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, read_parts
-from holdfast.point_in_time.table_names import changes_between, unproved_names
+from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, proofs_of_names, read_parts
+from holdfast.point_in_time.table_names import changes_between
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -138,15 +138,9 @@ def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
     :param moment: with the schema that is taken.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
-    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
-        return {}
-    earlier, later = (read(placed.block.catalog) for placed in pair)
-    if not isinstance(moment, ComposedMoment):
-        return unproved_names(moment, pair, (earlier, later), objects_of(read, moment).tables)
-    unsure = {*moment.composed.doubtful, *(each.record.oid for each in moment.passed)}
-    doubtful = [table for table in objects_of(read, moment).tables if table.oid in unsure]
-    return {**unproved_names(moment, pair, (earlier, later), doubtful), **moment.composed.displaced}
+    proofs = proofs_of_names(read, moment, objects_of(read, moment).tables)
+    displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
+    return {**{oid: proof.label for oid, proof in proofs.items() if not proof.is_proved}, **displaced}
 
 
 def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:

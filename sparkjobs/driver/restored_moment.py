@@ -11,8 +11,15 @@ from holdfast.common.errors import DamagedError, RefusedError, exit_code_of
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.dropped_tables import dropped_before, with_last_moment
 from holdfast.point_in_time.passed_tables import passed_entries
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, older_rows, parts_of
+from holdfast.point_in_time.recovery_target import (
+    catalog_of,
+    catalog_reader,
+    older_rows,
+    parts_of,
+    taken_catalog,
+)
 from holdfast.sources.postgresql.dump.toc import read_entries
+from holdfast.sources.postgresql.restore.plan.rename import renamed_entries
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -44,13 +51,24 @@ class RestoredMoment:
         :param server_version: such as 180006; of the server they are for.
         :raises DamagedError: there is no dump.
         """
+        entries = self._entries_taken(server_version)
+        names = {table.oid: (table.table_schema, table.name) for table in self.catalog.tables}
+        tables = taken_catalog(catalog_reader(self._store), self._moment).tables
+        renamed = {
+            (table.table_schema, table.name): names[table.oid]
+            for table in tables
+            if names[table.oid] != (table.table_schema, table.name)
+        }
+        return passed_entries(self.catalog.tables, renamed_entries(entries, renamed) if renamed else entries)
+
+    def _entries_taken(self, server_version: int) -> Sequence[DumpEntry]:
+        """Return the entries of the schema that is taken, with the names that it has there."""
         if isinstance(self._moment, ComposedMoment):
-            return passed_entries(self.catalog.tables, self._moment.composed.entries)
+            return self._moment.composed.entries
         block = self._moment.schema.block
         if block.schema_dump is None:
             raise DamagedError(f"block {block.id} holds no schema dump: its schema must be created by hand")
-        entries = read_entries(read_file(self._store, block.schema_dump), server_version=server_version)
-        return passed_entries(self.catalog.tables, entries)
+        return read_entries(read_file(self._store, block.schema_dump), server_version=server_version)
 
     def of_other_moments(self) -> set[int]:
         """Return the oids of the tables with rows that may not fit the restored schema.

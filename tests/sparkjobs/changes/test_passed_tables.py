@@ -214,3 +214,35 @@ def test_what_was_not_chosen_is_not_kept(followed: Followed, new_database: NewDa
     assert "rows of table public.secret_1 (of 1 changes)" in followed.restore(f"lsn:{at}", new_database())["lost"]
     changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
     assert "public.secret_1" not in changed
+
+
+@pytest.mark.parametrize("is_told", [False])
+def test_rows_from_before_a_partition_was_attached_end_no_restore(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    begin(
+        followed,
+        "create table parted (id int primary key, n int, x text) partition by list (id)",
+        "create table part_0 partition of parted for values in (0)",
+        "create table calm (n int primary key)",
+    )
+    followed.back_up()
+    followed.run(
+        "create table late (id int primary key, n int, x text)",
+        "alter table late alter x set storage external",
+        "insert into late values (1, 1, repeat('x', 10000))",
+    )
+    followed.run("alter table parted attach partition late for values in (1)")
+    followed.run("update parted set n = 2 where id = 1")  # the log does not have x
+    at = followed.run("insert into calm values (1)")
+    followed.run("update parted set n = 3 where id = 1")
+    followed.run("drop table late")
+    followed.back_up()
+
+    target = new_database()
+    said = followed.restore(f"lsn:{at}", target)
+
+    assert rows(target, "select count(*) from public.late") == [(0,)]
+    assert rows(target, "select n from public.calm") == [(1,)]
+    assert any("of rows from before it was attached" in each["reason"] for each in said["not_restored"])
+    assert said["equal"] is False

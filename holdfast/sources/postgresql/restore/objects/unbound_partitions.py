@@ -28,6 +28,10 @@ if TYPE_CHECKING:
 
 _IN_NONE: Final = "it came and went between two backups, and is in none"
 
+_NO_BOUND: Final = (
+    "it is a hash partition, or has no rows here: it had none, or its changes are of rows from before it was attached"
+)
+
 # The lowest ones first: the rows of one below them break the bound of none above.
 _PARTITIONED: Final = """
 select t.relid::regclass::text, p.partstrat::text, pg_catalog.pg_get_partkeydef(t.relid), array(
@@ -90,7 +94,7 @@ def _attach(session: Connection, table: PlannedTable, root: str) -> NotRestored:
             with session.transaction():
                 bound = next(iter(_bounds(session, name, strategy, key)), "")
                 if not bound:
-                    refused = refused or "its rows tell no bound"
+                    refused = refused or _NO_BOUND
                     continue
                 session.execute(f"alter table {above} attach partition {name} {bound}".encode())
         except psycopg.Error as error:
