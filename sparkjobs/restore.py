@@ -94,7 +94,7 @@ def _summary(moment: Moment) -> dict[str, Any]:
         "commit": moment.commit,
         "source": moment.source,
         "block": moment.full.block.id,
-        "tables": len(bases),
+        "tables": len(bases) + len(moment.log_only),
         "rows": sum(base.rows for base in bases),
         "bytes": _stored(moment),
         "restored_to": iso(moment.at),

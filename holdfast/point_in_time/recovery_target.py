@@ -77,7 +77,7 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
 
     :raises DamagedError: a file of it is missing or changed.
     """
-    catalog = objects_of(partial(_read_catalog, store), moment)
+    catalog = objects_of(catalog_reader(store), moment)
     recorded = _read_sequences(store, moment.sequences.block)
     if moment.sequences_before is None:
         sequences = at_end(catalog.sequences, recorded)
