@@ -105,7 +105,7 @@ class Window:
     """Result of reading a window, beside its rows.
 
     :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
-    :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
+    :param transactions: batches of TRANSACTIONS, in order: those with changes that were returned, or marks.
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
         labels; the first and last ones seen of tables that come and go in between.
     :param passed: these tables, by their names at first.
