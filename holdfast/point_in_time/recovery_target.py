@@ -94,8 +94,10 @@ def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
 
     :param read: as `catalog_reader` returned it.
     """
-    taken = taken_catalog(read, moment)
-    return with_passed(moment, with_proved_names(taken, proofs_of_names(read, moment, taken.tables)))
+    taken = named = taken_catalog(read, moment)
+    with suppress(DamagedError):  # the catalog that is not taken proves names, and nothing else
+        named = with_proved_names(taken, proofs_of_names(read, moment, taken.tables))
+    return with_passed(moment, named)
 
 
 def taken_catalog(read: ReadCatalog, moment: Moment) -> Catalog:

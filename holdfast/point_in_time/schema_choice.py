@@ -72,7 +72,8 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     read = catalog_reader(store)
     moment = with_unfit(read, moment)
     left = tuple(each for each in moment.passed if schema == "later" and not each.is_certain)
-    moment = replace(moment, passed=tuple(each for each in moment.passed if each not in left))
+    if left:
+        moment = replace(moment, passed=tuple(each for each in moment.passed if each not in left))
     if moment.doubt is None:
         return _with_doubts(read, moment, left)
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:

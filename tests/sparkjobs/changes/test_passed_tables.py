@@ -138,7 +138,7 @@ def test_such_a_partition_is_queried_and_restored_alone_under_another_name(
     (table,) = table_report(followed.archive().state, followed.store, "shop").describe(["public.m4"])["tables"]
     assert {each["rows"] for each in table["stretches"]} == {"exact"}
     assert {each["schema"] for each in table["stretches"]} == {"approximate"}
-    for number in range(len(followed.moments)):
+    for number in range(1, len(followed.moments)):
         agree_at(followed, number)
 
 
