@@ -137,13 +137,23 @@ def _plain_columns(table: Table) -> str:
 
 
 def _records(moment: Moment) -> Mapping[int, Sequence[TableRecord]]:
-    """Return the changes of tables that the archive has all changes of, up to a recovery target."""
+    """Return the changes of tables that the archive has all changes of, up to a recovery target.
+
+    A run that was ended may have known a table that the next one does not, and have left its changes for a snapshot.
+    """
     kept = {each.record.oid for each in moment.passed if each.record.kept}
     found: dict[int, dict[int, TableRecord]] = {}
+    left: set[str] = set()
     for placed in moment.changes if kept else ():
         for record in placed.block.tables:
-            if int(record.id) in kept and parse_position(record.first or "") < moment.position:
-                found.setdefault(int(record.id), {})[id(record)] = record  # as parts of one block tell the same
+            oid = int(record.id)
+            if oid in kept and parse_position(record.first or "") < moment.position:
+                if oid not in found and record.label in left:
+                    kept.discard(oid)
+                else:
+                    found.setdefault(oid, {})[id(record)] = record  # as parts of one block tell the same
+        stream = placed.head.stream
+        left = set() if placed.head.is_cut or stream is None else left | stream.not_followed.keys()
     return {table: [*records.values()] for table, records in found.items()}
 
 

@@ -94,6 +94,18 @@ def test_it_is_left_out_where_its_changes_do_not_tell_enough(target: Moment, is_
     assert bool(given(target, ROOT, OTHER)) is is_there
 
 
+@pytest.mark.parametrize("is_cut", [True, False], ids=["a backup that came to its end", "one that did not"])
+def test_it_is_left_out_where_an_ended_backup_may_have_left_changes_of_it(is_cut: bool) -> None:
+    made = Evolving()
+    made.full(0x100, catalog(ROOT, OTHER))
+    made.not_followed = {"shop.passing": "it has no snapshot yet"}
+    made.changes(0x150, catalog(ROOT, OTHER), is_cut=is_cut)
+    made.not_followed = {}
+    told = PassedTable(oid=9, table_schema="shop", name="passing", changes=2, first="0/160", last="0/250", kept=True)
+    made.changes(0x300, catalog(ROOT, OTHER, table(3)), changed(PASSING, 0x160, 0x250), passed=(told,))
+    assert bool(given(made.moment(0x200), ROOT, OTHER)) is is_cut
+
+
 def test_a_name_that_another_table_has_gets_its_oid() -> None:
     target = moment(changed(PASSING, 0x150, 0x250))
     (made,) = given(target, ROOT, OTHER, table(5, name="passing"))
