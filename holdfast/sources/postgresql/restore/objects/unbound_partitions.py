@@ -48,7 +48,7 @@ _NEXT: Final = {
     **dict.fromkeys(
         ("timestamp without time zone", "timestamp with time zone"), "{0} + pg_catalog.interval '1 microsecond'"
     ),
-    "numeric": "{0} + 10.0 ^ (-pg_catalog.scale({0}))",
+    "numeric": "{0} + pg_catalog.round(10.0 ^ (-pg_catalog.scale({0})), pg_catalog.scale({0}))",
     **dict.fromkeys(("text", "character varying"), "{0} || pg_catalog.chr(1)"),
 }
 
