@@ -33,6 +33,8 @@ def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
 
     :param catalog: of the schema that is taken.
     """
+    if not moment.passed:
+        return catalog
     records = _records(moment)
     taken = {table.label for table in catalog.tables} | {
         f"{each.sequence_schema}.{each.name}" for each in catalog.sequences
@@ -40,7 +42,7 @@ def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
     tables = {table.oid: table for table in catalog.tables}
     found: list[Table] = []
     for passed in sorted(moment.passed, key=lambda each: not each.is_certain):
-        table = _table(tables, records.get(passed.record.oid, ()), catalog.database)
+        table = _table(tables, records.get(passed.record.oid, ()))
         if table is None or table.oid in tables:
             continue
         if table.label in taken:  # another table has that name in the schema that is taken
@@ -157,7 +159,7 @@ def _records(moment: Moment) -> Mapping[int, Sequence[TableRecord]]:
     return {table: [*records.values()] for table, records in found.items()}
 
 
-def _table(tables: Mapping[int, Table], records: Sequence[TableRecord], database: str) -> Table | None:
+def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table | None:
     """Return a table as its changes tell it; None where they do not tell enough."""
     forms = {(repr(record.columns), record.key) for record in records}
     if len(forms) != 1:
