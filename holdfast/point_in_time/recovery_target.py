@@ -21,7 +21,7 @@ from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.passed_tables import passed_parts, with_passed
-from holdfast.point_in_time.table_names import name_proofs, with_proved_names
+from holdfast.point_in_time.table_names import name_proofs, with_announced_names
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.extension_rows import of_moment
@@ -95,8 +95,8 @@ def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
     :param read: as `catalog_reader` returned it.
     """
     taken = named = taken_catalog(read, moment)
-    with suppress(DamagedError):  # the catalog that is not taken proves names, and nothing else
-        named = with_proved_names(taken, proofs_of_names(read, moment, taken.tables))
+    with suppress(DamagedError):  # the catalog that is not taken tells of names, and of nothing else
+        named = with_announced_names(taken, proofs_of_names(read, moment, taken.tables))
     return with_passed(moment, named)
 
 

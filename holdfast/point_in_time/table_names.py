@@ -39,7 +39,7 @@ class NameProof:
     """What is proved of the name of a table that may have had another one.
 
     :param label: `schema.name` as in the schema that is taken.
-    :param record: the changes that announce the proved name, where that is another one.
+    :param record: the changes that announce its name on both sides of the target, where that is another one.
     """
 
     label: str
@@ -54,8 +54,8 @@ def name_proofs(
 
     A table that was renamed, or whose name another table had, has a proved name where the newest proof before the
     target and the oldest behind it agree. Proofs are the catalogs on both sides, and the relations that the log
-    announces with changes. A table that was renamed there and back has none, unless the log announces the name that it
-    had in between. One that was dropped may have been renamed before, where others were.
+    announces with changes. A table that was renamed there and back has none. One that was dropped may have been renamed
+    before, where others were. A name that the log alone announces, on both sides, is the likely one.
 
     :param pair: blocks that tell the schema on both sides of the target; `catalogs`: theirs.
     :param taken: tables that the log does not tell to have been, or not to have been, touched by then.
@@ -84,16 +84,18 @@ def name_proofs(
         ]
         newest = max((proof for proof in proofs if proof[0] < moment.position), default=(0, ""))[1]
         oldest = min((proof for proof in proofs if proof[0] >= moment.position), default=(0, ""))[1]
-        is_proved = newest == oldest and not (is_back and newest in labels)
-        record = next((each for each in records if is_proved and each.label == newest != table.label), None)
-        found[table.oid] = NameProof(table.label, is_proved and newest == table.label, record)
+        is_agreed = newest == oldest and not (is_back and newest in labels)
+        record = next((each for each in records if is_agreed and each.label == newest != table.label), None)
+        # One that neither catalog has may have gone to another table and come back, without a change in between.
+        is_proved = is_agreed and newest == table.label and (newest in labels or not labels)
+        found[table.oid] = NameProof(table.label, is_proved, record)
     return found
 
 
-def with_proved_names(catalog: Catalog, proofs: Mapping[int, NameProof]) -> Catalog:
-    """Return a catalog with the names that the log proves, where the schema that is taken has others.
+def with_announced_names(catalog: Catalog, proofs: Mapping[int, NameProof]) -> Catalog:
+    """Return a catalog with the names that the log announces, where the schema that is taken has others.
 
-    A name stays as it is where another table has the proved one, or the table is in another schema by that.
+    A name stays as it is where another table has the announced one, or the table is in another schema by that.
     """
     proved = {
         table.oid: record.name

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive.format.document import TableRecord
-from holdfast.point_in_time.table_names import NameProof, changes_between, name_proofs, with_proved_names
+from holdfast.point_in_time.table_names import NameProof, changes_between, name_proofs, with_announced_names
 from holdfast.sources.postgresql.catalog.table import Table
 from tests.support.archives.evolving import Evolving, catalog, changed, table
 
@@ -86,16 +86,16 @@ def test_only_changes_between_both_backups_count() -> None:
     assert [each.first for each in changes_between(moment, moment.doubt)[1]] == ["0/250"]
 
 
-def test_a_name_that_only_the_log_has_is_proved_unless_another_table_has_it() -> None:
+def test_a_name_that_only_the_log_has_is_taken_unless_another_table_has_it() -> None:
     before, after = (named(1, "a"), named(2, "b")), (named(1, "c", NEW), named(2, "b"))
     proofs = proofs_of(before, after, changed(named(1, "x"), 0x150, 0x250, rows=2))
-    assert [each.label for each in with_proved_names(catalog(*before), proofs).tables] == ["shop.x", "shop.b"]
+    assert [each.label for each in with_announced_names(catalog(*before), proofs).tables] == ["shop.x", "shop.b"]
     proofs = proofs_of(before, after, changed(named(1, "b"), 0x150, 0x250, rows=2))
-    assert [each.label for each in with_proved_names(catalog(*before), proofs).tables] == ["shop.a", "shop.b"]
+    assert [each.label for each in with_announced_names(catalog(*before), proofs).tables] == ["shop.a", "shop.b"]
 
 
-def test_names_that_the_log_proves_to_be_exchanged_are() -> None:
+def test_names_that_the_log_announces_as_exchanged_are() -> None:
     before, after = (named(1, "a"), named(2, "b")), (named(1, "a", NEW), named(2, "b", NEW))
     records = (changed(named(1, "b"), 0x150, 0x250, rows=2), changed(named(2, "a"), 0x150, 0x250, rows=2))
     proofs = proofs_of(before, after, *records)
-    assert [each.label for each in with_proved_names(catalog(*before), proofs).tables] == ["shop.b", "shop.a"]
+    assert [each.label for each in with_announced_names(catalog(*before), proofs).tables] == ["shop.b", "shop.a"]
