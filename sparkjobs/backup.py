@@ -8,6 +8,7 @@ the place of one that was killed goes on from the pieces that the run's records 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import Archive, Change
@@ -46,6 +47,11 @@ class Choice:
         """Return the tables that are chosen."""
         return catalog.with_rows(self.globs, self.exclude)
 
+    def has(self, label: str) -> bool:
+        """Return whether a table is chosen, by its `schema.name`."""
+        is_chosen = not self.globs or any(fnmatchcase(label, glob) for glob in self.globs)
+        return is_chosen and not any(fnmatchcase(label, glob) for glob in self.exclude)
+
 
 def back_up(
     job: Job, source: str, choice: Choice = Choice(), limits: Limits = NO_LIMITS, wish: QuorumRequest | None = None
@@ -60,7 +66,7 @@ def back_up(
     if decision.kind == "changes":
         from sparkjobs.driver.following import follow  # whose imports a full backup does not need
 
-        return follow(job, source, decision, wish, limits=limits)
+        return follow(job, source, decision, wish, is_chosen=choice.has, limits=limits)
     return back_up_snapshot(job, source, choice, limits, decision, wish)
 
 

@@ -47,7 +47,9 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
         summary = {**_restore(job, wish, opened.archive, moment), "read_from": opened.describe()}
     if wish.dry_run:
         return summary
-    equal = not (moment.lost or moment.unproved_names) and all(each["as_of"] for each in summary["stale"])
+    equal = not (moment.lost or moment.log_only or moment.unproved_names) and all(
+        each["as_of"] for each in summary["stale"]
+    )
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": equal}
 
 
@@ -95,13 +97,14 @@ def _summary(moment: Moment) -> dict[str, Any]:
         "commit": moment.commit,
         "source": moment.source,
         "block": moment.full.block.id,
-        "tables": len(bases),
+        "tables": len(bases) + len(moment.log_only),
         "rows": sum(base.rows for base in bases),
         "bytes": _stored(moment),
         "restored_to": iso(moment.at),
         "position": show_position(moment.position),
         "schema_note": moment.approximate,
         "lost": list(moment.lost),
+        "log_only": list(moment.log_only),
         "unproved_names": list(moment.unproved_names),
         "not_included": list(block.not_included),
         "not_restored": [],

@@ -48,6 +48,10 @@ class DamagedError(HoldfastError):
     exit_code = 4
 
 
+class MissingRowsError(DamagedError):
+    """Changes of rows that are not there."""
+
+
 class RefusedError(HoldfastError):
     """Request refused to protect data.
 

@@ -44,7 +44,7 @@ Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]
 
 _FROM_RESTORE = (
     *("rows", "tables", "bytes", "restored_to", "position", "commit"),
-    *("schema_note", "stale", "lost", "unproved_names"),
+    *("schema_note", "stale", "lost", "log_only", "unproved_names"),
 )
 """What of a restore's summary is told."""
 

@@ -36,11 +36,13 @@ def restore_sentence(result: Mapping[str, Any]) -> str:
     left, stale = len(result.get("not_restored", ())), len(result.get("stale", ()))
     empty = [each["table"] for each in result.get("stale", ()) if not each["as_of"]]
     unproved, lost = result.get("unproved_names", ()), result.get("lost", ())
+    log_only = result.get("log_only", ())
     source = f" {result['source']}" if result.get("source") else ""
     return (
         f"restored{source} to {result['restored_to']} (commit {result['commit']}): "
         f"{result['rows']:,} rows of {result['tables']} tables in {seconds:.1f} s, equal to the archive"
         + (f", but for what the schema has no place for: {named(lost)}" if lost else "")
+        + (f", but for what only the log tells of: {named(log_only)}" if log_only else "")
         + (f", but for names that are not proved: {named(unproved)}" if unproved else "")
         + (f", but for what is restored without rows: {named(empty)}" if empty else "")
         + (f"; not restored: {left} objects, named above" if left else "")

@@ -20,6 +20,8 @@ from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.passed_tables import passed_parts, with_passed
+from holdfast.point_in_time.table_names import name_proofs, with_announced_names
 from holdfast.sources.postgresql.catalog.catalog import Catalog
 from holdfast.sources.postgresql.catalog.columns import Column
 from holdfast.sources.postgresql.catalog.extension_rows import of_moment
@@ -36,6 +38,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.point_in_time.table_names import NameProof
     from holdfast.sources.postgresql.catalog.extension_rows import Configuration
     from holdfast.sources.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
@@ -74,7 +77,7 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
 
     :raises DamagedError: a file of it is missing or changed.
     """
-    catalog = objects_of(partial(_read_catalog, store), moment)
+    catalog = objects_of(catalog_reader(store), moment)
     recorded = _read_sequences(store, moment.sequences.block)
     if moment.sequences_before is None:
         sequences = at_end(catalog.sequences, recorded)
@@ -91,7 +94,31 @@ def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
 
     :param read: as `catalog_reader` returned it.
     """
+    taken = named = taken_catalog(read, moment)
+    with suppress(DamagedError):  # the catalog that is not taken tells of names, and of nothing else
+        named = with_announced_names(taken, proofs_of_names(read, moment, taken.tables))
+    return with_passed(moment, named)
+
+
+def taken_catalog(read: ReadCatalog, moment: Moment) -> Catalog:
+    """Return the catalog of the schema that is taken, with the names that it has there."""
     return moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
+
+
+def proofs_of_names(read: ReadCatalog, moment: Moment, tables: Iterable[Table]) -> Mapping[int, NameProof]:
+    """Return what is proved of the names of tables that may have had others at a recovery target, by oid.
+
+    :param moment: with the schema that is taken.
+    :raises DamagedError: a file that tells of a schema is missing or changed.
+    """
+    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
+    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
+        return {}
+    if isinstance(moment, ComposedMoment):
+        unsure = {*moment.composed.doubtful, *(each.record.oid for each in moment.passed)}
+        tables = [table for table in tables if table.oid in unsure]
+    earlier, later = (read(placed.block.catalog) for placed in pair)
+    return name_proofs(moment, pair, (earlier, later), tables)
 
 
 def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
@@ -166,7 +193,7 @@ def read_parts(
         key = history_of(parts, now[name]).key
         has_key = set(key) <= {column.number for column in now[name].columns}
         fit[name] = parts if has_key else parts.without_changes()
-    return fit, unfit
+    return {**fit, **passed_parts(moment, catalog.tables)}, unfit
 
 
 @dataclass(frozen=True)

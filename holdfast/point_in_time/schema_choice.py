@@ -15,15 +15,16 @@ from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
 from holdfast.point_in_time.composed_moment import ComposedMoment, ReadDump, dump_reader, with_composed_schema
-from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, read_parts
-from holdfast.point_in_time.table_names import changes_between, unproved_names
+from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, proofs_of_names, read_parts
+from holdfast.point_in_time.table_names import changes_between
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.schema_history import PassingTable
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
     from holdfast.sources.postgresql.catalog.table import Table
@@ -64,41 +65,72 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     columns; of two that are equal in that, the later one where a table was seen to be altered before the target, and
     else the earlier.
 
-    :param schema: or this one, where there are two.
+    :param schema: or this one, where there are two. The later one certainly has none of the tables that were made and
+        dropped between both: with it, those that may have been dropped by then are left out.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     read = catalog_reader(store)
     moment = with_unfit(read, moment)
+    left = tuple(each for each in moment.passed if schema == "later" and not each.is_certain)
+    if left:
+        moment = replace(moment, passed=tuple(each for each in moment.passed if each not in left))
     if moment.doubt is None:
-        return _with_doubts(read, moment)
+        return _with_doubts(read, moment, left)
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
-        return _with_doubts(read, composed)
+        return _with_doubts(read, composed)  # of auto, which leaves none out
     taken, other = by_both(read, moment, moment.doubt, schema)
     which = "later" if other.is_later else "earlier"
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     words = (*first, taken.moment.approximate, *_notes(taken, other, which))
-    return _with_doubts(read, replace(taken.moment, approximate="; ".join(words), lost=lost))
+    return _with_doubts(read, replace(taken.moment, approximate="; ".join(words), lost=lost), left)
 
 
-def _with_doubts(read: ReadCatalog, moment: Moment) -> Moment:
-    """Return a recovery target that says which names are not proved, and which tables are in neither schema."""
+def _rows_of(passed: PassingTable) -> str:
+    return f"rows of table {passed.record.label} (of {passed.record.changes:,} changes)"
+
+
+def _notes_on_passed(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable]) -> tuple[Moment, Sequence[str]]:
+    """Return a recovery target that names the tables which only the log tells of, with notes on them."""
+    there = {table.oid: table.label for table in objects_of(read, moment).tables}
+    lost = tuple(_rows_of(each) for each in moment.passed if each.record.oid not in there)
+    log_only = tuple(there[each.record.oid] for each in moment.passed if each.record.oid in there)
+    uncertain = [there[each.record.oid] for each in moment.passed if each.record.oid in there and not each.is_certain]
+    dropped = tuple(map(_rows_of, left))
+    notes = [
+        (dropped, f"{named(dropped)} left out: --schema later takes what may have been dropped by then as dropped"),
+        (lost, f"{named(lost)} lost: what was made and dropped between two backups is in none"),
+        (
+            log_only,
+            f"{named(log_only)} came and went between two backups: the rows are those that the log has since they were "
+            "published, and bounds, indexes, conditions and privileges are not known",
+        ),
+        (uncertain, f"{named(uncertain)} may have been dropped by then: --schema later leaves that out"),
+    ]
+    return replace(moment, lost=(*moment.lost, *dropped, *lost), log_only=log_only), [
+        note for some, note in notes if some
+    ]
+
+
+def _with_doubts(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable] = ()) -> Moment:
+    """Return a recovery target that says which names are not proved, and which tables are in neither schema.
+
+    :param left: those of the latter that are left out since they may have been dropped.
+    """
     displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
     doubtful = unproved(read, moment)
     names = tuple(sorted({*doubtful.values()}))
-    passed = tuple(f"rows of table {each.label} (of {each.changes:,} changes)" for each in moment.passed)
-    if not names and not passed:
+    if not names and not moment.passed and not left:
         return moment
-    words = [moment.approximate]
-    if passed:
-        words.append(f"{named(passed)} lost: what was made and dropped between two backups is in none")
+    moment, notes = _notes_on_passed(read, moment, left)
+    words = [moment.approximate, *notes]
     words += [
         f"left out is what another backup has as {label}: another table had that name" for label in displaced.values()
     ]
     if kept := sorted({label for oid, label in doubtful.items() if oid not in displaced}):
         words.append(f"it is not proved that {named(kept)} had this name then: another table may have had it")
     approximate = "; ".join(filter(None, words))
-    return replace(moment, approximate=approximate, lost=(*moment.lost, *passed), unproved_names=names)
+    return replace(moment, approximate=approximate, unproved_names=names)
 
 
 def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
@@ -107,14 +139,9 @@ def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
     :param moment: with the schema that is taken.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
-    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
-        return {}
-    earlier, later = (read(placed.block.catalog) for placed in pair)
-    if not isinstance(moment, ComposedMoment):
-        return unproved_names(moment, pair, (earlier, later), objects_of(read, moment).tables)
-    doubtful = [table for table in moment.composed.catalog.tables if table.oid in moment.composed.doubtful]
-    return {**unproved_names(moment, pair, (earlier, later), doubtful), **moment.composed.displaced}
+    proofs = proofs_of_names(read, moment, objects_of(read, moment).tables)
+    displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
+    return {**{oid: proof.label for oid, proof in proofs.items() if not proof.is_proved}, **displaced}
 
 
 def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:

@@ -288,9 +288,15 @@ def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple
     is_schema_known = not moment.approximate or moment.doubt is not None or moment.next_cut is not None
     unnamed = unproved(read.catalog, taken.moment)
     names = names_of(moment.chain)
-    tables = [table for table in taken.catalog.with_rows() if interval.whole or str(table.oid) in names]
+    passed_oids = {each.record.oid for each in moment.passed}
+    altered |= passed_oids
+    tables = [
+        table
+        for table in taken.catalog.with_rows()
+        if interval.whole or str(table.oid) in names or table.oid in passed_oids
+    ]
     lacking = {each.table: each for each in older_rows(taken.moment, tables, taken.fit, taken.unfit)}
-    passed = {each.oid: (each.label, Outcome("missing", reason=_PASSED)) for each in moment.passed}
+    passed = {each.record.oid: (each.record.label, Outcome("missing", reason=_PASSED)) for each in moment.passed}
     return passed | {
         table.oid: (
             table.label,

@@ -5,6 +5,8 @@ A table is known by its oid. Its name is what the schema that is taken says, and
 
 from __future__ import annotations
 
+from collections import Counter
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.archive.history.timeline import from_of, to_of
@@ -32,15 +34,28 @@ def changes_between(moment: Moment, pair: tuple[Placed, Placed]) -> Mapping[int,
     return {table: [*records.values()] for table, records in found.items()}
 
 
-def unproved_names(
+@dataclass(frozen=True)
+class NameProof:
+    """What is proved of the name of a table that may have had another one.
+
+    :param label: `schema.name` as in the schema that is taken.
+    :param record: the changes that announce its name on both sides of the target, where that is another one.
+    """
+
+    label: str
+    is_proved: bool
+    record: TableRecord | None = None
+
+
+def name_proofs(
     moment: Moment, pair: tuple[Placed, Placed], catalogs: tuple[Catalog, Catalog], taken: Iterable[Table]
-) -> dict[int, str]:
-    """Return the tables whose names are not proved at a recovery target, with the names, by oid.
+) -> dict[int, NameProof]:
+    """Return what is proved of the names at a recovery target, by oid, of tables that may have had others.
 
     A table that was renamed, or whose name another table had, has a proved name where the newest proof before the
     target and the oldest behind it agree. Proofs are the catalogs on both sides, and the relations that the log
     announces with changes. A table that was renamed there and back has none. One that was dropped may have been renamed
-    before, where others were.
+    before, where others were. A name that the log alone announces, on both sides, is the likely one.
 
     :param pair: blocks that tell the schema on both sides of the target; `catalogs`: theirs.
     :param taken: tables that the log does not tell to have been, or not to have been, touched by then.
@@ -53,24 +68,56 @@ def unproved_names(
     renamed = {oid for oid, table in known[1].items() if _is_renamed(known[0].get(oid), table)}
     ends = tuple(to_of(placed.head) for placed in pair)
     changes: Mapping[int, Collection[TableRecord]] | None = None
-    found: dict[int, str] = {}
+    found: dict[int, NameProof] = {}
     for table in taken:
         before, after = (tables.get(table.oid) for tables in known)
         is_doubtful = table.oid in renamed or (after is None and bool(renamed))
-        if not is_doubtful and len(holders[table.label]) == 1:
+        if not is_doubtful and not holders.get(table.label, set()) - {table.oid}:
             continue
         labels = {each.label for each in (before, after) if each is not None}
         is_back = table.oid in renamed and before is not None and len(labels) == 1
         changes = changes_between(moment, pair) if changes is None else changes
+        records = changes.get(table.oid, ())
         proofs = [
             *((end, each.label) for end, each in zip(ends, (before, after), strict=True) if each is not None),
-            *_announced(changes.get(table.oid, ()), moment.position),
+            *_announced(records, moment.position),
         ]
         newest = max((proof for proof in proofs if proof[0] < moment.position), default=(0, ""))[1]
         oldest = min((proof for proof in proofs if proof[0] >= moment.position), default=(0, ""))[1]
-        if is_back or not newest == oldest == table.label:
-            found[table.oid] = table.label
+        is_agreed = newest == oldest and not (is_back and newest in labels)
+        record = next((each for each in records if is_agreed and each.label == newest != table.label), None)
+        # One that neither catalog has may have gone to another table and come back, without a change in between.
+        is_proved = is_agreed and newest == table.label and (newest in labels or not labels)
+        found[table.oid] = NameProof(table.label, is_proved, record)
     return found
+
+
+def with_announced_names(catalog: Catalog, proofs: Mapping[int, NameProof]) -> Catalog:
+    """Return a catalog with the names that the log announces, where the schema that is taken has others.
+
+    A name stays as it is where another table has the announced one, or the table is in another schema by that.
+    """
+    proved = {
+        table.oid: record.name
+        for table in catalog.tables
+        if table.oid in proofs
+        and (record := proofs[table.oid].record) is not None
+        and record.table_schema == table.table_schema
+    }
+    relations = [(each.sequence_schema, each.name) for each in catalog.sequences]
+    relations += [(each.relation_schema, each.name) for each in catalog.materialized_views]
+    while proved:
+        named = [(table.table_schema, proved.get(table.oid, table.name)) for table in catalog.tables]
+        held = Counter([*named, *relations])
+        clashing = {table.oid for table, name in zip(catalog.tables, named, strict=True) if held[name] > 1}
+        if not clashing & proved.keys():
+            break
+        proved = {oid: name for oid, name in proved.items() if oid not in clashing}
+    tables = (
+        table.model_copy(update={"name": proved[table.oid]}) if table.oid in proved else table
+        for table in catalog.tables
+    )
+    return catalog.model_copy(update={"tables": tuple(tables)}) if proved else catalog
 
 
 def _is_renamed(before: Table | None, after: Table) -> bool:

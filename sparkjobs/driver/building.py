@@ -15,6 +15,7 @@ from holdfast.sources.postgresql.logical.ddl_triggers import told
 from holdfast.sources.postgresql.restore.objects import objects
 from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
+from holdfast.sources.postgresql.restore.objects.unbound_partitions import attach_unbound
 from holdfast.sources.postgresql.restore.plan import progress
 from holdfast.sources.postgresql.restore.plan.plan import NotRestored
 from holdfast.sources.postgresql.restore.plan.stages import hiding
@@ -184,7 +185,7 @@ class Building:
         find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
         self._job.log.progress("comparing with the archive", rows=rows, size=size)
         different = self._compare(plan, loading, sessions, superuser or sessions)
-        late = (*late, *loading.left_out(), *different, *built)
+        late = (*late, *loading.left_out(), *different, *built, *attach_unbound(sessions, plan))
         self._job.check()
         self._job.log.progress("refreshing views and statistics", rows=rows, size=size)
         if superuser is None:  # it sees what policies let it see: it owns the views

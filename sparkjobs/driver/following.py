@@ -46,7 +46,7 @@ from sparkjobs.driver.window_blocks import summary_of
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterator, Mapping, Sequence
 
     from holdfast.archive import Archive
     from holdfast.archive.format.block import Block, Stream, WaitingTable
@@ -59,7 +59,13 @@ if TYPE_CHECKING:
 
 
 def follow(
-    job: Job, source: str, decision: Decision, wish: QuorumRequest | None = None, *, limits: Limits = NO_LIMITS
+    job: Job,
+    source: str,
+    decision: Decision,
+    wish: QuorumRequest | None = None,
+    *,
+    is_chosen: Callable[[str], bool],
+    limits: Limits = NO_LIMITS,
 ) -> dict[str, Any]:
     """Back up the changes since the last backup, and return a summary.
 
@@ -67,6 +73,7 @@ def follow(
     tables are one commit. Where it was not, and little is to be read, nothing is done but to name them (`to_begin`):
     the parent takes a snapshot then. Else the changes are backed up, and they are named with the result.
 
+    :param is_chosen: whether rows of a table that no backup knows are wanted, by its `schema.name`.
     :param limits: its connections are sessions that read the log at a time, at most.
     :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
     """
@@ -84,7 +91,7 @@ def follow(
         at_once = min(limits.connections or log_windows.WINDOWS_AT_ONCE, log_windows.WINDOWS_AT_ONCE, job.cores)
         if at_once > 1:
             at_once = 1 + min(at_once - 1, streams.count_copies(session, decision.stream.slot, decision.stream.slot))
-    run = Run(job, source, archive, address, at_once, decision)
+    run = Run(job, source, archive, address, at_once, decision, is_chosen)
     if decision.begins:
         if run.is_done:
             job.say("the commit was made before the job was ended")
@@ -113,12 +120,21 @@ class Run:
     """Incremental backup of a source, segment after segment of its log.
 
     :param at_once: windows that are read at a time, at most.
+    :param is_chosen: as for `follow`.
     """
 
     def __init__(
-        self, job: Job, source: str, archive: Archive, address: Address, at_once: int, decision: Decision
+        self,
+        job: Job,
+        source: str,
+        archive: Archive,
+        address: Address,
+        at_once: int,
+        decision: Decision,
+        is_chosen: Callable[[str], bool],
     ) -> None:
         self._job = job
+        self._is_chosen = is_chosen
         self._postponed = decision.postponed
         self._source = source
         self._archive = archive
@@ -359,6 +375,7 @@ class Run:
             before=before,
             after=segment.cut.catalog,
             followed=frozenset(following.followed),
+            is_chosen=self._is_chosen,
             most_changes=log_windows.MOST_CHANGES,
             max_value_bytes=max_value_bytes(),
             packs=self._archive.state.format >= PACKED_SINCE,

@@ -10,8 +10,16 @@ from holdfast.archive.format.document import iso
 from holdfast.common.errors import DamagedError, RefusedError, exit_code_of
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.dropped_tables import dropped_before, with_last_moment
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, older_rows, parts_of
+from holdfast.point_in_time.passed_tables import passed_entries
+from holdfast.point_in_time.recovery_target import (
+    catalog_of,
+    catalog_reader,
+    older_rows,
+    parts_of,
+    taken_catalog,
+)
 from holdfast.sources.postgresql.dump.toc import read_entries
+from holdfast.sources.postgresql.restore.plan.rename import renamed_entries
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -43,6 +51,18 @@ class RestoredMoment:
         :param server_version: such as 180006; of the server they are for.
         :raises DamagedError: there is no dump.
         """
+        entries = self._entries_taken(server_version)
+        names = {table.oid: (table.table_schema, table.name) for table in self.catalog.tables}
+        tables = taken_catalog(catalog_reader(self._store), self._moment).tables
+        renamed = {
+            (table.table_schema, table.name): names[table.oid]
+            for table in tables
+            if names[table.oid] != (table.table_schema, table.name)
+        }
+        return passed_entries(self.catalog.tables, renamed_entries(entries, renamed) if renamed else entries)
+
+    def _entries_taken(self, server_version: int) -> Sequence[DumpEntry]:
+        """Return the entries of the schema that is taken, with the names that it has there."""
         if isinstance(self._moment, ComposedMoment):
             return self._moment.composed.entries
         block = self._moment.schema.block
@@ -56,7 +76,8 @@ class RestoredMoment:
         These rows may be of another point in time than the definitions.
         """
         if isinstance(self._moment, ComposedMoment):
-            return self.older() | set(self._moment.composed.doubtful)
+            passed = {each.record.oid for each in self._moment.passed}
+            return self.older() | passed | set(self._moment.composed.doubtful)
         if self._moment.is_snapshot or self._moment.doubt is None:
             return self.older()
         return {table.oid for table in self.catalog.with_rows()}

@@ -73,7 +73,7 @@ class FinishedWindow:
     :param tables: one for each form of each table, those of a table in order; `packs`: what files of theirs are in.
     :param transactions: None where none has changes of followed tables, or marks.
     :param ddl: positions of commits with which tables were seen to have other columns than before.
-    :param passed: tables whose rows are in no backup.
+    :param passed: tables that were made and dropped in between.
     :param defined: commits that changed definitions, where the log tells of these.
     :param uncertain: oids of tables with a column that could not be told: they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
@@ -121,6 +121,7 @@ class ChangeReader:
     :param source: its name in the archive.
     :param before, after: the catalog of the cut before these changes, and that of now or later.
     :param followed: oids of the tables whose changes are archived.
+    :param is_chosen: as `WindowRequest` takes it.
     :param packs: many small files may become few objects.
     :param refuse_above: messages, at most; more end the task (`TooMuchError`); None: any number.
     """
@@ -138,6 +139,7 @@ class ChangeReader:
         followed: frozenset[int],
         max_value_bytes: int,
         packs: bool,
+        is_chosen: Callable[[str], bool] | None = None,
         refuse_above: int | None = None,
     ) -> None:
         self._packs = packs
@@ -150,6 +152,7 @@ class ChangeReader:
             publication=stream,
             most_changes=most_changes,
             followed=followed,
+            is_chosen=is_chosen,
             before=before,
             after=after,
             max_value_bytes=max_value_bytes,

@@ -13,10 +13,12 @@ from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.files.packs import AtHand
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.net_changes import net_changes
+from holdfast.common.errors import MissingRowsError
 from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
+from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND
 from holdfast.sources.postgresql.connection.session import connect
 from holdfast.sources.postgresql.restore.plan.progress import note_result, once
-from holdfast.sources.postgresql.restore.rows.apply import apply_net
+from holdfast.sources.postgresql.restore.rows.apply import Applied, apply_net
 from holdfast.sources.postgresql.restore.rows.generated_columns import hash_apart
 from holdfast.sources.postgresql.restore.rows.load import load_file
 from holdfast.sources.postgresql.restore.rows.staging_tables import MisfitError
@@ -158,4 +160,10 @@ class ChangeApplier:
                     if changed.table.oid not in self._tolerated:
                         raise
                     yield changed.table.oid
+                except MissingRowsError:  # it had some before it was published, and they are in no backup
+                    if changed.table.bound != UNKNOWN_BOUND:
+                        raise
+                    with once(session, changed.step) as is_new:
+                        if is_new:
+                            note_result(session, changed.step, Applied.nothing().to_json())
                 report(rows, changed.size)

@@ -62,6 +62,7 @@ class PassedTable(Document):
 
     :param changes: that the log has of it.
     :param first, last: positions of the first and last commit with such changes.
+    :param kept: these changes are among those of the block.
     """
 
     oid: int
@@ -70,6 +71,7 @@ class PassedTable(Document):
     changes: Count
     first: Position
     last: Position
+    kept: bool = False
 
     @property
     def label(self) -> str:
@@ -194,7 +196,7 @@ class Block(Document):
     :param gap: why no changes join this block to what was there before; "" where that needs no saying.
     :param transactions: of a block of changes; None where it holds none.
     :param ddl: positions at which tables were seen to have other columns, or another name, than before.
-    :param passed: tables whose rows are in no backup; () where a release has not recorded them.
+    :param passed: tables that neither catalog around it has; () where a release has not recorded them.
     :param defined: positions of commits that changed definitions, where the log tells of these.
     :param definition_changes: what they changed, of those of which that is known.
     :param schema_version: two blocks with the same one hold the same schema; "" where that is not known.

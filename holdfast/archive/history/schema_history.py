@@ -23,13 +23,24 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
+class PassingTable:
+    """A table at a position, that was made and dropped between the cuts around it.
+
+    :param is_certain: it was there; else it may have been dropped by then.
+    """
+
+    record: PassedTable
+    is_certain: bool
+
+
+@dataclass(frozen=True)
 class Between:
     """Known schema changes between two cuts.
 
     :param told: positions at which definitions were changed, in order; None: it is not known when they were.
     :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
     :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
-    :param passed: tables that were made and dropped in between, with rows that are in no backup.
+    :param passed: tables that were made and dropped in between, each once.
     :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
     """
 
@@ -62,11 +73,13 @@ class Between:
             return self.after if self.differ else self.before
         return None
 
-    def passed_by(self, position: int) -> tuple[PassedTable, ...]:
+    def passed_by(self, position: int) -> tuple[PassingTable, ...]:
         """Return the tables that had come by a position, and are not known to be dropped by then."""
         dropped = {oid: at[-1] for (catalog, oid), at in (self.touches or {}).items() if catalog == PG_CLASS}
         return tuple(
-            each for each in self.passed if parse_position(each.first) < position <= dropped.get(each.oid, position)
+            PassingTable(each, is_certain=each.oid in dropped or position <= parse_position(each.last))
+            for each in self.passed
+            if parse_position(each.first) < position <= dropped.get(each.oid, position)
         )
 
     def is_changed_by(self, position: int) -> bool:
@@ -106,7 +119,7 @@ class _SchemaChanges:
     def __init__(self, chain: Chain) -> None:
         self._defined = _positions(chain, lambda block: block.defined)
         self._seen = _positions(chain, lambda block: (*block.ddl, *block.defined))
-        self._passed = [each for placed in chain.changes for each in placed.head.passed]
+        self._passed = [each for placed in chain.changes for each in placed.head.passed]  # of each block, in order
         self._objects = {
             parse_position(each.position): each.objects
             for placed in chain.changes
@@ -121,7 +134,7 @@ class _SchemaChanges:
         told = _within(self._defined, start, end) if is_told else None
         if differ and not told:  # some commands are not told of
             told = None
-        passed = tuple(each for each in self._passed if start <= parse_position(each.first) < end)
+        passed = _joined([each for each in self._passed if start <= parse_position(each.first) < end])
         return Between(before, after, told, _within(self._seen, start, end), differ, self._touches(told), passed)
 
     def _touches(self, told: Sequence[int] | None) -> Touches | None:
@@ -132,6 +145,22 @@ class _SchemaChanges:
             for each in self._objects[position]:
                 found.setdefault(each, []).append(position)
         return found
+
+
+def _joined(passed: Sequence[PassedTable]) -> tuple[PassedTable, ...]:
+    """Return tables that several blocks tell of, each once.
+
+    Where a block has left some without their changes and their names, one that is told later may be among them.
+    """
+    found: dict[int, PassedTable] = {}
+    for each in passed:
+        kept = each.kept and 0 not in found
+        if (known := found.get(each.oid)) is None:
+            found[each.oid] = each.model_copy(update={"kept": kept})
+        else:
+            more = {"changes": known.changes + each.changes, "last": each.last, "kept": known.kept and each.kept}
+            found[each.oid] = known.model_copy(update=more)
+    return tuple(found.values())
 
 
 def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:

@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
     from datetime import datetime
 
-    from holdfast.archive.format.block import Block, PassedTable, Stream
+    from holdfast.archive.format.block import Block, Stream
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.schema_history import PassingTable
     from holdfast.common.lsn import Touches
 
 _NONE: Mapping[str, str] = MappingProxyType({})
@@ -197,6 +198,7 @@ class Moment:
     :param approximate: why the schema may differ from that of the position; "" where it does not.
     :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
     :param passed: tables that may have been there, and were made and dropped between two backups.
+    :param log_only: those of these that are restored, by what the log alone tells.
     :param unproved_names: of tables that may have had another one.
     :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
         it is not known when; None where that is known.
@@ -213,7 +215,8 @@ class Moment:
     sequences: Placed
     approximate: str = ""
     lost: tuple[str, ...] = ()
-    passed: tuple[PassedTable, ...] = ()
+    passed: tuple[PassingTable, ...] = ()
+    log_only: tuple[str, ...] = ()
     unproved_names: tuple[str, ...] = ()
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from holdfast.archive.scan.change_files import ORDER_SQL, FileRows, Files, Shaper, last_truncation, within
 from holdfast.archive.scan.projection import name_of, sql_type
-from holdfast.common.errors import DamagedError
+from holdfast.common.errors import MissingRowsError
 from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED, field_id, number_of
 
 if TYPE_CHECKING:
@@ -194,5 +194,5 @@ class Touched:
         if found != wanted:
             raise self._damaged(f"{wanted - found} rows that were moved are not in the snapshot")
 
-    def _damaged(self, what: str) -> DamagedError:
-        return DamagedError(f"the archive's changes of {self._history.label} do not fit together: {what}")
+    def _damaged(self, what: str) -> MissingRowsError:
+        return MissingRowsError(f"the archive's changes of {self._history.label} do not fit together: {what}")

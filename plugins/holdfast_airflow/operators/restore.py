@@ -38,11 +38,11 @@ class RestoreOperator(DatabaseJobOperator):
     The restored tables are proved equal to the archive. Another try goes on with what is in the target: `latest` means
     the same moment to it as to the first. Everything goes into an empty database; chosen tables, or all
     under other names, go beside what is there. Returns `commit`, `restored_to`, `position`, `tables`, `rows`,
-    `seconds`, `lost` (values and rows that the archive has and the target does not), `unproved_names` (of tables that
-    may have had others), `loaded_by` (the role that loaded the rows), `not_restored`, `skipped_existing`, `unlogged`,
-    `stale` (tables whose rows are older than that, since their changes are not backed up), `schema_note` (why the
-    schema may be that of another moment, or empty), `roles` and `read_from` (which replica was read
-    and how fresh it is); after a dry run also `dry_run` and `plan`.
+    `seconds`, `lost` (values and rows that the archive has and the target does not), `log_only` (tables that only the
+    log tells of), `unproved_names` (of tables that may have had others), `loaded_by` (the role that loaded the rows),
+    `not_restored`, `skipped_existing`, `unlogged`, `stale` (tables whose rows are older than that, since their changes
+    are not backed up), `schema_note` (why the schema may be that of another moment, or empty), `roles` and `read_from`
+    (which replica was read and how fresh it is); after a dry run also `dry_run` and `plan`.
 
     :param target_conn_id: the Airflow connection to the database to write to, of type `holdfast_postgres` or
         `postgres`. (templated)
@@ -141,7 +141,7 @@ class RestoreOperator(DatabaseJobOperator):
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the job's summary: the job has compared target and archive itself."""
         told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
-        lists = ("not_restored", "skipped_existing", "unlogged", "stale", "lost", "unproved_names")
+        lists = ("not_restored", "skipped_existing", "unlogged", "stale", "lost", "log_only", "unproved_names")
         told |= {key: result.get(key, []) for key in lists}
         told["schema_note"] = result.get("schema_note", "")
         return told | {

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive.format.document import TableRecord
-from holdfast.point_in_time.table_names import changes_between, unproved_names
+from holdfast.point_in_time.table_names import NameProof, changes_between, name_proofs, with_announced_names
 from holdfast.sources.postgresql.catalog.table import Table
 from tests.support.archives.evolving import Evolving, catalog, changed, table
 
@@ -21,13 +21,19 @@ def named(oid: int, name: str, naming: str = OLD) -> Table:
 
 def unproved(before: tuple[Table, ...], after: tuple[Table, ...], *records: TableRecord, **more: Any) -> set[str]:
     """Return the names that are not proved at 0x200, between backups at 0x100 and 0x300."""
+    proofs = proofs_of(before, after, *records, **more)
+    return {proof.label for proof in proofs.values() if not proof.is_proved}
+
+
+def proofs_of(
+    before: tuple[Table, ...], after: tuple[Table, ...], *records: TableRecord, **more: Any
+) -> dict[int, NameProof]:
     made = Evolving()
     made.full(0x100, catalog(*before))
     made.changes(0x300, catalog(*after), *records)
     moment = made.moment(0x200)
     assert moment.doubt is not None
-    taken = more.get("taken", before)
-    return set(unproved_names(moment, moment.doubt, (catalog(*before), catalog(*after)), taken).values())
+    return name_proofs(moment, moment.doubt, (catalog(*before), catalog(*after)), more.get("taken", before))
 
 
 def test_a_name_that_a_table_had_all_the_time_is_proved() -> None:
@@ -78,3 +84,18 @@ def test_only_changes_between_both_backups_count() -> None:
     moment = made.moment(0x280)
     assert moment.doubt is not None
     assert [each.first for each in changes_between(moment, moment.doubt)[1]] == ["0/250"]
+
+
+def test_a_name_that_only_the_log_has_is_taken_unless_another_table_has_it() -> None:
+    before, after = (named(1, "a"), named(2, "b")), (named(1, "c", NEW), named(2, "b"))
+    proofs = proofs_of(before, after, changed(named(1, "x"), 0x150, 0x250, rows=2))
+    assert [each.label for each in with_announced_names(catalog(*before), proofs).tables] == ["shop.x", "shop.b"]
+    proofs = proofs_of(before, after, changed(named(1, "b"), 0x150, 0x250, rows=2))
+    assert [each.label for each in with_announced_names(catalog(*before), proofs).tables] == ["shop.a", "shop.b"]
+
+
+def test_names_that_the_log_announces_as_exchanged_are() -> None:
+    before, after = (named(1, "a"), named(2, "b")), (named(1, "a", NEW), named(2, "b", NEW))
+    records = (changed(named(1, "b"), 0x150, 0x250, rows=2), changed(named(2, "a"), 0x150, 0x250, rows=2))
+    proofs = proofs_of(before, after, *records)
+    assert [each.label for each in with_announced_names(catalog(*before), proofs).tables] == ["shop.b", "shop.a"]

@@ -117,6 +117,31 @@ def test_the_log_proves_names_on_both_sides_of_an_exchange(
         assert (said["unproved_names"], said["equal"]) == ([], True)
 
 
+@TOLD
+def test_names_that_the_log_announces_and_neither_backup_has_come_back_and_are_said_to_be_likely(
+    followed: Followed, new_database: NewDatabase
+) -> None:
+    followed.run("create index calm_view on calm (id)", "create view seen as select x from blue")
+    followed.run(*EXCHANGE, "alter table t rename to passing")
+    followed.run("insert into blue values (2, 'green')", "insert into green values (2, 'blue')")
+    at = followed.run("insert into passing values (6, 'new')")
+    followed.run("update blue set x = 'x' where id = 2", "update green set x = 'x' where id = 2")
+    followed.run("delete from passing where id = 6")
+    followed.run(*EXCHANGE, "alter table passing rename to last")
+    followed.back_up()
+
+    target = new_database()
+    said = followed.restore(f"lsn:{at}", target)
+
+    assert rows(target, "select x from public.blue order by id") == [("green",), ("green",)]
+    assert rows(target, "select x from public.green order by id") == [("blue",), ("blue",)]
+    assert rows(target, "select count(*), max(x) from public.passing") == [(6, "old")]
+    assert rows(target, "select x from public.seen order by x") == [("blue",), ("blue",)]  # it follows its table
+    assert rows(target, "select to_regclass('public.t')::text, to_regclass('public.last')::text") == [(None, None)]
+    assert set(said["unproved_names"]) == {"public.blue", "public.green", "public.passing"}
+    assert said["equal"] is False
+
+
 @pytest.mark.parametrize("is_told", [True])
 def test_other_changes_of_a_table_leave_its_name_proved(followed: Followed, new_database: NewDatabase) -> None:
     followed.run("create index on blue (x)")

@@ -15,11 +15,16 @@ _BY_INDEX, _BY_ALL, _BY_NOTHING = "ifn"
 """Of pg_class.relreplident."""
 
 
+UNKNOWN_BOUND = ""
+"""Of a table that no catalog has: it may be a partition, and nobody knows its bound."""
+
+
 class Table(CatalogRecord):
     """One table.
 
     :param kind: pg_class.relkind: r table, p partitioned (its rows are in its partitions), f foreign.
     :param persistence: p permanent, u unlogged.
+    :param bound: of a partition: what its partitioned table says of its rows; None for any other table.
     :param key: columns of the primary key, in its order; not those of a deferrable one, by which rows cannot be told
         apart within a transaction.
     :param key_oid: of that constraint, in pg_constraint; 0 where there is none or a release did not record it.

@@ -29,6 +29,7 @@ from holdfast.sources.postgresql.logical.pgoutput import MessageReader
 from holdfast.sources.postgresql.logical.pgoutput_tuples import ProtocolError
 from holdfast.sources.postgresql.logical.relation_schema import Forms, Types
 from holdfast.sources.postgresql.logical.window import ChangeBatch, SeenDefinition, SeenMark, SeenTable, Window
+from holdfast.sources.postgresql.values.decode import UnkeepableValueError
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator, Mapping
@@ -140,7 +141,7 @@ class WindowReader:
         self._said: list[_Said] = []
 
     def __iter__(self) -> Generator[ChangeBatch, None, None]:
-        """Yield the changes of followed tables.
+        """Yield the changes of followed tables, and of chosen ones that come and go within the window.
 
         It must be closed where it is not read to its end.
 
@@ -164,7 +165,11 @@ class WindowReader:
                     elif self._comes_and_goes(relation.oid):
                         first, last = (int(messages.lsn[rows[place]]) for place in (0, -1))
                         self._seen.ddl.update((first, last))
-                        self._note_passed(relation, len(rows), show_position(first), show_position(last))
+                        if (passed := self._passed(messages, relation, rows)) is not None:
+                            touching.append(rows)
+                            yield passed
+                        is_kept = passed is not None
+                        self._note_passed(relation, len(rows), show_position(first), show_position(last), is_kept)
                 self._finish(messages, touching, said)
                 del batch, messages
         if self._reader.inside:
@@ -200,7 +205,7 @@ class WindowReader:
             form = self._forms[relation] = self._finder.of(relation, self._reader.types)
         lsn = messages.lsn[rows]
         self._note_columns(form, int(lsn[0]))
-        if form.uncertain:
+        if form.uncertain and form.oid in self._request.followed:
             self._seen.uncertain.add(form.oid)
         changed = change_rows(messages, rows, form, self._request.max_value_bytes)
         if self._labels is not None:
@@ -214,13 +219,28 @@ class WindowReader:
         """
         return self._recorded is not None and oid not in self._recorded
 
-    def _note_passed(self, relation: RelationMessage, changes: int, first: str, last: str) -> None:
+    def _passed(self, messages: Messages, relation: RelationMessage, rows: Int64s) -> ChangeBatch | None:
+        """Return the changes of a table that comes and goes; None where they are not chosen, or cannot be kept."""
+        seen, is_chosen = self._seen.passed.get(relation.oid), self._request.is_chosen
+        if not (self._is_named(relation.oid) if seen is None else seen.kept):
+            return None
+        if is_chosen is None or not is_chosen(f"{relation.relation_schema}.{relation.name}"):
+            return None
+        try:
+            return self._changes(messages, relation, rows)
+        except (ProtocolError, UnkeepableValueError):  # it is gone: no backup is to fail for it
+            return None
+
+    def _is_named(self, oid: int) -> bool:
+        return oid in self._seen.passed or len(self._seen.passed) < MOST_PASSED
+
+    def _note_passed(self, relation: RelationMessage, changes: int, first: str, last: str, is_kept: bool) -> None:
         """Note changes of a table that comes and goes; of very many tables the last ones count as one."""
         passed = self._seen.passed
-        oid = relation.oid if relation.oid in passed or len(passed) < MOST_PASSED else 0
+        oid = relation.oid if self._is_named(relation.oid) else 0
         name = (relation.relation_schema, relation.name) if oid else ("", "others")
-        seen = passed.setdefault(oid, SeenTable(oid, *name, 0, first, last))
-        passed[oid] = seen._replace(changes=seen.changes + changes, last=last)
+        seen = passed.setdefault(oid, SeenTable(oid, *name, 0, first, last, is_kept))
+        passed[oid] = seen._replace(changes=seen.changes + changes, last=last, kept=seen.kept and is_kept)
 
     def _note_columns(self, form: ChangeForm, position: int) -> None:
         columns = self._finder.shown(form)
@@ -248,7 +268,8 @@ class WindowReader:
             if (first := pc.index(is_new, value=True).as_py()) >= 0:
                 row = pc.index(values, found.written[first])
                 self._seen.ddl.add(rows.column(-4)[row.as_py()].as_py())
-            if known is not None and not pc.all(pc.is_in(found.labels, known), min_count=0).as_py():
+            is_gone = known is not None and not pc.all(pc.is_in(found.labels, known), min_count=0).as_py()
+            if is_gone and form.oid in self._request.followed:
                 self._seen.uncertain.add(form.oid)
 
     def _note_definition(self, position: int, touched: Touched | None) -> None:

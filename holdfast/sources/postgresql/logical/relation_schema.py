@@ -56,7 +56,8 @@ class ChangeForm:
     """Relation schema of a table's changes between two changes of its definition.
 
     :param columns: as they stand in the rows; generated ones are not among them. A number below zero is that of a
-        column that neither catalog tells: it means nothing outside of its file.
+        column that neither catalog tells: it means nothing outside of its file. Of a table that came and went between
+        both, columns are numbered as they were announced.
     :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
     :param identity: pg_class.relreplident.
     :param uncertain: a column below zero may be one that the table has now, or the key was another one, so that the
@@ -212,6 +213,7 @@ class Forms:
 
     def __init__(self, types: Types, before: Catalog | None, after: Catalog | None) -> None:
         self._types = types
+        self._is_whole = before is not None and after is not None
         self._before = _by_oid(before)
         self._after = _by_oid(after)
         recorded = before.enum_oids if before else {}
@@ -228,6 +230,8 @@ class Forms:
             told.number(each, column.name, place)
             for place, (each, column) in enumerate(zip(possible, relation.columns, strict=True))
         ]
+        if self._is_whole and before is after is None:  # it came and went: only the log tells of it
+            numbers = [*range(1, 1 + len(numbers))]
         columns = tuple(
             told.column(number, column.name, each)
             for number, column, each in zip(numbers, relation.columns, facts, strict=True)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from datetime import datetime
 
     import pyarrow as pa
@@ -24,6 +25,8 @@ class WindowRequest:
     :param upto: position: transactions whose commit record starts before it are read; not beyond the log's end.
     :param most_changes: end with the transaction that brings the number of messages to this; None: no bound.
     :param followed: oids of the tables whose changes are wanted.
+    :param is_chosen: whether the changes of a table that neither catalog has are wanted, too, by its `schema.name`;
+        None: none is.
     :param before, after: the catalog of the cut before these changes, and that of now or later.
     :param max_value_bytes: larger values are refused.
     :param refuse_above: give up at more messages than this: one transaction may bring any number with its commit
@@ -39,6 +42,7 @@ class WindowRequest:
     before: Catalog | None
     after: Catalog | None
     max_value_bytes: int
+    is_chosen: Callable[[str], bool] | None = None
     refuse_above: int | None = None
 
 
@@ -69,6 +73,7 @@ class SeenTable(NamedTuple):
     """Published table that was made and dropped within a window.
 
     :param first, last: positions of the first and last commit with changes of it.
+    :param kept: all of these changes were returned with those of followed tables.
     """
 
     oid: int
@@ -77,6 +82,7 @@ class SeenTable(NamedTuple):
     changes: int
     first: str
     last: str
+    kept: bool
 
 
 class SeenMark(NamedTuple):
@@ -99,7 +105,7 @@ class Window:
     """Result of reading a window, beside its rows.
 
     :param to_position: every transaction whose commit record starts before it was read, as far back as the slot's.
-    :param transactions: batches of TRANSACTIONS, in order: those with changes of followed tables, or marks.
+    :param transactions: batches of TRANSACTIONS, in order: those with changes that were returned, or marks.
     :param ddl: positions of commits with which tables were seen first, or to have other columns than before, or new
         labels; the first and last ones seen of tables that come and go in between.
     :param passed: these tables, by their names at first.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError, UsageError
@@ -298,6 +298,22 @@ class _Rewriter:
 
     def _text(self, place: int) -> str:
         return self._found[place].text if place < len(self._found) else ""
+
+
+def renamed_entries(entries: Iterable[DumpEntry], renamed: Mapping[Name, Name]) -> tuple[DumpEntry, ...]:
+    """Return a dump's entries with other names of tables.
+
+    What belongs to them keeps its own name, as it does when a table is renamed.
+    """
+    names, relations = Names(objects=renamed), {}
+    found = []
+    for entry in entries:
+        if entry.is_relation:
+            relations[entry.id] = (entry.schema, entry.name)
+        table = next((relations[each] for each in entry.needs if each in relations), None)
+        name = renamed.get((entry.schema, entry.name), ("", entry.name))[1] if entry.is_relation else entry.name
+        found.append(replace(entry, name=name, sql=names.rewrite(entry, table)))
+    return tuple(found)
 
 
 def mentions(entry: DumpEntry, maps: Maps, names: Names) -> bool:

@@ -18,7 +18,7 @@ import psycopg
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.common.errors import DamagedError, HoldfastError
+from holdfast.common.errors import DamagedError, HoldfastError, MissingRowsError
 from holdfast.sources.postgresql.restore.rows.apply_sql import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
 from holdfast.sources.postgresql.restore.rows.staging_tables import not_taken
 from holdfast.sources.postgresql.values.copy_in import copy_in
@@ -50,6 +50,11 @@ class Applied:
     deleted: ContentHash
     inserted: ContentHash
     plain: Applied | None = None
+
+    @classmethod
+    def nothing(cls) -> Applied:
+        """Return the result for a table that is left as it was."""
+        return cls(emptied=False, deleted=ContentHash(), inserted=ContentHash())
 
     def to_json(self) -> str:
         """Return the result as JSON for another process."""
@@ -87,7 +92,7 @@ def apply_net(session: Connection, table: Table, key: tuple[int, ...], batches: 
         with a key, `__unchanged`, or else `__count`. Ops: `T` all rows of the base go; `I` a complete row, whose key
         may be in the base; `U` a row of the base, whose columns in `__unchanged` stay; `D` a row that goes, of which
         only the key is there. Without a key: `D` and `I`, whole rows and how many of them.
-    :raises DamagedError: a row that changes need is not in the base.
+    :raises MissingRowsError: a row that changes need is not in the base.
     :raises MisfitError: the table does not take the rows: they break a condition, or what it computes of them fails.
     """
     try:
@@ -219,8 +224,8 @@ class _Net:
             raise DamagedError(f"{self._table.label}: the rows that came are not those of the archive's changes")
         return ContentHash(rows, total), inserted
 
-    def _misfit(self, what: str) -> DamagedError:
-        return DamagedError(f"{self._table.label}: the archive's changes do not fit its base: {what}")
+    def _misfit(self, what: str) -> MissingRowsError:
+        return MissingRowsError(f"{self._table.label}: the archive's changes do not fit its base: {what}")
 
     def _do(self, statement: str) -> int:
         return self._session.execute(statement.encode()).rowcount

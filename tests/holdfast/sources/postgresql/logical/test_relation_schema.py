@@ -110,6 +110,12 @@ def test_of_a_table_that_is_gone_names_are_enough() -> None:
     assert (numbers(found), found.uncertain) == ([(2, "note"), (-2, "other")], False)
 
 
+def test_a_table_that_came_and_went_has_numbers_by_place_where_both_catalogs_are_known() -> None:
+    others, relation = PLAIN.with_fields({"tables": ()}), announced(("id", INT), ("word", TEXT))
+    assert numbers(form(others, others, relation)) == [(1, "id"), (2, "word")]
+    assert numbers(form(None, others, relation)) == [(-1, "id"), (-2, "word")]
+
+
 def test_a_table_that_was_made_in_between_has_the_numbers_of_the_later_catalog() -> None:
     found = form(None, PLAIN, announced(("id", INT), ("note", TEXT)))
     assert (numbers(found), found.uncertain) == ([(1, "id"), (2, "note")], False)

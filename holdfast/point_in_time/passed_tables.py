@@ -1,0 +1,228 @@
+"""Tables that were made and dropped between two backups, put together of what the log has of them.
+
+No catalog has them, and no dump. The log announces a table's name, its columns and its key with its changes. Only
+partitions are published without a backup in between, and one has the columns of its partitioned table. What else it had
+(its bound, indexes and conditions of its own) nobody knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from holdfast.archive.format.document import TableRecord
+from holdfast.archive.history.timeline import TableParts
+from holdfast.common.lsn import PG_CLASS, parse_position
+from holdfast.sources.postgresql.catalog.columns import Column
+from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND, Table
+from holdfast.sources.postgresql.connection.sql import ident, qualified
+from holdfast.sources.postgresql.dump.sqltext import tokens
+from holdfast.sources.postgresql.dump.toc import DumpEntry
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+    from holdfast.archive.history.timeline import Moment
+    from holdfast.sources.postgresql.catalog.catalog import Catalog
+
+
+def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
+    """Return the objects of a recovery target with the tables that neither of two backups has.
+
+    One with changes of several forms is left out, and one with types or in a schema that the target lacks.
+
+    :param catalog: of the schema that is taken.
+    """
+    if not moment.passed:
+        return catalog
+    records = _records(moment)
+    taken = {table.label for table in catalog.tables} | {
+        f"{each.sequence_schema}.{each.name}" for each in catalog.sequences
+    }
+    tables = {table.oid: table for table in catalog.tables}
+    found: list[Table] = []
+    for passed in sorted(moment.passed, key=lambda each: not each.is_certain):
+        table = _table(tables, records.get(passed.record.oid, ()))
+        if table is None or table.oid in tables:
+            continue
+        if table.label in taken:  # another table has that name in the schema that is taken
+            table = table.model_copy(update={"name": f"{table.name}_{table.oid}"})
+        taken.add(table.label)
+        found.append(table)
+    return catalog.model_copy(update={"tables": (*catalog.tables, *found)}) if found else catalog
+
+
+def passed_parts(moment: Moment, tables: Iterable[Table]) -> Mapping[str, TableParts]:
+    """Return the parts of such tables, by table id: all of their rows are in the changes.
+
+    :param tables: of the recovery target, others among them.
+    """
+    passed = {each.record.oid for each in moment.passed}
+    found = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
+    records = _records(moment) if found else {}
+    return {
+        str(table.oid): TableParts(
+            base=TableRecord(
+                id=str(table.oid), table_schema=table.table_schema, name=table.name, rows=0, digest="", files=()
+            ),
+            catalog=moment.schema.block.catalog,
+            since=0,
+            begun=moment.at,
+            upto=moment.position,
+            as_of=moment.at,
+            changes=tuple(records[table.oid]),
+        )
+        for table in found
+    }
+
+
+def passed_entries(tables: Iterable[Table], entries: Sequence[DumpEntry]) -> Sequence[DumpEntry]:
+    """Return the entries of a dump with those that create such tables.
+
+    A partition is created as pg_dump does it: as a table of its own, with the columns and conditions of its partitioned
+    table.
+
+    :param tables: of the recovery target, others among them.
+    """
+    passed = [table for table in tables if table.bound == UNKNOWN_BOUND]
+    if not passed:
+        return entries
+    by_oid = {entry.oid: entry for entry in entries if entry.class_oid == PG_CLASS and entry.kind == "TABLE"}
+    schemas = {entry.name: entry.id for entry in entries if entry.kind == "SCHEMA"}
+    number = max((entry.id for entry in entries), default=0)
+    made: list[DumpEntry] = []
+    for table in passed:
+        parent = next((by_oid[each] for each in table.parents if each in by_oid), None)
+        columns = (_columns(parent.sql) if parent else "") or _plain_columns(table)
+        name = qualified(table.table_schema, table.name)
+        owner = f"\n\n\nALTER TABLE {name} OWNER TO {ident(table.owner)};" if table.owner else ""
+        needs = {
+            *(parent.needs if parent else ()),
+            *(schemas[each] for each in [table.table_schema] if each in schemas),
+        }
+        number += 1
+        made.append(
+            DumpEntry(
+                id=number,
+                section="pre-data",
+                kind="TABLE",
+                class_oid=PG_CLASS,
+                oid=table.oid,
+                schema=table.table_schema,
+                name=table.name,
+                needs=tuple(sorted(needs)),
+                sql=f"CREATE TABLE {name} {columns};{owner}",
+                settings=parent.settings if parent else "",
+            )
+        )
+    before = [entry for entry in entries if entry.section == "pre-data"]
+    return (*before, *made, *(entry for entry in entries if entry.section != "pre-data"))
+
+
+def _columns(sql: str) -> str:
+    """Return the columns and conditions of the statement that creates a table, in their parentheses; "" for others."""
+    text, depth = "", 0
+    for token in tokens(sql):
+        depth += {"(": 1, ")": -1}.get(token.text, 0)
+        if depth or text:
+            text += token.text
+        if text and not depth:
+            return text
+        if token.word == "OF":
+            break
+    return ""
+
+
+def _plain_columns(table: Table) -> str:
+    columns = (f"{ident(each.name)} {each.type}" for each in table.columns)
+    return f"({', '.join(columns)})"
+
+
+def _records(moment: Moment) -> Mapping[int, Sequence[TableRecord]]:
+    """Return the changes of tables that the archive has all changes of, up to a recovery target.
+
+    A run that was ended may have known a table that the next one does not, and have left its changes for a snapshot.
+    """
+    kept = {each.record.oid for each in moment.passed if each.record.kept}
+    found: dict[int, dict[int, TableRecord]] = {}
+    left: set[str] = set()
+    for placed in moment.changes if kept else ():
+        for record in placed.block.tables:
+            oid = int(record.id)
+            if oid in kept and parse_position(record.first or "") < moment.position:
+                if oid not in found and record.label in left:
+                    kept.discard(oid)
+                else:
+                    found.setdefault(oid, {})[id(record)] = record  # as parts of one block tell the same
+        stream = placed.head.stream
+        left = set() if placed.head.is_cut or stream is None else left | stream.not_followed.keys()
+    return {table: [*records.values()] for table, records in found.items()}
+
+
+def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table | None:
+    """Return a table as its changes tell it; None where they do not tell enough."""
+    forms = {(repr(record.columns), record.key) for record in records}
+    if len(forms) != 1:
+        return None
+    record = records[-1]
+    columns = tuple(Column.from_dict(each) for each in record.columns)
+    root = _root(tables, columns, record.key)
+    known = {column.type for table in tables.values() for column in table.columns}
+    is_known = all(each.base_schema == "pg_catalog" or each.type in known for each in columns)
+    if not is_known or not any(record.table_schema == table.table_schema for table in tables.values()):
+        return None
+    names = {column.number: column.name for column in columns}
+    return Table(
+        oid=int(record.id),
+        table_schema=record.table_schema,
+        name=record.name,
+        kind="r",
+        persistence="p",
+        replica_identity="d",
+        access_method=root.access_method if root else None,
+        parents=(root.oid,) if root else (),
+        bound=UNKNOWN_BOUND,
+        owner=root.owner if root else "",
+        columns=_as_of_root(columns, root) if root else columns,
+        key=tuple(names[number] for number in record.key),
+        pages=0,
+        size=0,
+        estimated_rows=0,
+    )
+
+
+def _root(tables: Mapping[int, Table], columns: Sequence[Column], key: Sequence[int]) -> Table | None:
+    """Return the partitioned table that alone may have had a partition with such columns; None where several may."""
+    wanted = {(column.name, column.type) for column in columns}
+    alike = [
+        table
+        for table in tables.values()
+        if table.kind == "p" and {(each.name, each.type) for each in table.columns if not each.generated} == wanted
+    ]
+    names = {column.number: column.name for column in columns}
+    identity = {names[number] for number in key}
+    found = {_top(tables, table): table for table in alike}
+    if len(found) > 1:
+        found = {top: table for top, table in found.items() if set(table.key) == identity}
+    return tables[next(iter(found))] if len(found) == 1 else None
+
+
+def _top(tables: Mapping[int, Table], table: Table) -> int:
+    while table.bound is not None and (above := next(iter(table.parents), 0)) in tables:
+        table = tables[above]
+    return table.oid
+
+
+def _as_of_root(columns: Sequence[Column], root: Table) -> tuple[Column, ...]:
+    """Return the columns that a partition has, in the order of its partitioned table.
+
+    Generated ones are not in the log: they have numbers of their own.
+    """
+    numbers = {column.name: column.number for column in columns}
+    return tuple(_numbered(root.columns, numbers))
+
+
+def _numbered(columns: Iterable[Column], numbers: Mapping[str, int]) -> Iterator[Column]:
+    last = max(numbers.values(), default=0)
+    for place, column in enumerate(columns, 1):
+        yield replace(column, number=numbers.get(column.name, last + place), missing=None)

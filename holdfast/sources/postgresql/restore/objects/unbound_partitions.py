@@ -1,0 +1,135 @@
+"""Attaching of partitions whose bounds nobody knows, once their rows are there.
+
+Their rows tell the least bound that they can have had. Partitions of one table never overlap, so with it each is beside
+its neighbours as it was; what another one has taken meanwhile, the server refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING, Any, Final
+
+import psycopg
+
+from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND
+from holdfast.sources.postgresql.connection.outages import words
+from holdfast.sources.postgresql.connection.session import is_refusal, server_error
+from holdfast.sources.postgresql.connection.sql import qualified
+from holdfast.sources.postgresql.restore.plan.plan import NotRestored
+from holdfast.sources.postgresql.restore.plan.progress import note_result, once, read_result
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from holdfast.sources.postgresql.connection.parallel import Sessions
+    from holdfast.sources.postgresql.restore.plan.plan import PlannedTable, RestorePlan
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_IN_NONE: Final = "it came and went between two backups, and is in none"
+
+_NO_BOUND: Final = (
+    "it is a hash partition, or has no rows here: it had none, or its changes are of rows from before it was attached"
+)
+
+# The lowest ones first: the rows of one below them break the bound of none above.
+_PARTITIONED: Final = """
+select t.relid::regclass::text, p.partstrat::text, pg_catalog.pg_get_partkeydef(t.relid), array(
+  select pg_catalog.quote_ident(a.attname) from unnest(p.partattrs) with ordinality k (number, place)
+  join pg_catalog.pg_attribute a on a.attrelid = t.relid and a.attnum = k.number and k.number > 0 order by k.place
+), p.partnatts::int
+from pg_catalog.pg_partition_tree(%s::regclass) t join pg_catalog.pg_partitioned_table p on p.partrelid = t.relid
+order by t.level desc, 1
+"""
+
+# What follows a value, as near as its type has it.
+_NEXT: Final = {
+    **dict.fromkeys(("smallint", "integer", "bigint", "date"), "{0} + 1"),
+    **dict.fromkeys(
+        ("timestamp without time zone", "timestamp with time zone"), "{0} + pg_catalog.interval '1 microsecond'"
+    ),
+    "numeric": "{0} + pg_catalog.round(10.0 ^ (-pg_catalog.scale({0})), pg_catalog.scale({0}))",
+    **dict.fromkeys(("text", "character varying"), "{0} || pg_catalog.chr(1)"),
+}
+
+
+def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Attach the partitions that no backup has, and return what is not known of them.
+
+    Behind the indexes and conditions of their partitioned tables, which each gets by that.
+
+    :param sessions: of who owns the tables by then.
+    """
+    roots = {table.source.oid: table.target for table in plan.tables}
+    unbound = [
+        (table, next((roots[each] for each in table.source.parents if each in roots), None))
+        for table in plan.tables
+        if table.source.bound == UNKNOWN_BOUND
+    ]
+    names = [(table, qualified(root.table_schema, root.name) if root else "") for table, root in unbound]
+    return tuple(sessions.run(names, _attach_once, at_once=1))
+
+
+def _attach_once(session: Connection, pair: tuple[PlannedTable, str]) -> NotRestored:
+    table, root = pair
+    step = f"attach {table.source.oid}"
+    try:
+        with once(session, step) as is_new:
+            if is_new:
+                note_result(session, step, json.dumps(_attach(session, table, root).describe()))
+            return NotRestored.from_dict(json.loads(read_result(session, step)))
+    except psycopg.Error as error:
+        raise server_error(f"{table.target.label} could not be attached", error) from error
+
+
+def _attach(session: Connection, table: PlannedTable, root: str) -> NotRestored:
+    """Attach a table where it fits, and return what is not known of it."""
+    name = qualified(table.target.table_schema, table.target.name)
+    if not root:
+        return NotRestored(f"indexes and conditions of table {name}", f"{_IN_NONE}; nor is known what it was part of")
+    refused = ""
+    for above, strategy, definition, columns, count in session.execute(_PARTITIONED.encode(), (root,)).fetchall():
+        key = columns if len(columns) == count else [definition.partition(" (")[2].removesuffix(")")]
+        try:
+            with session.transaction():
+                bound = next(iter(_bounds(session, name, strategy, key)), "")
+                if not bound:
+                    refused = refused or _NO_BOUND
+                    continue
+                session.execute(f"alter table {above} attach partition {name} {bound}".encode())
+        except psycopg.Error as error:
+            if not is_refusal(session, error):
+                raise
+            refused = refused or words(error)
+            continue
+        what = f"bound, indexes and conditions of its own of partition {name}"
+        return NotRestored(what, f"{_IN_NONE}; as its rows tell, it is attached {bound}")
+    reason = f"{_IN_NONE}, and is a table of its own here: {refused}"
+    return NotRestored(f"attached partition {name}", reason, f"alter table {root} attach partition {name} …;")
+
+
+def _bounds(session: Connection, table: str, strategy: str, key: Sequence[str]) -> Iterator[str]:
+    """Yield the least bound of a table's rows, if they tell one.
+
+    :param key: names of columns, or one expression.
+    """
+    if strategy == "l":
+        found = session.execute(f"select distinct pg_catalog.quote_nullable(({key[0]})::text) from {table}".encode())
+        if values := sorted(value for (value,) in found):
+            yield f"for values in ({', '.join(values)})"
+    elif strategy == "r":
+        row = session.execute(f"select pg_catalog.pg_typeof({key[-1]})::text from {table} limit 1".encode()).fetchone()
+        following = _NEXT.get(row[0]) if row else None
+        first = _edge(session, table, key, "asc", key)
+        last = [*key[:-1], following.format(f"({key[-1]})")] if following else []
+        until = _edge(session, table, key, "desc", last) if last else ", ".join(["maxvalue"] * len(key))
+        if row:
+            yield f"for values from ({first}) to ({until})"
+
+
+def _edge(session: Connection, table: str, key: Sequence[str], order: str, shown: Sequence[str]) -> str:
+    """Return values of the first or last row in the order of a key, as SQL writes them."""
+    values = ", ".join(f"pg_catalog.quote_literal(({each})::text)" for each in shown)
+    ordered = ", ".join(f"{each} {order}" for each in key)
+    row = session.execute(f"select {values} from {table} order by {ordered} limit 1".encode()).fetchone()
+    return ", ".join(row or ())
