@@ -50,6 +50,7 @@ def test_restore_is_submitted_with_its_arguments_and_target(
         "unlogged": [],
         "stale": [],
         "lost": [],
+        "log_only": [],
         "unproved_names": [],
         "schema_note": "",
     }

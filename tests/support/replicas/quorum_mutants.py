@@ -63,7 +63,7 @@ MUTANTS = (
     without("that a backup begins at the end of its source", _CHAIN, log, "_move_ends", "if here != expected", "if 0"),
     without(
         "that a recovery has all that succeeded", _LOST_VOTER,
-        recovery_claim, "begin", "if chosen.pointer <= succeeded", "if False",
+        recovery_claim, "choose", "if chosen.pointer <= succeeded", "if False",
     ),
     without(
         "that only who has all that succeeded is read", _READ_BEHIND,
