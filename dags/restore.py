@@ -6,7 +6,7 @@ from airflow.sdk import Param
 
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.approval import wait_for_approval
-from holdfast_airflow.archives import archive_dag, configured_archives
+from holdfast_airflow.archives import MANY_RUNS, archive_dag, configured_archives
 from holdfast_airflow.assets import record_of, restores_of
 from holdfast_airflow.operators.restore import RestoreOperator
 from holdfast_airflow.requests import form_of, from_form
@@ -32,6 +32,7 @@ for name, archive in configured_archives().items():
         doc=DOC,
         tag="restore",
         description=f"Restore from the archive {name}",
+        max_active_runs=MANY_RUNS,  # one may wait for a person, who must not keep the others out
         start_date=None,  # by hand alone, so that there is no first day
         params={
             # No default: a restore must never go to a database that nobody has named.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Param, get_parsing_context
@@ -27,6 +27,13 @@ ALL = "all"
 
 ONE_SOURCE = "{{ '' if params.source == '" + ALL + "' else params.source }}"
 """A template: the source that the form names, or nothing where it says all."""
+
+
+MANY_RUNS: Final = 1_000_000
+"""Number of runs at a time that never holds one back: Airflow has no word for no limit, and 0 starts none.
+
+For DAGs whose runs may meet by the locks of the archive.
+"""
 
 
 class ArchiveDag(DAG):
@@ -133,7 +140,7 @@ def archive_dag(
 ) -> DAG:
     """Make the DAG `<operation>_<name>` of one archive: one run at a time, and those that were missed are not made up.
 
-    Its tasks have the owner, the pool and the queue that archives.yaml names.
+    `max_active_runs` lets more runs be at work together. Its tasks have the owner, the pool and the queue that archives.yaml names.
 
     :param doc: what Airflow shows about it. `{name}`, `{place}` and `{schedule}` are filled in, and those of `terms`.
     :param tag: beside `holdfast` and the archive's name.
