@@ -9,6 +9,7 @@ from typing import Any
 
 from airflow.plugins_manager import AirflowPlugin
 
+from holdfast_airflow.first_of_all import FirstOfAll
 from holdfast_airflow.page.address import PREFIX, page_address
 from holdfast_airflow.page.lazy import LazyApplication
 
@@ -19,7 +20,10 @@ OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
 
 
 class HoldfastPlugin(AirflowPlugin):
-    """Entry of Holdfast in Airflow's list of plugins: the page, in the navigation and as a tab of each DAG."""
+    """Entry of Holdfast in Airflow's list of plugins.
+
+    It has the page, in the navigation and as a tab of each DAG, and the weight of tasks that hold locks.
+    """
 
     name = "holdfast"
     fastapi_apps: list[Any] = [{"name": "Holdfast", "app": LazyApplication(), "url_prefix": PREFIX}]  # noqa: RUF012
@@ -38,6 +42,8 @@ class HoldfastPlugin(AirflowPlugin):
             "url_route": "holdfast-archive",
         },
     ]
+
+    priority_weight_strategies: list[Any] = [FirstOfAll]  # noqa: RUF012 - as Airflow wants it
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:

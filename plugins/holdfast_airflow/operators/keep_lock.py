@@ -11,6 +11,7 @@ from airflow.sdk import BaseOperator
 from holdfast.common.words import human_span
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
+from holdfast_airflow.first_of_all import FIRST_OF_ALL
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from locking.one_line import LogsLines
 
@@ -47,6 +48,7 @@ class KeepLock(LogsLines, BaseOperator):
     template_fields: Sequence[str] = ("acquire",)
 
     def __init__(self, *, acquire: str, max_idle: timedelta = MAX_IDLE, **kwargs: Any) -> None:
+        kwargs.setdefault("weight_rule", FIRST_OF_ALL)
         super().__init__(**kwargs)
         self.acquire = acquire
         self.max_idle = max_idle

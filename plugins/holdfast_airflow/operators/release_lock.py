@@ -9,6 +9,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import acquired_locks
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.first_of_all import FIRST_OF_ALL
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ class ReleaseLock(LogsLines, BaseOperator):
     template_fields: Sequence[str] = ("acquire",)
 
     def __init__(self, *, acquire: str, **kwargs: Any) -> None:
+        kwargs.setdefault("weight_rule", FIRST_OF_ALL)
         super().__init__(**kwargs)
         self.acquire = acquire
 
