@@ -18,7 +18,7 @@ Restores from the archive **{name}** ({place}) into the database of an Airflow c
 names the nearest that can be. What was restored is compared with the archive before the task succeeds.
 
 Without `tables` and `map`, everything comes back, into an empty database. With them, other things may be in the
-database; they are left as they are. Try it as a dry run first: its plan is the task's return value.
+database; they are left as they are. It is a dry run, whose plan is the task's return value, until `dry_run` is false.
 """
 
 ASKED = "Restore {{ params.source }} to {{ params.at }} into the database of {{ params.target_connection }}?"
@@ -48,7 +48,7 @@ for name, archive in configured_archives().items():
                 title="Source",
                 description="The database to bring back.",
             ),
-            **form_of(RestoreRequest, consistency=archive.consistency),
+            **form_of(RestoreRequest, consistency=archive.consistency, dry_run=True),
         },
     ) as dag:
         restore = RestoreOperator(

@@ -23,6 +23,6 @@ class FirstOfAll(PriorityWeightStrategy):
     that gives a lock back would lift all the work before it just as much.
     """
 
-    def get_weight(self, ti: TaskInstance) -> int:  # noqa: ARG002 - as Airflow calls it
+    def get_weight(self, ti: TaskInstance) -> int:
         """Return the greatest weight."""
         return _GREATEST
