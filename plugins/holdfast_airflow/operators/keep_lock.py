@@ -10,6 +10,7 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.words import human_span
 from holdfast_airflow.acquisition import acquired_locks
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
 from holdfast_airflow.first_of_all import FIRST_OF_ALL
 from holdfast_airflow.triggers.keep import KeepLockTrigger
@@ -41,17 +42,19 @@ class KeepLock(LogsLines, BaseOperator):
     :func:`archive_lock` does: then it is run again where the lock is taken again.
 
     :param acquire: the task id of the :class:`AcquireLock`, which has a `lease`. (templated)
-    :param max_idle: how long nothing of the run may be at work. A task that runs, waits for a slot, is deferred, or is
-        a sensor between two looks, is at work; one that waits for its next try is not.
+    :param max_idle: how long nothing of the run may be at work: a timedelta, seconds, or words such as `90 min`. A task
+        that runs, waits for a slot, is deferred, or is a sensor between two looks, is at work; one that waits for its
+        next try is not.
     """
 
     template_fields: Sequence[str] = ("acquire",)
 
-    def __init__(self, *, acquire: str, max_idle: timedelta = MAX_IDLE, **kwargs: Any) -> None:
+    def __init__(self, *, acquire: str, max_idle: Span = MAX_IDLE, **kwargs: Any) -> None:
         kwargs.setdefault("weight_rule", FIRST_OF_ALL)
         super().__init__(**kwargs)
         self.acquire = acquire
-        self.max_idle = max_idle
+        check_spans(max_idle=max_idle)
+        self.max_idle = span(max_idle)
 
     def execute(self, context: Context) -> None:
         """Hand the lock to the trigger."""

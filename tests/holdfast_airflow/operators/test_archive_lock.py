@@ -17,7 +17,7 @@ from holdfast_airflow.operators import archive_lock
 def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
     with DAG("load") as dag:
         before = EmptyOperator(task_id="before")
-        with archive_lock("load", archive="shop", resource="report", mode="read", wait=timedelta(0)) as lock:
+        with archive_lock("load", archive="shop", resource="report", mode="read", lock_wait="0s") as lock:
             first, second = EmptyOperator(task_id="first"), EmptyOperator(task_id="second")
             first >> second
         before >> lock >> EmptyOperator(task_id="after")
@@ -74,7 +74,7 @@ def test_mapped_tasks_of_a_block_run_between_taking_and_giving_back_too() -> Non
 
 def test_tasks_of_a_block_look_first_whether_their_lock_is_held() -> None:
     with DAG("load") as dag:
-        with archive_lock(archive="shop", resource="report", max_idle=timedelta(minutes=20)):
+        with archive_lock(archive="shop", resource="report", max_idle="20 min"):
             work(1)
             work.override(task_id="mapped").expand(number=[1, 2])
             EmptyOperator(task_id="clean").as_teardown()
