@@ -75,6 +75,14 @@ def acquire_or_defer(
         raise deferred_until_free(operator, trigger, busy=str(error), deadline=deadline) from None
 
 
+def is_test() -> bool:
+    """Return whether this task is part of `dag.test()`, which runs one task after the other, and its trigger, too."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+
+    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), InProcessSupervisorComms)
+
+
 def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> list[dict[str, Any]]:
     """Return the locks that an :class:`AcquireLock` has acquired, each with its `url`, `handle` and `max_hold_s`.
 
