@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
@@ -13,18 +14,20 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
+from holdfast_airflow.acquisition import begin_with
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.form_fields import FormField
 from holdfast_airflow.notifications.alerts import notifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.config.archives_yaml import ReadArchives
+    from holdfast_airflow.acquisition import Hook
 
 ALL = "all"
 """In a form: every source."""
@@ -59,7 +62,7 @@ class ArchiveDag(DAG):
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self.params = self._form
         for task in self.tasks:
-            task._pre_execute_hook = KnownFields(self.dag_id, self.params, task._pre_execute_hook)
+            begin_with(task, partial(KnownFields, self.dag_id, self.params))
 
 
 class KnownFields:
@@ -72,7 +75,7 @@ class KnownFields:
     :param then: the hook that the task has had so far.
     """
 
-    def __init__(self, dag_id: str, fields: Iterable[str], then: Callable[[Context], None] | None = None) -> None:
+    def __init__(self, dag_id: str, fields: Iterable[str], then: Hook | None = None) -> None:
         self.dag_id = dag_id
         self.fields = sorted(fields)
         self.then = then

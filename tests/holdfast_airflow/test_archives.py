@@ -44,7 +44,8 @@ def test_a_run_with_a_word_that_no_form_has_is_refused_before_its_task_begins() 
     form = {"dry_run": Param(True), "at": Param("latest")}
     with archive_dag("restore", "shop", BY_HAND, doc="", params=form) as dag:
         EmptyOperator(task_id="restore", pre_execute=lambda context: calls.append("its own"))
-    begin: Any = dag.get_task("restore")._pre_execute_hook
+    task: Any = dag.get_task("restore")
+    begin = task._pre_execute_hook
     assert begin is not None
     for conf in (None, {}, {"dry_run": False, "at": "commit:3"}):
         begin({"dag_run": SimpleNamespace(conf=conf)})
