@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
@@ -73,7 +73,10 @@ class KeepLock(LogsLines, BaseOperator):
         if state == "idle":
             self._go_on(context)
         elif state == "too long":
-            self._fail_too_long()
+            raise JobFailed(
+                "the lock has reached its max_hold and is over: what is at work goes on without it, and a task that "
+                "begins later fails at once. Give it a longer max_hold"
+            )
         elif state != "released":
             raise JobFailed(str(found.get("message", "the keeping of the lock ended without an answer")))
         self.log.info("the lock was given back")
@@ -121,7 +124,7 @@ class KeepLock(LogsLines, BaseOperator):
             handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
             lease = attach(open_store(taken["url"]), handle)
             try:
-                renewed = lease.renew(at_most=taken["max_hold_s"])
+                lease.renew(at_most=taken["max_hold_s"])
             except LockLost as error:
                 if lease.was_released():
                     return
@@ -130,13 +133,5 @@ class KeepLock(LogsLines, BaseOperator):
                     "not start the task that keeps the lock in time: its DAG was paused, or the scheduler was down. "
                     "Clear the tasks that have still to be done: they take the lock anew"
                 ) from None
-        if not renewed:
-            self._fail_too_long()
         self.log.info("nothing of this run was at work for %s; the lock is still held", human_span(self.max_idle))
         self._hand_over(context, taken)
-
-    def _fail_too_long(self) -> NoReturn:
-        raise JobFailed(
-            "the lock has reached its max_hold and is not renewed any more: what is at work goes on without it, and a "
-            "task that begins later fails at once. Give it a longer max_hold"
-        )

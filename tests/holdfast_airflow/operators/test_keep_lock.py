@@ -139,10 +139,14 @@ def test_lock_that_was_given_back_while_the_task_waited_ends_well(store: ObjectS
     go_on(context, taken)
 
 
-def test_lock_of_an_idle_run_is_not_kept_past_its_max_hold(store: ObjectStore, context: dict[str, Any]) -> None:
-    taken = execute(acquire(lease=timedelta(minutes=5)), context)
-    with pytest.raises(JobFailed, match="has reached its max_hold"):
-        go_on(context, {**taken, "max_hold_s": 0.0})
+def test_lock_of_an_idle_run_is_kept_on_to_its_max_hold_and_renewed_for_no_longer(
+    store: ObjectStore, context: dict[str, Any]
+) -> None:
+    taken = execute(acquire(max_hold="5 min", lease="5 min"), context)
+    path = older(store, taken, seconds=200)
+    with pytest.raises(TaskDeferred):
+        go_on(context, taken)
+    assert path.stat().st_ctime - path.stat().st_mtime >= 200
 
 
 def older(store: ObjectStore, taken: dict[str, Any], *, seconds: float) -> Path:
