@@ -14,8 +14,7 @@ from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.arguments import span
 from holdfast_airflow.decorators.locked import LockedPythonOperator
-from holdfast_airflow.operators import AcquireLock, BackupOperator, RestoreOperator, TruncateOperator
-from holdfast_airflow.operators.recover_replicas import RecoverReplicasOperator
+from holdfast_airflow.operators import AcquireLock, BackupOperator, RecoverReplicas, RestoreOperator, TruncateOperator
 
 
 @pytest.mark.parametrize(
@@ -66,7 +65,7 @@ def test_numbers_and_lengths_of_time_may_be_words() -> None:
     [
         lambda **words: AcquireLock(task_id="a", archive="shop", resource="r", **words),
         lambda **words: BackupOperator(task_id="b", archive="shop", **words),
-        lambda **words: RecoverReplicasOperator(task_id="c", archive="shop", **words),
+        lambda **words: RecoverReplicas(task_id="c", archive="shop", **words),
         lambda **words: LockedPythonOperator(task_id="d", archive="shop", resource="r", python_callable=print, **words),
     ],
 )

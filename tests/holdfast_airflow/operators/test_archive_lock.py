@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import timedelta
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context, task
@@ -47,7 +47,9 @@ def test_a_lock_is_kept_and_given_back_before_any_other_task_gets_a_slot() -> No
     with DAG("load", default_args=most) as dag, archive_lock(archive="shop", resource="report"):
         EmptyOperator(task_id="first") >> EmptyOperator(task_id="second")
     stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
-    weights = {each.task_id: each.weight_rule.get_weight(SimpleNamespace(task=each)) for each in stored.tasks}
+    weights = {
+        each.task_id: each.weight_rule.get_weight(cast("Any", SimpleNamespace(task=each))) for each in stored.tasks
+    }
     assert weights["keep_lock"] == weights["release_lock"] == 2**31 - 1
     # The work before it is lifted by none of that.
     assert (weights["acquire_lock"], weights["first"], weights["second"]) == (7, 14, 21)
