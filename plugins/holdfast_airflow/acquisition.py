@@ -6,7 +6,6 @@ A trigger takes over the wait for a lock, and later tasks find the lock again, a
 from __future__ import annotations
 
 import json
-from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from airflow.sdk import BaseOperator
@@ -24,8 +23,6 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
     from locking import Lease
-
-    Hook = Callable[[Context], None]
 
 Mode = Literal["read", "write"]
 
@@ -118,19 +115,10 @@ def check_first(task: Any, acquire: str) -> None:
     """
     if task.is_setup or task.is_teardown:
         return
-    begin_with(task, partial(HeldLock, acquire))
-
-
-def begin_with(task: Any, hook: Callable[[Hook | None], Hook]) -> None:
-    """Have a task begin with a hook.
-
-    :param task: an operator, mapped or not.
-    :param hook: makes it, given the one that the task has had so far.
-    """
     if isinstance(task, BaseOperator):
-        task._pre_execute_hook = hook(task._pre_execute_hook)
+        task._pre_execute_hook = HeldLock(acquire, task._pre_execute_hook)
     else:
-        task.partial_kwargs["pre_execute"] = hook(task.partial_kwargs.get("pre_execute"))
+        task.partial_kwargs["pre_execute"] = HeldLock(acquire, task.partial_kwargs.get("pre_execute"))
 
 
 class HeldLock:
@@ -140,7 +128,7 @@ class HeldLock:
     :param then: the hook that the task has had so far.
     """
 
-    def __init__(self, acquire: str, then: Hook | None = None) -> None:
+    def __init__(self, acquire: str, then: Callable[[Context], None] | None = None) -> None:
         self.acquire = acquire
         self.then = then
 

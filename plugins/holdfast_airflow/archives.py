@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from functools import partial
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
@@ -14,20 +13,18 @@ from airflow.sdk.definitions.param import ParamsDict
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
-from holdfast_airflow.acquisition import begin_with
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.form_fields import FormField
 from holdfast_airflow.notifications.alerts import notifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.config.archives_yaml import ReadArchives
-    from holdfast_airflow.acquisition import Hook
 
 ALL = "all"
 """In a form: every source."""
@@ -61,8 +58,9 @@ class ArchiveDag(DAG):
         """End it."""
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self.params = self._form
+        task: Any  # an operator: none of our DAGs maps its tasks
         for task in self.tasks:
-            begin_with(task, partial(KnownFields, self.dag_id, self.params))
+            task._pre_execute_hook = KnownFields(self.dag_id, self.params, task._pre_execute_hook)
 
 
 class KnownFields:
@@ -75,7 +73,7 @@ class KnownFields:
     :param then: the hook that the task has had so far.
     """
 
-    def __init__(self, dag_id: str, fields: Iterable[str], then: Hook | None = None) -> None:
+    def __init__(self, dag_id: str, fields: Iterable[str], then: Callable[[Context], None] | None = None) -> None:
         self.dag_id = dag_id
         self.fields = sorted(fields)
         self.then = then
