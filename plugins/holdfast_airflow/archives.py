@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime, timedelta
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
@@ -12,6 +11,7 @@ from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from holdfast.common.errors import UsageError
+from holdfast.common.words import nearest
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.exceptions import in_airflow_terms
@@ -84,12 +84,11 @@ class KnownFields:
         :raises JobRefused: it has another word; a retry would not help.
         """
         for word in sorted(set(context["dag_run"].conf or {}) - set(self.fields)):
-            meant = "".join(f", did you mean {near!r}?" for near in get_close_matches(word, self.fields, 1))
-            known = f"it has {', '.join(self.fields)}" if self.fields else "it has none"
+            known = ", ".join(self.fields) or "none"
             with in_airflow_terms():
                 raise UsageError(
-                    f"conf has {word!r}, which is no field of {self.dag_id}{meant or ':'} {known}. Nothing was done: "
-                    "trigger it again with these"
+                    f"nothing was done: conf has {word!r}, which is no field of {self.dag_id} (it has: {known})"
+                    f"{nearest(word, self.fields)}"
                 )
         if self.then is not None:
             self.then(context)

@@ -14,7 +14,7 @@ Span = timedelta | str | float
 def span(given: Span) -> timedelta:
     """Return a length of time.
 
-    :raises UsageError: the words say none, or there are no so many seconds.
+    :raises UsageError: the words say none, or the seconds are below 0 or too many.
     """
     if isinstance(given, timedelta):
         return given
