@@ -6,7 +6,7 @@ A trigger takes over the wait for a lock, and later tasks find the lock again, a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from airflow.sdk import BaseOperator
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from locking import Lease
 
 Mode = Literal["read", "write"]
+
+FIRST_OF_ALL: Final = "holdfast_airflow.plugin.FirstOfAll"
+"""As a `weight_rule`: a lock that waits for a slot is lost, or keeps others out after the work."""
 
 _MODES = {"read": "R", "write": "W"}
 

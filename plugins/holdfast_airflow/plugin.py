@@ -5,18 +5,33 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.plugins_manager import AirflowPlugin
+from airflow.task.priority_strategy import PriorityWeightStrategy
 
-from holdfast_airflow.first_of_all import FirstOfAll
 from holdfast_airflow.page.address import PREFIX, page_address
 from holdfast_airflow.page.lazy import LazyApplication
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
 
 DAG_PROCESSOR = "airflow.dag_processing.manager"
 """Module of the process that forks a child for each DAG file; no other process of Airflow imports it."""
 
 OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
+
+
+class FirstOfAll(PriorityWeightStrategy):
+    """Rule that gives a task the greatest weight, and the tasks before it none of that.
+
+    By Airflow's own rules, a task has at least the weight of each task after it: a great `priority_weight` of the task
+    that gives a lock back would lift all the work before it just as much.
+    """
+
+    def get_weight(self, ti: TaskInstance) -> int:
+        """Return the greatest weight."""
+        return 2**31 - 1  # that Airflow's database can hold
 
 
 class HoldfastPlugin(AirflowPlugin):

@@ -86,7 +86,7 @@ def test_other_processes_of_airflow_import_no_more_than_the_plugin(tmp_path: Pat
         "holdfast",
         *(
             f"holdfast_airflow{name}"
-            for name in ("", ".first_of_all", ".page", ".page.address", ".page.lazy", ".plugin", ".provider_info")
+            for name in ("", ".page", ".page.address", ".page.lazy", ".plugin", ".provider_info")
         ),
     }
 

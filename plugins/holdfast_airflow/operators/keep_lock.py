@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast.common.words import human_span
-from holdfast_airflow.acquisition import acquired_locks, is_test
+from holdfast_airflow.acquisition import FIRST_OF_ALL, acquired_locks, is_test
 from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
-from holdfast_airflow.first_of_all import FIRST_OF_ALL
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from locking.one_line import LogsLines
 

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast_airflow.acquisition import acquired_locks
+from holdfast_airflow.acquisition import FIRST_OF_ALL, acquired_locks
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.first_of_all import FIRST_OF_ALL
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:

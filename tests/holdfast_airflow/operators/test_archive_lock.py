@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context, task
+from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast_airflow.acquisition import HeldLock
 from holdfast_airflow.operators import archive_lock
@@ -38,6 +40,19 @@ def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
     assert [task.task_id for task in dag.tasks if task.is_setup] == ["acquire_load"]
     assert {task.task_id for task in dag.tasks if task.is_teardown} == {"keep_load", "release_load"}
     assert dag.get_task("keep_load").on_failure_fail_dagrun
+
+
+def test_a_lock_is_kept_and_given_back_before_any_other_task_gets_a_slot() -> None:
+    defaults = {"priority_weight": 7, "weight_rule": "upstream"}
+    with DAG("load", default_args=defaults) as dag, archive_lock(archive="shop", resource="report"):
+        EmptyOperator(task_id="first") >> EmptyOperator(task_id="second")
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    weights = {
+        each.task_id: each.weight_rule.get_weight(cast("Any", SimpleNamespace(task=each))) for each in stored.tasks
+    }
+    assert weights["keep_lock"] == weights["release_lock"] == 2**31 - 1
+    # The work before it is lifted by none of that.
+    assert (weights["acquire_lock"], weights["first"], weights["second"]) == (7, 14, 21)
 
 
 def own_hook(context: Context) -> None:
