@@ -6,7 +6,7 @@ from airflow.sdk import Param
 
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast_airflow.approval import wait_for_approval
-from holdfast_airflow.archives import archive_dag, configured_archives
+from holdfast_airflow.archives import MANY_RUNS, archive_dag, configured_archives
 from holdfast_airflow.assets import record_of, restores_of
 from holdfast_airflow.operators.restore import RestoreOperator
 from holdfast_airflow.requests import form_of, from_form
@@ -18,7 +18,7 @@ Restores from the archive **{name}** ({place}) into the database of an Airflow c
 names the nearest that can be. What was restored is compared with the archive before the task succeeds.
 
 Without `tables` and `map`, everything comes back, into an empty database. With them, other things may be in the
-database; they are left as they are. Try it as a dry run first: its plan is the task's return value.
+database; they are left as they are. It is a dry run, whose plan is the task's return value, until `dry_run` is false.
 """
 
 ASKED = "Restore {{ params.source }} to {{ params.at }} into the database of {{ params.target_connection }}?"
@@ -32,6 +32,7 @@ for name, archive in configured_archives().items():
         doc=DOC,
         tag="restore",
         description=f"Restore from the archive {name}",
+        max_active_runs=MANY_RUNS,  # one may wait for a person, who must not keep the others out
         start_date=None,  # by hand alone, so that there is no first day
         params={
             # No default: a restore must never go to a database that nobody has named.
@@ -47,7 +48,7 @@ for name, archive in configured_archives().items():
                 title="Source",
                 description="The database to bring back.",
             ),
-            **form_of(RestoreRequest, consistency=archive.consistency),
+            **form_of(RestoreRequest, consistency=archive.consistency, dry_run=True),
         },
     ) as dag:
         restore = RestoreOperator(

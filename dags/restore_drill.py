@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from airflow.sdk import Param
 
-from holdfast_airflow.archives import archive_dag, configured_archives, each_place
+from holdfast_airflow.archives import MANY_RUNS, archive_dag, configured_archives, each_place
 from holdfast_airflow.assets import drills_of, record_of
 from holdfast_airflow.operators.drill import DrillOperator
 
@@ -14,8 +14,8 @@ server that the task starts on its worker. The result is compared with the archi
 `drill.assertions` of archives.yaml are asked. It is recorded in the archive: `holdfast drill {name} --history`.
 
 Runs on the schedule `drill` of archives.yaml ({schedule}), and whenever it is triggered. A failed task means that a
-restore would fail, or bring back something wrong: see the runbook on failed drills. Sources, and replicas where there
-are several, go one after the other, since each needs room for a whole database.
+restore would fail, or bring back something wrong: see the runbook on failed drills. In one run, sources, and replicas
+where there are several, go one after the other, since each needs room for a whole database.
 """
 
 for name, archive in configured_archives().items():
@@ -26,6 +26,7 @@ for name, archive in configured_archives().items():
         doc=DOC,
         schedule_key="drill",
         description=f"Prove that the archive {name} can be restored",
+        max_active_runs=MANY_RUNS,
         max_active_tasks=1,
         params={
             "at": Param(

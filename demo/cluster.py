@@ -128,7 +128,7 @@ class ClusterStory:
         with self.screen.step(f"Restore {MARK!r} into the target through Airflow") as show:
             self._python(_EMPTY)
             began = time.monotonic()
-            self._run("restore", {"at": f"mark:{self._mark}", "target_connection": "shop_copy"}, show)
+            self._run("restore", {"at": f"mark:{self._mark}", "target_connection": "shop_copy", "dry_run": False}, show)
             seconds = time.monotonic() - began
             there = self._fingerprint("AIRFLOW_CONN_SHOP_COPY")
             differences = compare(held, there)

@@ -207,7 +207,7 @@ class Story:
         shop.create_empty(self.server.conninfo(), DATABASE)
         with self.screen.step(f"Drop the database and restore {what} through Airflow") as show:
             began = time.monotonic()
-            self._run("restore", {"at": moment.at, "target_connection": CONNECTION}, show)
+            self._run("restore", {"at": moment.at, "target_connection": CONNECTION, "dry_run": False}, show)
             seconds = time.monotonic() - began
             show("comparing with what the database said of itself at the backup")
             differences = compare(moment.before, fingerprint(self.server.conninfo(DATABASE)))

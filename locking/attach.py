@@ -72,6 +72,8 @@ class AttachedLease:
     """Lock that another process took.
 
     It is checked here, or kept for a run that outlives that process.
+
+    :ivar age: seconds, by the store's clock, from when the lock was asked for to the last ``renew()``
     """
 
     def __init__(self, store: LockStore, handle: LeaseHandle, runtime: Runtime) -> None:
@@ -81,6 +83,7 @@ class AttachedLease:
         self._clock = runtime.clock
         self._lost: str | None = None
         self._body: bytes | None = None
+        self.age = 0.0
 
     def check(self) -> None:
         """Check that the lock is still held, by the store's clock alone.
@@ -104,7 +107,8 @@ class AttachedLease:
         The first time, the lock's record is read, too. Nobody trusts the lock for a write whose answer has not come, so
         a late one revives nothing: whoever ended the lock meanwhile has marked it as dead before.
 
-        :param at_most: seconds, by the store's clock, since the lock was asked for; after them it is not renewed
+        :param at_most: seconds, by the store's clock, since the lock was asked for: it is not renewed where its lease
+            would be over later than that
         :return: whether it was renewed
         :raises LockLost: there is nothing to renew
         :raises StoreError: it could not be renewed now; the lease goes on as it was
@@ -112,7 +116,8 @@ class AttachedLease:
         try:
             body = self._record()
             look = self._must_stand(self._folder.glance)
-            if (look.now - self._since(body)).total_seconds() >= at_most:
+            self.age = (look.now - self._since(body)).total_seconds()
+            if self.age + self._handle.lease_s > at_most:
                 return False
             self._folder.store.touch(self._target, body)
         except ObjectNotFound as error:

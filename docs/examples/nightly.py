@@ -26,8 +26,8 @@ with (
         archive="shop",
         resource="warehouse-load",
         purpose="nightly load",
-        max_hold=timedelta(hours=3),
-        wait=timedelta(hours=1),
+        max_hold="3h",
+        lock_wait="1h",
     ),
 ):
 

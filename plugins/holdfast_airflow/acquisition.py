@@ -6,7 +6,7 @@ A trigger takes over the wait for a lock, and later tasks find the lock again, a
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, cast
 
 from airflow.sdk import BaseOperator
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
     from locking import Lease
 
 Mode = Literal["read", "write"]
+
+FIRST_OF_ALL: Final = "holdfast_airflow.plugin.FirstOfAll"
+"""As a `weight_rule`: a lock that waits for a slot is lost, or keeps others out after the work."""
 
 _MODES = {"read": "R", "write": "W"}
 
@@ -73,6 +76,14 @@ def acquire_or_defer(
 
         trigger = ResourceFreeTrigger(url=url, deadline=deadline.isoformat(), resource=resource, mode=_MODES[mode])
         raise deferred_until_free(operator, trigger, busy=str(error), deadline=deadline) from None
+
+
+def is_test() -> bool:
+    """Return whether this task is part of `dag.test()`, which runs one task after the other, and its trigger, too."""
+    from airflow.sdk.execution_time import task_runner
+    from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
+
+    return isinstance(getattr(task_runner, "SUPERVISOR_COMMS", None), InProcessSupervisorComms)
 
 
 def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> list[dict[str, Any]]:

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import sys
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Final, Self
 from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
 
 from holdfast.common.errors import UsageError
+from holdfast.common.words import nearest
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast_airflow.deadlines import deadline_of
+from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.form_fields import FormField
 from holdfast_airflow.notifications.alerts import notifiers
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Iterable, Mapping
+
+    from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.config.archives_yaml import ReadArchives
@@ -29,8 +33,15 @@ ONE_SOURCE = "{{ '' if params.source == '" + ALL + "' else params.source }}"
 """A template: the source that the form names, or nothing where it says all."""
 
 
+MANY_RUNS: Final = 1_000_000
+"""Number of runs at a time that never holds one back: Airflow has no word for no limit, and 0 starts none.
+
+For DAGs whose runs may meet by the locks of the archive.
+"""
+
+
 class ArchiveDag(DAG):
-    """DAG whose tasks carry no copies of its form.
+    """DAG whose runs take the words of its form only, and whose tasks carry no copies of it.
 
     Airflow copies the params of a DAG into each task that is made in it, once for each class of the operator, and
     stores them with each task. A run's params are those of the DAG, with the task's own on top: so the copies change
@@ -47,6 +58,40 @@ class ArchiveDag(DAG):
         """End it."""
         super().__exit__(*error)  # type: ignore[no-untyped-call]
         self.params = self._form
+        task: Any  # an operator: none of our DAGs maps its tasks
+        for task in self.tasks:
+            task._pre_execute_hook = KnownFields(self.dag_id, self.params, task._pre_execute_hook)
+
+
+class KnownFields:
+    """Hook that fails a task whose run has a word in `conf` that is no field of the form.
+
+    Airflow takes any: a misspelt `dry_run` would be a real restore.
+
+    :param dag_id: of the run.
+    :param fields: names of the form's fields.
+    :param then: the hook that the task has had so far.
+    """
+
+    def __init__(self, dag_id: str, fields: Iterable[str], then: Callable[[Context], None] | None = None) -> None:
+        self.dag_id = dag_id
+        self.fields = sorted(fields)
+        self.then = then
+
+    def __call__(self, context: Context) -> None:
+        """Check the run's `conf`, and call the task's own hook.
+
+        :raises JobRefused: it has another word; a retry would not help.
+        """
+        for word in sorted(set(context["dag_run"].conf or {}) - set(self.fields)):
+            known = ", ".join(self.fields) or "none"
+            with in_airflow_terms():
+                raise UsageError(
+                    f"nothing was done: conf has {word!r}, which is no field of {self.dag_id} (it has: {known})"
+                    f"{nearest(word, self.fields)}"
+                )
+        if self.then is not None:
+            self.then(context)
 
 
 def read_configuration() -> ReadArchives | None:
@@ -133,7 +178,8 @@ def archive_dag(
 ) -> DAG:
     """Make the DAG `<operation>_<name>` of one archive: one run at a time, and those that were missed are not made up.
 
-    Its tasks have the owner, the pool and the queue that archives.yaml names.
+    `max_active_runs` lets more runs be at work together. Its tasks have the owner, the pool and the queue that
+    archives.yaml names.
 
     :param doc: what Airflow shows about it. `{name}`, `{place}` and `{schedule}` are filled in, and those of `terms`.
     :param tag: beside `holdfast` and the archive's name.

@@ -5,12 +5,16 @@ from __future__ import annotations
 import importlib
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.plugins_manager import AirflowPlugin
+from airflow.task.priority_strategy import PriorityWeightStrategy
 
 from holdfast_airflow.page.address import PREFIX, page_address
 from holdfast_airflow.page.lazy import LazyApplication
+
+if TYPE_CHECKING:
+    from airflow.models.taskinstance import TaskInstance
 
 DAG_PROCESSOR = "airflow.dag_processing.manager"
 """Module of the process that forks a child for each DAG file; no other process of Airflow imports it."""
@@ -18,8 +22,23 @@ DAG_PROCESSOR = "airflow.dag_processing.manager"
 OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
 
 
+class FirstOfAll(PriorityWeightStrategy):
+    """Rule that gives a task the greatest weight, and the tasks before it none of that.
+
+    By Airflow's own rules, a task has at least the weight of each task after it: a great `priority_weight` of the task
+    that gives a lock back would lift all the work before it just as much.
+    """
+
+    def get_weight(self, ti: TaskInstance) -> int:
+        """Return the greatest weight."""
+        return 2**31 - 1  # that Airflow's database can hold
+
+
 class HoldfastPlugin(AirflowPlugin):
-    """Entry of Holdfast in Airflow's list of plugins: the page, in the navigation and as a tab of each DAG."""
+    """Entry of Holdfast in Airflow's list of plugins.
+
+    It has the page, in the navigation and as a tab of each DAG, and the weight of tasks that hold locks.
+    """
 
     name = "holdfast"
     fastapi_apps: list[Any] = [{"name": "Holdfast", "app": LazyApplication(), "url_prefix": PREFIX}]  # noqa: RUF012
@@ -38,6 +57,8 @@ class HoldfastPlugin(AirflowPlugin):
             "url_route": "holdfast-archive",
         },
     ]
+
+    priority_weight_strategies: list[Any] = [FirstOfAll]  # noqa: RUF012 - as Airflow wants it
 
     @classmethod
     def on_load(cls, *args: Any, **kwargs: Any) -> None:

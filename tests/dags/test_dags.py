@@ -13,9 +13,12 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
+from holdfast_airflow.archives import MANY_RUNS, KnownFields
 from tests.support.airflow.dag_files import MAINTENANCE, ROOT, TWO, Read, dag
 
 pytestmark = pytest.mark.slow
+
+ARCHIVES = ("big", "kept", "shop", "twice")
 
 
 def test_each_archive_has_its_dags(read: Read) -> None:
@@ -33,7 +36,19 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     assert dag(bag, "backup_shop").task_ids == ["backup_shop_db"]
     assert sorted(dag(bag, "backup_big").task_ids) == ["backup_a", "backup_b", "choose_sources"]
     assert dag(bag, "restore_shop").task_ids == ["restore"]
-    assert all(found.max_active_runs == 1 for found in bag.dags.values())
+
+
+def test_only_what_changes_an_archive_has_one_run_at_a_time(read: Read) -> None:
+    limits = {found.dag_id: found.max_active_runs for found in read(TWO).dags.values()}
+    unlimited = {dag_id for dag_id, limit in limits.items() if limit == MANY_RUNS}
+    assert unlimited == {f"{kind}_{name}" for kind in ("restore", "restore_drill") for name in ARCHIVES}
+    assert {limit for dag_id, limit in limits.items() if dag_id not in unlimited} == {1}
+
+
+def test_each_task_of_an_archive_begins_with_a_check_of_the_words_its_run_was_given(read: Read) -> None:
+    dags = [found for found in read(TWO).dags.values() if found.dag_id != "holdfast_configuration"]
+    tasks: list[Any] = [task for found in dags for task in found.tasks]
+    assert {type(task._pre_execute_hook) for task in tasks} == {KnownFields}
 
 
 def test_dags_can_be_stored_by_airflow(read: Read) -> None:

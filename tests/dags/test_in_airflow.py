@@ -430,7 +430,9 @@ def test_replicas_are_kept_equal_by_their_dags(airflow: AirflowStandalone, trio:
 def test_the_cluster_brings_back_what_it_has_backed_up(
     airflow: AirflowStandalone, trio: Replicas, cluster: SparkCluster, copy: Address
 ) -> None:
-    assert run(airflow, "restore", "restore", "trio", source="crm", target_connection="copy")["rows"] == 50
+    assert (
+        run(airflow, "restore", "restore", "trio", source="crm", target_connection="copy", dry_run=False)["rows"] == 50
+    )
     with connect(copy) as session:
         assert session.execute("select sum(id) from public.customers").fetchone() == (1275,)
     assert cluster.applications >= 1, "that of the backup: so little is restored without Spark"

@@ -30,11 +30,11 @@ def test_form_of_a_restore_takes_every_way_to_say_when(read: Read, at: str) -> N
     assert dag(read(TWO), "restore_shop").params.get_param("at").resolve(at) == at
 
 
-def test_form_of_a_restore_takes_tables_names_and_a_dry_run(read: Read) -> None:
+def test_form_of_a_restore_takes_tables_and_names_and_is_a_dry_run_until_it_says_otherwise(read: Read) -> None:
     params = dag(read(TWO), "restore_shop").params
-    assert (params["tables"], params["map"], params["dry_run"]) == ([], [], False)
+    assert (params["tables"], params["map"], params["dry_run"]) == ([], [], True)
     assert (params["roles"], params["tablespaces"]) == ("check", "drop")
-    for name, value in (("tables", ["a.*", "b.c"]), ("tables", None), ("map", ["a=b"]), ("dry_run", True)):
+    for name, value in (("tables", ["a.*", "b.c"]), ("tables", None), ("map", ["a=b"]), ("dry_run", False)):
         assert params.get_param(name).resolve(value) == value
 
 

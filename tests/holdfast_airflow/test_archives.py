@@ -18,6 +18,7 @@ from airflow.timetables.base import TimeRestriction
 
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.archives import archive_dag, archives_at_one_place, configured_archives
+from holdfast_airflow.exceptions import JobRefused
 
 DAILY = ArchiveConfig.model_validate({"url": "s3://backups/shop", "schedule": {"vacuum": "@daily"}})
 BY_HAND = ArchiveConfig.model_validate({"url": "s3://backups/shop"})
@@ -36,6 +37,27 @@ def test_dag_of_an_archive_runs_once_at_a_time_and_never_catches_up() -> None:
     assert (dag.dag_id, str(dag.schedule), dag.catchup, dag.max_active_runs) == ("vacuum_shop", "@daily", False, 1)
     assert dag.tags == {"holdfast", "maintenance", "shop"}
     assert archive_dag("reap", "shop", DAILY, doc="", tag="locks").tags == {"holdfast", "locks", "shop"}
+
+
+def test_a_run_with_a_word_that_no_form_has_is_refused_before_its_task_begins() -> None:
+    calls: list[str] = []
+    form = {"dry_run": Param(True), "at": Param("latest")}
+    with archive_dag("restore", "shop", BY_HAND, doc="", params=form) as dag:
+        EmptyOperator(task_id="restore", pre_execute=lambda context: calls.append("its own"))
+    task: Any = dag.get_task("restore")
+    begin = task._pre_execute_hook
+    assert begin is not None
+    for conf in (None, {}, {"dry_run": False, "at": "commit:3"}):
+        begin({"dag_run": SimpleNamespace(conf=conf)})
+    assert calls == ["its own"] * 3
+    with pytest.raises(JobRefused) as caught:
+        begin({"dag_run": SimpleNamespace(conf={"dryrun": True})})
+    assert str(caught.value) == (
+        "nothing was done: conf has 'dryrun', which is no field of restore_shop (it has: at, dry_run); "
+        "did you mean 'dry_run'?"
+    )
+    assert caught.value.exit_code == 2
+    assert len(calls) == 3
 
 
 def test_only_scheduled_tasks_are_tried_again() -> None:

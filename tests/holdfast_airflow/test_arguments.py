@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
 
 import pytest
-from airflow.sdk import DAG
+from airflow.sdk import DAG, BaseOperator
 
 from holdfast.common.errors import UsageError
 from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.arguments import span
-from holdfast_airflow.operators import BackupOperator, RestoreOperator, TruncateOperator
+from holdfast_airflow.decorators.locked import LockedPythonOperator
+from holdfast_airflow.operators import AcquireLock, BackupOperator, RecoverReplicas, RestoreOperator, TruncateOperator
 
 
 @pytest.mark.parametrize(
@@ -47,11 +49,34 @@ def test_numbers_and_lengths_of_time_may_be_words() -> None:
     assert (number(None, "quorum"), number("", "quorum"), number("None", "quorum")) == (None, None, None)
     assert (number(2, "quorum"), number("2", "quorum")) == (2, 2)
     assert (span("90 min"), span(timedelta(hours=1))) == (timedelta(minutes=90), timedelta(hours=1))
+    assert (span(90), span(0.5), span("90")) == (timedelta(seconds=90), timedelta(seconds=0.5), timedelta(seconds=90))
     assert (is_yes("True"), is_yes(True), is_yes("no")) == (True, True, False)
     with pytest.raises(UsageError, match="quorum is 'two'"):
         number("two", "quorum")
     with pytest.raises(UsageError, match="length of time"):
         span("soon")
+    for none in (-1, "-1", float("nan"), float("inf")):
+        with pytest.raises(UsageError, match="no number of seconds"):
+            span(none)
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda **words: AcquireLock(task_id="a", archive="shop", resource="r", **words),
+        lambda **words: BackupOperator(task_id="b", archive="shop", **words),
+        lambda **words: RecoverReplicas(task_id="c", archive="shop", **words),
+        lambda **words: LockedPythonOperator(task_id="d", archive="shop", resource="r", python_callable=print, **words),
+    ],
+)
+def test_a_length_of_time_is_checked_when_the_dag_is_parsed_unless_a_template_gives_it(
+    make: Callable[..., BaseOperator],
+) -> None:
+    for good in ("90 min", "2h", 90, 0.0, timedelta(hours=1), "{{ params.wait }}"):
+        assert make(lock_wait=good).lock_wait == good  # type: ignore[attr-defined]
+    for bad in ("soon", "", "1 fortnight", -1):
+        with pytest.raises(UsageError, match=r"^lock_wait: "):
+            make(lock_wait=bad)
 
 
 def test_operators_take_one_pattern_for_a_list_of_them() -> None:

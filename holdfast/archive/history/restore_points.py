@@ -259,7 +259,7 @@ def only_source(state: State, name: str | None, at: str = "") -> str:
     if len(having) == 1:
         return having.pop()
     if len(names) > 1:
-        raise UsageError(f"this archive holds several sources ({known}): say which with --source")
+        raise UsageError(f"say which source; this archive holds several: {known}")
     return names[0]
 
 

@@ -10,7 +10,7 @@ from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factor
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
-from holdfast_airflow.arguments import span
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.waiting import check_event, deadline_in
 
@@ -34,8 +34,8 @@ class LockedPythonOperator(PythonOperator):
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
     :param mode: `write` to have it alone, `read` to share it with other readers.
     :param purpose: shown to whoever has to wait. (templated)
-    :param lock_wait: how long to wait for it before failing with the holder's name: a timedelta, or words such as `2h`.
-        (templated)
+    :param lock_wait: how long to wait for it before failing with the holder's name: a timedelta, seconds, or words such
+        as `2h`. (templated)
     """
 
     template_fields: Sequence[str] = (*PythonOperator.template_fields, "archive", "resource", "purpose", "lock_wait")
@@ -47,11 +47,12 @@ class LockedPythonOperator(PythonOperator):
         resource: str,
         mode: Mode = "write",
         purpose: str = "",
-        lock_wait: timedelta | str = timedelta(hours=1),
+        lock_wait: Span = timedelta(hours=1),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_mode(mode)
+        check_spans(lock_wait=lock_wait)
         self.archive = archive
         self.resource = resource
         self.mode: Mode = mode

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
+from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode, is_test
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.waiting import check_event, deadline_in
@@ -38,14 +39,18 @@ class AcquireLock(LogsLines, BaseOperator):
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
     :param mode: `write` to have it alone, `read` to share it with other readers.
     :param purpose: shown to whoever has to wait. (templated)
-    :param max_hold: the longest the lock lives.
-    :param wait: how long to wait for it, deferred, before failing with the holder's name.
-    :param lease: how long it lives without being renewed; by default nobody renews it, and it lives `max_hold`.
+    :param max_hold: the longest the lock lives: a timedelta, seconds, or words such as `90 min`. (templated)
+    :param lock_wait: how long to wait for it, deferred, before failing with the holder's name; as `max_hold`.
+        (templated)
+    :param lease: how long it lives without being renewed, as `max_hold`; by default nobody renews it, and it lives
+        `max_hold`. (templated)
+    :param wait: the earlier name of `lock_wait`.
+    :raises UsageError: an argument makes no sense; the DAG cannot be parsed.
     """
 
     operator_extra_links = (ArchiveLink(),)
 
-    template_fields: Sequence[str] = ("archive", "resource", "purpose")
+    template_fields: Sequence[str] = ("archive", "resource", "purpose", "max_hold", "lock_wait", "lease")
 
     def __init__(
         self,
@@ -54,25 +59,29 @@ class AcquireLock(LogsLines, BaseOperator):
         resource: str,
         mode: Mode = "write",
         purpose: str = "",
-        max_hold: timedelta = timedelta(hours=1),
-        wait: timedelta = timedelta(hours=1),
-        lease: timedelta | None = None,
+        max_hold: Span = timedelta(hours=1),
+        lock_wait: Span = timedelta(hours=1),
+        lease: Span | None = None,
+        wait: Span | None = None,
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
         check_mode(mode)
+        check_spans(max_hold=max_hold, lock_wait=lock_wait, lease=lease, wait=wait)
         self.archive = archive
         self.resource = resource
         self.mode = mode
         self.purpose = purpose
         self.max_hold = max_hold
-        self.wait = wait
-        self.lease = max_hold if lease is None else min(lease, max_hold)
+        self.lock_wait = lock_wait if wait is None else wait
+        self.lease = lease
         self._lease: Lease | None = None
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Take the lock and return its handle."""
-        return self._attempt(context, deadline_in(self.wait))
+        with in_airflow_terms():
+            deadline = deadline_in(span(self.lock_wait))
+        return self._attempt(context, deadline)
 
     def execute_when_free(self, context: Context, event: Mapping[str, Any] | None, deadline: str) -> dict[str, Any]:
         """Go on after waiting for the lock."""
@@ -85,6 +94,9 @@ class AcquireLock(LogsLines, BaseOperator):
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
+            max_hold = span(self.max_hold)
+            # In a test nobody renews the lock.
+            lease = max_hold if self.lease is None or is_test() else min(span(self.lease), max_hold)
             url, self._lease = acquire_or_defer(
                 self,
                 context,
@@ -94,8 +106,8 @@ class AcquireLock(LogsLines, BaseOperator):
                 mode=self.mode,
                 purpose=self.purpose,
                 scope="run",
-                lease_s=self.lease.total_seconds(),
+                lease_s=lease.total_seconds(),
             )
-        self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, self.max_hold)
+        self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, max_hold)
         handle = json.loads(self._lease.handle().to_json())
-        return {"url": url, "handle": handle, "max_hold_s": self.max_hold.total_seconds()}
+        return {"url": url, "handle": handle, "max_hold_s": max_hold.total_seconds()}

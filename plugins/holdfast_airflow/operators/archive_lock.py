@@ -16,13 +16,15 @@ from holdfast_airflow.operators.release_lock import ReleaseLock
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from holdfast_airflow.arguments import Span
+
 LEASE = timedelta(minutes=10)
 """How long a lock outlives its run where nobody gives it back; the time a worker may take to begin to renew it."""
 
 
 @contextmanager
 def archive_lock(
-    name: str = "lock", *, lease: timedelta = LEASE, max_idle: timedelta = MAX_IDLE, **acquire: Any
+    name: str = "lock", *, lease: Span = LEASE, max_idle: Span = MAX_IDLE, **acquire: Any
 ) -> Iterator[AcquireLock]:
     """Run the tasks of the block under a lock of an archive.
 
@@ -39,7 +41,8 @@ def archive_lock(
     :param lease: how long the lock stays when its run was ended without giving it back.
     :param max_idle: how long nothing of the run may be at work, as :class:`KeepLock` takes it; where the DAG is paused
         then, the lock ends with its lease.
-    :param acquire: what else :class:`AcquireLock` takes: `archive`, `resource`, `mode`, `purpose`, `max_hold`, `wait`.
+    :param acquire: what else :class:`AcquireLock` takes: `archive`, `resource`, `mode`, `purpose`, `max_hold`,
+        `lock_wait`.
     """
     take = AcquireLock(task_id=f"acquire_{name}", lease=lease, **acquire)
     keep = KeepLock(task_id=f"keep_{name}", acquire=take.task_id, max_idle=max_idle)

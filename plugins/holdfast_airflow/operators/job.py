@@ -34,7 +34,7 @@ from holdfast.operations.job_process import (
 from holdfast.operations.job_records import records_of
 from holdfast.operations.outcome import ended_job_result
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
-from holdfast_airflow.arguments import span
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.coordination import store_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
@@ -81,8 +81,8 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
-    :param lock_wait: how long to wait for the locks before failing with the holder's name: a timedelta, or words such
-        as `90 min`. Waiting is deferred: it takes no worker slot. (templated)
+    :param lock_wait: how long to wait for the locks before failing with the holder's name: a timedelta, seconds, or
+        words such as `90 min`. Waiting is deferred: it takes no worker slot. (templated)
     :param spark_conn_id: the Spark connection; without it, the one archives.yaml names. It is asked for only where
         Spark is needed. (templated)
     :param job_executor: where the job runs: `spark`; `inline`, in a child process of the task without Java; or `auto`,
@@ -127,7 +127,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         *,
         archive: str,
         replica: str | None = None,
-        lock_wait: timedelta | str = timedelta(hours=1),
+        lock_wait: Span = timedelta(hours=1),
         spark_conn_id: str | None = None,
         job_executor: str | None = None,
         **kwargs: Any,
@@ -135,6 +135,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         kwargs.setdefault("name", f"holdfast-{self.operation}")
         # A local driver has no id to come back to after a crash: another try is a new job.
         super().__init__(durable=False, **kwargs)
+        check_spans(lock_wait=lock_wait)
         self.archive = archive
         self.replica = replica
         self.lock_wait = lock_wait

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast.common.errors import HoldfastError, exit_code_of, sentence
-from holdfast_airflow.arguments import span
+from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
@@ -51,10 +51,11 @@ class RecoverReplicas(LogsLines, BaseOperator):
         *,
         archive: str,
         deep: bool | str = True,
-        lock_wait: timedelta | str = timedelta(minutes=10),
+        lock_wait: Span = timedelta(minutes=10),
         **kwargs: Any,
     ) -> None:
         super().__init__(**kwargs)
+        check_spans(lock_wait=lock_wait)
         self.archive = archive
         self.deep = deep
         self.lock_wait = lock_wait

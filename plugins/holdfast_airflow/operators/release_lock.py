@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast_airflow.acquisition import acquired_locks
+from holdfast_airflow.acquisition import FIRST_OF_ALL, acquired_locks
 from holdfast_airflow.exceptions import in_airflow_terms
 from locking.one_line import LogsLines
 
@@ -30,6 +30,7 @@ class ReleaseLock(LogsLines, BaseOperator):
     template_fields: Sequence[str] = ("acquire",)
 
     def __init__(self, *, acquire: str, **kwargs: Any) -> None:
+        kwargs.setdefault("weight_rule", FIRST_OF_ALL)
         super().__init__(**kwargs)
         self.acquire = acquire
 

@@ -12,7 +12,7 @@ from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
-from holdfast_airflow.arguments import span
+from holdfast_airflow.arguments import Span, span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
@@ -61,7 +61,7 @@ class SyncReplica(ArchiveJobOperator):
         replica: str,
         spark: bool | str = False,
         gap_after: timedelta | None = GAP_AFTER,
-        lock_wait: timedelta | str = timedelta(minutes=2),
+        lock_wait: Span = timedelta(minutes=2),
         **kwargs: Any,
     ) -> None:
         super().__init__(archive=archive, replica=replica, lock_wait=lock_wait, **kwargs)

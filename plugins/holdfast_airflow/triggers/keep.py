@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -33,7 +34,7 @@ class KeepLockTrigger(SettledTrigger):
 
     :param url: where the lock is.
     :param handle: the lock, in JSON; holds no secret.
-    :param max_hold_s: seconds, by the store's clock, after which it is not renewed any more.
+    :param max_hold_s: seconds, by the store's clock, after which it is over: it is not renewed to live longer.
     :param poll_s: seconds between two looks, at most.
     :param max_idle_s: seconds without anything of the run at work, after which it fires; None: it does not ask.
     :param dag_id: of the run, with `run_id`.
@@ -62,7 +63,7 @@ class KeepLockTrigger(SettledTrigger):
         self.run_id = run_id
         self.keepers = list(keepers)
         self._idleness = RunIdleness(dag_id=dag_id, run_id=run_id, keepers=keepers)
-        self._interval = poll_s
+        self._lease_s = 0.0
         self._renew_at = 0.0
 
     def serialize(self) -> tuple[str, dict[str, Any]]:
@@ -96,27 +97,44 @@ class KeepLockTrigger(SettledTrigger):
         from locking import LeaseHandle, attach
 
         handle = LeaseHandle.from_json(self.handle)
-        self._interval = handle.lease_s / _RENEWALS
+        self._lease_s = handle.lease_s
         return attach(open_store(self.url), handle)
 
     def _turn(self, lease: AttachedLease) -> dict[str, str]:
-        """Check the lock once and renew it when due; return its end as an event, or nothing."""
+        """Check the lock once and renew it when due; return its end as an event, or nothing.
+
+        After the last renewal the lock is held to the end of its lease.
+        """
         try:
             if time.monotonic() < self._renew_at:
                 lease.check()
-                return {}
-            if not lease.renew(at_most=self.max_hold_s):
-                return {"state": "too long"}
-            self._renew_at = time.monotonic() + self._interval
-            if self._is_idle():  # just renewed: who goes on with it has a whole lease for that
-                return {"state": "idle"}
+            elif lease.renew(at_most=self.max_hold_s):
+                self._renew_at = time.monotonic() + self._until_next(lease.age)
+                if self._is_idle():  # just renewed: who goes on with it has a whole lease for that
+                    return {"state": "idle"}
+            else:
+                self._renew_at = math.inf
         except LockLost as error:
-            return {"state": "released"} if lease.was_released() else {"state": "lost", "message": str(error)}
+            if lease.was_released():
+                return {"state": "released"}
+            if self._renew_at == math.inf:
+                return {"state": "too long"}
+            return {"state": "lost", "message": str(error)}
         except StoreDenied:
             raise
         except (LockStateUnknown, StoreError) as error:
             self.log.warning("the lock could not be renewed, trying again in at most %.0f s: %s", self.poll_s, error)
         return {}
+
+    def _until_next(self, age: float) -> float:
+        """Return the seconds to the next renewal: the last one lets the lock end at its `max_hold`, and not later.
+
+        :param age: seconds since the lock was asked for.
+        """
+        # A look comes up to `poll_s` later.
+        until_last = self.max_hold_s - self._lease_s - self.poll_s - age
+        interval = self._lease_s / _RENEWALS
+        return min(interval, until_last) if until_last > 0 else interval
 
     def _is_idle(self) -> bool:
         return self.max_idle_s is not None and self._idleness.look() >= self.max_idle_s

@@ -84,7 +84,7 @@ def test_another_moment_is_chosen_each_time_unless_it_is_said(store: ObjectStore
     assert drilled(store, Restored(), at="commit:2")["seed"] is None
     with pytest.raises(RefusedError, match="no restore point of shop_db"):
         drilled(store, Restored(), at="commit:3")
-    with pytest.raises(UsageError, match="say which with --source"):
+    with pytest.raises(UsageError, match="say which source"):
         Drill(store).prepare()
 
 

@@ -70,7 +70,7 @@ def test_lock_that_stays_busy_fails_with_the_holders_name(store: ObjectStore, co
         RWLock(store, "report").write(purpose="the other one"),
         pytest.raises(LockWaitExpired, match="the other one"),
     ):
-        execute(acquire(wait=timedelta(0)), context)
+        execute(acquire(lock_wait=timedelta(0)), context)
 
 
 def test_trigger_that_could_not_look_fails_the_task(context: dict[str, Any]) -> None:
@@ -95,3 +95,17 @@ def test_lock_lives_as_long_as_its_lease_and_no_longer_than_may_be(
 ) -> None:
     taken = execute(acquire(max_hold=timedelta(hours=2), lease=lease), context)
     assert (taken["handle"]["lease_s"], taken["max_hold_s"]) == (lives, 7200)
+
+
+def test_lengths_of_time_are_given_in_words_in_seconds_and_by_templates(
+    store: ObjectStore, context: dict[str, Any]
+) -> None:
+    assert {"lock_wait", "max_hold", "lease"} <= set(AcquireLock.template_fields)
+    taken = execute(acquire(max_hold="90 min", lease="300", lock_wait=60), context)
+    assert (taken["max_hold_s"], taken["handle"]["lease_s"]) == (5400, 300)
+
+
+@pytest.mark.parametrize("name", ["lock_wait", "max_hold", "lease", "wait"])
+def test_a_length_of_time_that_cannot_be_read_is_refused_when_the_dag_is_parsed(name: str) -> None:
+    with pytest.raises(UsageError, match=f"^{name}: cannot read 'soon' as a length of time"):
+        acquire(**{name: "soon"})

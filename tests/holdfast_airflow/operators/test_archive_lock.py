@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, Context, task
+from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast_airflow.acquisition import HeldLock
 from holdfast_airflow.operators import archive_lock
@@ -15,7 +17,7 @@ from holdfast_airflow.operators import archive_lock
 def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
     with DAG("load") as dag:
         before = EmptyOperator(task_id="before")
-        with archive_lock("load", archive="shop", resource="report", mode="read", wait=timedelta(0)) as lock:
+        with archive_lock("load", archive="shop", resource="report", mode="read", lock_wait="0s") as lock:
             first, second = EmptyOperator(task_id="first"), EmptyOperator(task_id="second")
             first >> second
         before >> lock >> EmptyOperator(task_id="after")
@@ -40,6 +42,19 @@ def test_tasks_of_a_block_run_between_taking_and_giving_back() -> None:
     assert dag.get_task("keep_load").on_failure_fail_dagrun
 
 
+def test_a_lock_is_kept_and_given_back_before_any_other_task_gets_a_slot() -> None:
+    defaults = {"priority_weight": 7, "weight_rule": "upstream"}
+    with DAG("load", default_args=defaults) as dag, archive_lock(archive="shop", resource="report"):
+        EmptyOperator(task_id="first") >> EmptyOperator(task_id="second")
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dag))
+    weights = {
+        each.task_id: each.weight_rule.get_weight(cast("Any", SimpleNamespace(task=each))) for each in stored.tasks
+    }
+    assert weights["keep_lock"] == weights["release_lock"] == 2**31 - 1
+    # The work before it is lifted by none of that.
+    assert (weights["acquire_lock"], weights["first"], weights["second"]) == (7, 14, 21)
+
+
 def own_hook(context: Context) -> None:
     """Do nothing before a task."""
 
@@ -61,7 +76,7 @@ def test_mapped_tasks_of_a_block_run_between_taking_and_giving_back_too() -> Non
 
 def test_tasks_of_a_block_look_first_whether_their_lock_is_held() -> None:
     with DAG("load") as dag:
-        with archive_lock(archive="shop", resource="report", max_idle=timedelta(minutes=20)):
+        with archive_lock(archive="shop", resource="report", max_idle="20 min"):
             work(1)
             work.override(task_id="mapped").expand(number=[1, 2])
             EmptyOperator(task_id="clean").as_teardown()

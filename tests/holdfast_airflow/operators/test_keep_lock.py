@@ -13,6 +13,7 @@ import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG
 from airflow.sdk.exceptions import TaskDeferred
+from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms, set_supervisor_comms
 
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
@@ -54,6 +55,16 @@ def test_lock_is_kept_by_a_trigger(store: ObjectStore, context: dict[str, Any]) 
     assert json.loads(trigger.handle) == taken["handle"]
     assert (trigger.dag_id, trigger.run_id, trigger.keepers) == ("nightly", "run 1", ["keep"])
     assert trigger.max_idle_s == 3600
+
+
+def test_in_dag_test_nothing_waits_beside_the_work_and_the_lock_lives_for_its_max_hold(
+    store: ObjectStore, context: dict[str, Any]
+) -> None:
+    comms = InProcessSupervisorComms(supervisor=SimpleNamespace())  # type: ignore[arg-type]
+    with set_supervisor_comms(comms):
+        taken = execute(acquire(lease=timedelta(minutes=5)), context)
+        assert taken["handle"]["lease_s"] == 3600
+        execute(KeepLock(task_id="keep", acquire="lock"), having_taken(context, taken))
 
 
 def test_there_is_nothing_to_keep_where_nothing_was_taken(context: dict[str, Any]) -> None:
@@ -128,10 +139,14 @@ def test_lock_that_was_given_back_while_the_task_waited_ends_well(store: ObjectS
     go_on(context, taken)
 
 
-def test_lock_of_an_idle_run_is_not_kept_past_its_max_hold(store: ObjectStore, context: dict[str, Any]) -> None:
-    taken = execute(acquire(lease=timedelta(minutes=5)), context)
-    with pytest.raises(JobFailed, match="has reached its max_hold"):
-        go_on(context, {**taken, "max_hold_s": 0.0})
+def test_lock_of_an_idle_run_is_kept_on_to_its_max_hold_and_renewed_for_no_longer(
+    store: ObjectStore, context: dict[str, Any]
+) -> None:
+    taken = execute(acquire(max_hold="5 min", lease="5 min"), context)
+    path = older(store, taken, seconds=200)
+    with pytest.raises(TaskDeferred):
+        go_on(context, taken)
+    assert path.stat().st_ctime - path.stat().st_mtime >= 200
 
 
 def older(store: ObjectStore, taken: dict[str, Any], *, seconds: float) -> Path:

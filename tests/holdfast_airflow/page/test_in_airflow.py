@@ -336,7 +336,7 @@ def until_asked(stage: Stage, client: httpx.Client, run: str) -> str:
 
 def test_a_restore_waits_for_who_may_approve_it_and_holds_no_lock_meanwhile(stage: Stage) -> None:
     api, olga = stage.airflow.api, stage.client("olga")
-    wanted = {"target_connection": "target", "source": "shop", "at": "latest"}
+    wanted = {"target_connection": "target", "source": "shop", "at": "latest", "dry_run": False}
     run = api.trigger("restore_shop", wanted)
     path = until_asked(stage, olga, run)
     asked = olga.get(path).json()

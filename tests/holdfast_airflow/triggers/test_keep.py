@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -16,10 +17,12 @@ from holdfast.storage import ObjectStore
 from holdfast.storage.folder import FolderStore
 from holdfast_airflow.triggers import keep
 from holdfast_airflow.triggers.keep import KeepLockTrigger
-from locking import Lease, LeaseHandle, Owner, RWLock, end, inspect, release_handle
+from locking import AttachedLease, Lease, LeaseHandle, Owner, RWLock, end, inspect, release_handle
 from locking.store import StoreDenied, StoreUnavailable
 
 Step = Callable[[], None]
+
+BEGIN = 1000.0
 
 
 @pytest.fixture
@@ -35,7 +38,7 @@ def time_passes(store: ObjectStore, lease: Lease, monkeypatch: pytest.MonkeyPatc
         path = Path(store.url) / f"locks/report/WRIT.{lease.txn}"
         left = list(happenings)
         ages: list[float] = []
-        now = [1000.0]
+        now = [BEGIN]
 
         async def pause(seconds: float) -> None:
             now[0] += seconds
@@ -48,6 +51,8 @@ def time_passes(store: ObjectStore, lease: Lease, monkeypatch: pytest.MonkeyPatc
 
         monkeypatch.setattr("holdfast_airflow.triggers.keep.asyncio.sleep", pause)
         monkeypatch.setattr(keep, "time", SimpleNamespace(monotonic=lambda: now[0]))
+        since = datetime.now(UTC)
+        monkeypatch.setattr(AttachedLease, "_since", lambda self, body: since - timedelta(seconds=now[0] - BEGIN))
         return ages
 
     return steps
@@ -94,11 +99,15 @@ def test_lock_that_was_not_renewed_for_a_lease_is_lost(
     assert "not renewed in time" in event["message"]
 
 
-def test_lock_is_not_renewed_for_longer_than_agreed(
-    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]]
+@pytest.mark.parametrize("max_hold_s", [90, 100, 120, 200, 300, 365])
+def test_lock_ends_at_its_max_hold_and_not_a_lease_later(
+    store: ObjectStore, lease: Lease, time_passes: Callable[..., list[float]], max_hold_s: float
 ) -> None:
-    time_passes()
-    assert fire(store, lease, max_hold_s=0) == {"state": "too long"}
+    ages = time_passes(*[None] * 100)
+    assert fire(store, lease, max_hold_s=max_hold_s) == {"state": "too long"}
+    seconds = cast("Any", keep).time.monotonic() - BEGIN
+    end = seconds - ages[-1] + 90  # a lease after the last renewal
+    assert max_hold_s - 11 <= end <= max_hold_s + 0.1
 
 
 def test_store_that_does_not_answer_is_asked_again(

@@ -59,7 +59,7 @@ def test_a_commit_says_of_which_source_it_is(archive: Archive, state: State, blo
     assert restore_points.only_source(archive.state, None, f"commit:{number - 1}") == "shop_db"
     assert restore_points.only_source(archive.state, "shop_db", f"commit:{number}") == "shop_db"
     for at in ("latest", f"commit:{number + 1}"):
-        with pytest.raises(UsageError, match="say which with --source"):
+        with pytest.raises(UsageError, match="say which source"):
             restore_points.only_source(archive.state, None, at)
 
 
