@@ -20,6 +20,7 @@ from holdfast.archive.format.document import TableRecord
 from holdfast.cli import main
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.storage import ObjectStore, open_store
+from tests.support.archives.evolving import catalog
 from tests.support.jobs.command import Finished, RunCommand
 from tests.support.replicas.replicated import Replicas
 
@@ -68,8 +69,8 @@ def filled(store: ObjectStore) -> ObjectStore:
     batch = pa.record_batch({"id": pa.array([1, 2, 3])})
     (file,) = write_parquet(store, "data/shop_db/1/snapshot/b/00000", batch.schema, [batch])
     table = TableRecord(id="1", table_schema="shop", name="orders", rows=3, digest="3:0", files=(file,))
-    catalog = write_bytes(store, "data/shop_db/schema/b/catalog-1.json", b"{}")
-    block = make_block(tables=(table,)).model_copy(update={"catalog": catalog})
+    record = write_bytes(store, "data/shop_db/schema/b/catalog-1.json", catalog().model_dump_json().encode())
+    block = make_block(tables=(table,)).model_copy(update={"catalog": record})
     Archive.open(store).add(lambda state: Change(kind="backup", add=(block,)), check=lambda: None, fence=None)
     return store
 
