@@ -42,11 +42,15 @@ from pg_catalog.pg_partition_tree(%s::regclass) t join pg_catalog.pg_partitioned
 order by t.level desc, 1
 """
 
-# What follows a value, as near as its type has it.
+# What follows a value, as near as its type has it; NULL behind the last one, and behind infinity and NaN.
 _NEXT: Final = {
-    **dict.fromkeys(("smallint", "integer", "bigint", "date"), "{0} + 1"),
+    "smallint": "nullif({0}, 32767) + 1",
+    "integer": "nullif({0}, 2147483647) + 1",
+    "bigint": "nullif({0}, 9223372036854775807) + 1",
+    "date": "nullif({0} + 1, {0})",
     **dict.fromkeys(
-        ("timestamp without time zone", "timestamp with time zone"), "{0} + pg_catalog.interval '1 microsecond'"
+        ("timestamp without time zone", "timestamp with time zone"),
+        "nullif({0} + pg_catalog.interval '1 microsecond', {0})",
     ),
     "numeric": "{0} + pg_catalog.round(10.0 ^ (-pg_catalog.scale({0})), pg_catalog.scale({0}))",
     **dict.fromkeys(("text", "character varying"), "{0} || pg_catalog.chr(1)"),
@@ -118,18 +122,24 @@ def _bounds(session: Connection, table: str, strategy: str, key: Sequence[str]) 
         if values := sorted(value for (value,) in found):
             yield f"for values in ({', '.join(values)})"
     elif strategy == "r":
-        row = session.execute(f"select pg_catalog.pg_typeof({key[-1]})::text from {table} limit 1".encode()).fetchone()
-        following = _NEXT.get(row[0]) if row else None
+        has_null = " or ".join(f"({each}) is null" for each in key)
+        query = f"select pg_catalog.pg_typeof({key[-1]})::text, exists (select from {table} where {has_null})"
+        row = session.execute(f"{query} from {table} limit 1".encode()).fetchone()
+        if row is None:
+            return
+        kind, is_default = row
+        if is_default:  # no other range takes a NULL
+            yield "default"
+            return
         first = _edge(session, table, key, "asc", key)
-        last = [*key[:-1], following.format(f"({key[-1]})")] if following else []
+        last = [*key[:-1], _NEXT[kind].format(f"({key[-1]})")] if kind in _NEXT else []
         until = _edge(session, table, key, "desc", last) if last else ", ".join(["maxvalue"] * len(key))
-        if row:
-            yield f"for values from ({first}) to ({until})"
+        yield f"for values from ({first}) to ({until})"
 
 
 def _edge(session: Connection, table: str, key: Sequence[str], order: str, shown: Sequence[str]) -> str:
-    """Return values of the first or last row in the order of a key, as SQL writes them."""
-    values = ", ".join(f"pg_catalog.quote_literal(({each})::text)" for each in shown)
+    """Return values of the first or last row in the order of a key, as SQL writes them; NULL is above all."""
+    values = ", ".join(f"coalesce(pg_catalog.quote_literal(({each})::text), 'maxvalue')" for each in shown)
     ordered = ", ".join(f"{each} {order}" for each in key)
     row = session.execute(f"select {values} from {table} order by {ordered} limit 1".encode()).fetchone()
     return ", ".join(row or ())

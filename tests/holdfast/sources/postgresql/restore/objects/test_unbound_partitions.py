@@ -38,6 +38,19 @@ KEYS = {
         "for values from ('00000000-0000-0000-0000-000000000001') to (maxvalue)",
     ),
     "by_two": ("k int, m int", "range (k, m)", "(1, 9), (2, 3)", "for values from ('1', '9') to ('2', '4')"),
+    "by_null": ("k int", "range (k)", "(1), (null)", "default"),
+    "by_null_of_two": ("k int, m int", "range (k, m)", "(1, 1), (2, null), (3, 1)", "default"),
+    "by_last": ("k int", "range (k)", "(3), (2147483647)", "for values from ('3') to (maxvalue)"),
+    "by_last_of_two": (
+        "k int, m int",
+        "range (k, m)",
+        "(1, 2147483647)",
+        "for values from ('1', '2147483647') to ('1', maxvalue)",
+    ),
+    "by_last_small": ("k smallint", "range (k)", "(32767)", "for values from ('32767') to (maxvalue)"),
+    "by_ever": ("k date", "range (k)", "('infinity')", "for values from ('infinity') to (maxvalue)"),
+    "by_ever_time": ("k timestamptz", "range (k)", "('infinity')", "for values from ('infinity') to (maxvalue)"),
+    "by_nan": ("k numeric", "range (k)", "(1), ('NaN')", "for values from ('1') to (maxvalue)"),
     "by_formula": ("k int", "range ((k / 10))", "(31), (47)", "for values from ('3') to ('5')"),
 }
 
