@@ -120,13 +120,15 @@ def test_what_does_not_fit_stays_a_table_and_is_named(begun: Begun, address: Add
     begun.execute("create table public.empty (k int) partition by range (k)")
     begun.execute("create table public.empty_part (k int)")
     begun.execute("create table public.alone (k int)")
+    begun.execute("create table public.filled_alone as select 1 as k")
 
-    alone = planned(99, "alone", bound=UNKNOWN_BOUND)
-    found = attach(address, *made(1, "root"), *made(2, "hashed"), *made(3, "empty"), alone)
+    alone = [planned(oid, name, bound=UNKNOWN_BOUND) for oid, name in ((98, "filled_alone"), (99, "alone"))]
+    found = attach(address, *made(1, "root"), *made(2, "hashed"), *made(3, "empty"), *alone)
 
     assert "would overlap" in found["root_part"].reason
-    assert "it is a hash partition, or has no rows here" in found["hashed_part"].reason
-    assert "it is a hash partition, or has no rows here" in found["empty_part"].reason
-    assert found["alone"].reason.endswith("nor is known what it was part of")
+    assert found["hashed_part"].reason.endswith("its rows do not tell which part of a hash it was")
+    assert "it has no rows here: it had none, or" in found["empty_part"].reason
+    assert "nor is known what it was part of; it has no rows here" in found["alone"].reason
+    assert found["filled_alone"].reason.endswith("nor is known what it was part of")
     assert found["root_part"].statement == 'alter table "public"."root" attach partition "public"."root_part" …;'
     assert begun.execute("select count(*) from public.root_part").fetchone() == (1,)
