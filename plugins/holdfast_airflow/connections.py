@@ -168,7 +168,7 @@ def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:
     if master.startswith("k8s://") and not _has_kubernetes():
         raise UsageError(
             f"Spark connection '{conn_id}' means Kubernetes, and Airflow's Spark provider needs another one for that: "
-            "pip install 'holdfast[kubernetes]'"
+            "install Holdfast's wheel with its extra kubernetes"
         )
     return master
 

@@ -26,7 +26,7 @@ UNKNOWN = "unknown"
 _HEAD = """# Licences
 
 Written by `make licences` from what the packages say of themselves. These run in the images, or where
-`pip install 'holdfast[…]'` puts them; Holdfast itself is under Apache-2.0, and contains no code of theirs. Which
+Holdfast is installed with its extras; Holdfast itself is under Apache-2.0, and contains no code of theirs. Which
 licences are allowed, and why, is in `security/licences.yaml`: a test fails on another one, and on a package that names
 none.
 Libraries inside of wheels are in the bill of materials (`make sbom`). What Debian brings into the image (Java, Python,

@@ -59,7 +59,7 @@ _DEFAULT_PATH = '"$user", public'
 """PostgreSQL's own, whatever the owner of the target's database has set: extensions write it down, and read it."""
 
 _COMPARED = "compared with the archive"
-_FILLED = "filled"
+FILLED = "filled"
 
 
 class Building:
@@ -109,14 +109,14 @@ class Building:
         """
         loading = self._loading(self._address, self._session)
         loading.gather()
-        with progress.once(self._session, _FILLED) as is_new:
+        with progress.once(self._session, FILLED) as is_new:
             if is_new:
                 late = self._fill(loading)
                 check(late)
                 self._job.check()
-                late = (*late, *set_sequences(self._session))  # no transaction takes that back
-                progress.note_result(self._session, _FILLED, json.dumps([each.describe() for each in late]))
-            noted = json.loads(progress.read_result(self._session, _FILLED))
+                set_sequences(self._session)  # no transaction takes that back
+                progress.note_result(self._session, FILLED, json.dumps([each.describe() for each in late]))
+            noted = json.loads(progress.read_result(self._session, FILLED))
         return tuple(NotRestored.from_dict(each) for each in noted)
 
     def _fill(self, loading: Loading) -> tuple[NotRestored, ...]:
@@ -126,9 +126,9 @@ class Building:
         existing_tables.fill(self._session, loading.tables)
         self._job.log.progress("comparing with the archive", rows=rows, size=size)
         different = loading.compare(here, here)
-        find_places(self._session, self._plan.sequences)
+        uncertain = find_places(self._session, self._plan.sequences)
         most = load.most_locked(self._session)
-        return (*different, *load.analyze(here, self._plan.to_analyze(most)))
+        return (*different, *uncertain, *load.analyze(here, self._plan.to_analyze(most)))
 
     def _build_apart(self, superuser: Sessions) -> tuple[NotRestored, ...]:
         """Build everything by a login of the restore's own, and give it to its owners."""

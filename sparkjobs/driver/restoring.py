@@ -41,7 +41,7 @@ from holdfast.sources.postgresql.restore.rights.superuser_entries import (
 from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
 from holdfast.sources.postgresql.restore.rows import existing_tables, load, staging_tables
 from holdfast.storage.encryption.signing_key import believed
-from sparkjobs.driver.building import Building
+from sparkjobs.driver.building import FILLED, Building
 from sparkjobs.driver.loading import Loading, files_of
 from sparkjobs.driver.restored_moment import RestoredMoment, stored_of
 
@@ -420,6 +420,8 @@ class Restoring:
                     return ""
                 if for_good and left.claim.is_undoable:
                     dropped = len(progress.undo(session))
+                    if left.claim.is_data_only and FILLED in left.steps:
+                        return "all rows are in the tables of the target"
                     if left.claim.is_data_only:
                         return "the tables of the target are as empty as they were"
                     if self.plan.is_built_apart:

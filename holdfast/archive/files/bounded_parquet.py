@@ -164,8 +164,10 @@ class BoundedFile:
             if kind == _DICTIONARY_PAGE:
                 dictionary = _Dictionary(begin, packed, size)
             elif kind in (_DATA_PAGE, _DATA_PAGE_V2):
-                told = header.get(5 if kind == _DATA_PAGE else 8) or {}
-                count = told.get(1, 0)
+                described = header.get(5 if kind == _DATA_PAGE else 8)
+                count = described.get(1) if isinstance(described, dict) else None
+                if not isinstance(count, int):
+                    raise DamagedError(f"{self._path} is damaged: a page does not tell its values: {REMEDY}")
                 values += max(count, 0)
                 repeated += max(count, 0) if dictionary is not None else 0
             at = begin + packed

@@ -113,6 +113,13 @@ def test_a_name_that_another_table_has_gets_its_oid() -> None:
     assert not given(target, ROOT, OTHER, PASSING)  # the schema that is taken has the table itself
 
 
+def test_a_long_name_is_cut_before_its_oid_as_postgresql_would_cut_the_oid() -> None:
+    name = "ü" * 31
+    target = moment(changed(table(9, name=name), 0x150, 0x250), name=name)
+    (made,) = given(target, ROOT, OTHER, table(5, name=name))
+    assert made.name == "ü" * 30 + "_9"
+
+
 def test_it_is_there_for_certain_up_to_its_last_change() -> None:
     assert [each.is_certain for each in moment().passed] == [True]
     assert [each.is_certain for each in moment(last="0/180").passed] == [False]

@@ -355,7 +355,7 @@ def test_kubernetes_without_airflows_provider_for_it_says_what_to_install(
 
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", '{"conn_type": "spark", "host": "k8s://https://k"}')
     monkeypatch.setattr("holdfast_airflow.connections.find_spec", not_found)
-    with pytest.raises(JobRefused, match=r"means Kubernetes, .*pip install 'holdfast\[kubernetes\]'"):
+    with pytest.raises(JobRefused, match=r"means Kubernetes, .*Holdfast's wheel with its extra kubernetes"):
         run(backup(), context)
     assert locks_of(store) == []
 

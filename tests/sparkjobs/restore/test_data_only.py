@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.common.errors import RefusedError
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.sources.postgresql.connection.session import connect
 from sparkjobs.driver import building
@@ -200,6 +201,31 @@ def test_rows_that_the_target_refuses_leave_its_tables_empty(
     assert said.endswith("the tables of the target are as empty as they were")
     assert asked(target, SHOWN) == [EMPTY]
     assert asked(target, "select nextval('a_orders_id_seq')") == [(1,)]
+
+
+def test_a_strict_one_leaves_tables_empty_where_a_sequence_is_not_as_it_stood(
+    backed_up: None, target: Address, run_restore: RunJob, changed: Callable[[str], None]
+) -> None:
+    changed("alter sequence a_orders_id_seq maxvalue 50")
+    said = refused(target, run_restore(target, "--data-only", "--strict"))
+    assert "outside of its bounds" in said
+    assert said.endswith("the tables of the target are as empty as they were")
+    assert asked(target, SHOWN) == [EMPTY]
+    assert asked(target, "select nextval('a_orders_id_seq')") == [(1,)]
+    result = done(run_restore(target, "--data-only"))
+    assert [each["reason"] for each in result["not_restored"] if "a_orders_id_seq" in each["object"]]
+
+
+def test_one_that_fails_for_good_behind_its_filling_says_that_the_rows_are_there(
+    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*given: Any) -> None:
+        raise RefusedError("no")
+
+    monkeypatch.setattr("sparkjobs.driver.restoring.objects.finish", refuse)
+    said = refused(target, run_restore(target, "--data-only"))
+    assert said.endswith("all rows are in the tables of the target")
+    assert asked(target, SHOWN) == [FILLED]
 
 
 @pytest.mark.parametrize("step", ["find_places", "set_sequences"])

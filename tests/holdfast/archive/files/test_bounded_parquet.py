@@ -112,6 +112,14 @@ def test_a_header_is_read_to_its_end_with_statistics_of_any_length() -> None:
     assert begin == 4 + len(header)
 
 
+@pytest.mark.parametrize("page", [b"\x25\x02", b"\x2c\x1c\x00\x00"], ids=["a number", "a structure for a number"])
+def test_a_page_that_does_not_tell_its_values_is_damage(page: bytes) -> None:
+    body = written(pa.table({"text": ["0" * 100] * 10}), use_dictionary=False, compression="none")
+    header = b"\x15\x00" + b"\x15\x00" + b"\x15\x00" + page + b"\x00"
+    with pytest.raises(DamagedError, match="damaged"):
+        rows_of(body[:4] + header + body[4 + len(header) :])
+
+
 @pytest.mark.parametrize("where", [4, 5, 6, 7, 8])
 def test_a_broken_header_is_damage(where: int) -> None:
     body = bytearray(written(pa.table({"text": ["0" * 100] * 10}), use_dictionary=False))

@@ -77,8 +77,10 @@ from unnest(%s::text[], %s::int8[], %s::bool[]) s (name, value, is_called)
 """
 
 
-def find_places(session: Connection, values: Sequence[SequenceValue], rows: Connection | None = None) -> None:
-    """Find the value of each sequence, once, while all rows may be read.
+def find_places(
+    session: Connection, values: Sequence[SequenceValue], rows: Connection | None = None
+) -> tuple[NotRestored, ...]:
+    """Find the value of each sequence, once, while all rows may be read; return those of uncertain value.
 
     :param rows: reads them, where the session must not: a query of a table plans code of the source.
 
@@ -95,6 +97,7 @@ def find_places(session: Connection, values: Sequence[SequenceValue], rows: Conn
         if is_new:
             put, unknown = _places(session, values, rows or session)
             note_result(session, _STEP, json.dumps([put, [each.describe() for each in unknown]]))
+        return tuple(map(NotRestored.from_dict, json.loads(read_result(session, _STEP))[1]))
 
 
 def set_sequences(session: Connection) -> tuple[NotRestored, ...]:

@@ -19,7 +19,7 @@ from holdfast.sources.postgresql.restore.plan.plan import NotRestored
 from holdfast.sources.postgresql.restore.plan.progress import note_result, once, read_result
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Sequence
 
     from holdfast.sources.postgresql.connection.parallel import Sessions
     from holdfast.sources.postgresql.restore.plan.plan import PlannedTable, RestorePlan
@@ -28,9 +28,8 @@ if TYPE_CHECKING:
 
 _IN_NONE: Final = "it came and went between two backups, and is in none"
 
-_NO_BOUND: Final = (
-    "it is a hash partition, or has no rows here: it had none, or its changes are of rows from before it was attached"
-)
+_HASHED: Final = "its rows do not tell which part of a hash it was"
+_EMPTY: Final = "it has no rows here: it had none, or its changes are of rows from before it was attached"
 
 # The lowest ones first: the rows of one below them break the bound of none above.
 _PARTITIONED: Final = """
@@ -42,11 +41,15 @@ from pg_catalog.pg_partition_tree(%s::regclass) t join pg_catalog.pg_partitioned
 order by t.level desc, 1
 """
 
-# What follows a value, as near as its type has it.
+# What follows a value, as near as its type has it; NULL behind the last one, and behind infinity and NaN.
 _NEXT: Final = {
-    **dict.fromkeys(("smallint", "integer", "bigint", "date"), "{0} + 1"),
+    "smallint": "nullif({0}, 32767) + 1",
+    "integer": "nullif({0}, 2147483647) + 1",
+    "bigint": "nullif({0}, 9223372036854775807) + 1",
+    "date": "nullif({0} + 1, {0})",
     **dict.fromkeys(
-        ("timestamp without time zone", "timestamp with time zone"), "{0} + pg_catalog.interval '1 microsecond'"
+        ("timestamp without time zone", "timestamp with time zone"),
+        "nullif({0} + pg_catalog.interval '1 microsecond', {0})",
     ),
     "numeric": "{0} + pg_catalog.round(10.0 ^ (-pg_catalog.scale({0})), pg_catalog.scale({0}))",
     **dict.fromkeys(("text", "character varying"), "{0} || pg_catalog.chr(1)"),
@@ -85,16 +88,19 @@ def _attach_once(session: Connection, pair: tuple[PlannedTable, str]) -> NotRest
 def _attach(session: Connection, table: PlannedTable, root: str) -> NotRestored:
     """Attach a table where it fits, and return what is not known of it."""
     name = qualified(table.target.table_schema, table.target.name)
+    is_empty = session.execute(f"select from {name} limit 1".encode()).fetchone() is None
     if not root:
-        return NotRestored(f"indexes and conditions of table {name}", f"{_IN_NONE}; nor is known what it was part of")
-    refused = ""
-    for above, strategy, definition, columns, count in session.execute(_PARTITIONED.encode(), (root,)).fetchall():
+        reason = f"{_IN_NONE}; nor is known what it was part of{f'; {_EMPTY}' if is_empty else ''}"
+        return NotRestored(f"indexes and conditions of table {name}", reason)
+    partitioned = [] if is_empty else session.execute(_PARTITIONED.encode(), (root,)).fetchall()
+    refused = _EMPTY if is_empty else ""
+    for above, strategy, definition, columns, count in partitioned:
         key = columns if len(columns) == count else [definition.partition(" (")[2].removesuffix(")")]
         try:
             with session.transaction():
-                bound = next(iter(_bounds(session, name, strategy, key)), "")
+                bound = _bound(session, name, strategy, key)
                 if not bound:
-                    refused = refused or _NO_BOUND
+                    refused = refused or _HASHED
                     continue
                 session.execute(f"alter table {above} attach partition {name} {bound}".encode())
         except psycopg.Error as error:
@@ -108,28 +114,32 @@ def _attach(session: Connection, table: PlannedTable, root: str) -> NotRestored:
     return NotRestored(f"attached partition {name}", reason, f"alter table {root} attach partition {name} …;")
 
 
-def _bounds(session: Connection, table: str, strategy: str, key: Sequence[str]) -> Iterator[str]:
-    """Yield the least bound of a table's rows, if they tell one.
+def _bound(session: Connection, table: str, strategy: str, key: Sequence[str]) -> str:
+    """Return the least bound of a table's rows; "" where they tell none.
 
+    :param table: with rows.
     :param key: names of columns, or one expression.
     """
+    if strategy == "h":
+        return ""
     if strategy == "l":
         found = session.execute(f"select distinct pg_catalog.quote_nullable(({key[0]})::text) from {table}".encode())
-        if values := sorted(value for (value,) in found):
-            yield f"for values in ({', '.join(values)})"
-    elif strategy == "r":
-        row = session.execute(f"select pg_catalog.pg_typeof({key[-1]})::text from {table} limit 1".encode()).fetchone()
-        following = _NEXT.get(row[0]) if row else None
-        first = _edge(session, table, key, "asc", key)
-        last = [*key[:-1], following.format(f"({key[-1]})")] if following else []
-        until = _edge(session, table, key, "desc", last) if last else ", ".join(["maxvalue"] * len(key))
-        if row:
-            yield f"for values from ({first}) to ({until})"
+        return f"for values in ({', '.join(sorted(value for (value,) in found))})"
+    has_null = " or ".join(f"({each}) is null" for each in key)
+    query = f"select pg_catalog.pg_typeof({key[-1]})::text, exists (select from {table} where {has_null})"
+    ((kind, is_default),) = session.execute(f"{query} from {table} limit 1".encode())
+    if is_default:  # no other range takes a NULL
+        return "default"
+    first = _edge(session, table, key, "asc", key)
+    if kind not in _NEXT:
+        return f"for values from ({first}) to ({', '.join(['maxvalue'] * len(key))})"
+    last = [*key[:-1], _NEXT[kind].format(f"({key[-1]})")]
+    return f"for values from ({first}) to ({_edge(session, table, key, 'desc', last)})"
 
 
 def _edge(session: Connection, table: str, key: Sequence[str], order: str, shown: Sequence[str]) -> str:
-    """Return values of the first or last row in the order of a key, as SQL writes them."""
-    values = ", ".join(f"pg_catalog.quote_literal(({each})::text)" for each in shown)
+    """Return values of the first or last row in the order of a key, as SQL writes them; NULL is above all."""
+    values = ", ".join(f"coalesce(pg_catalog.quote_literal(({each})::text), 'maxvalue')" for each in shown)
     ordered = ", ".join(f"{each} {order}" for each in key)
-    row = session.execute(f"select {values} from {table} order by {ordered} limit 1".encode()).fetchone()
-    return ", ".join(row or ())
+    (row,) = session.execute(f"select {values} from {table} order by {ordered} limit 1".encode())
+    return ", ".join(row)

@@ -105,7 +105,10 @@ where contype = 'f' and conparentid = 0 and (conrelid, 1259) in (select object, 
 _REFUSING = """
 select pg_catalog.quote_ident(t.evtname) from pg_catalog.pg_event_trigger t
 join pg_catalog.pg_proc p on p.oid = t.evtfoid
-where t.evtenabled <> 'D' and pg_catalog.strpos(%s, p.proname || '(') > 0 order by 1
+where t.evtenabled <> 'D' and exists (
+  select from pg_catalog.unnest(array[' ', '.']) b (before)
+  where pg_catalog.strpos(%s, b.before || pg_catalog.quote_ident(p.proname) || '(') > 0
+) order by 1
 """
 """Event triggers whose function is in the context of an error."""
 

@@ -144,12 +144,13 @@ def free_name(wanted: str, taken: Container[str]) -> str:
     There is no number where it is free. The name is never longer than PostgreSQL keeps.
     """
     number = 0
-    while (found := _fit(wanted, str(number or ""))) in taken:
+    while (found := fitted(wanted, str(number or ""))) in taken:
         number += 1
     return found
 
 
-def _fit(name: str, ending: str) -> str:
+def fitted(name: str, ending: str) -> str:
+    """Return a name with an ending, cut in front of it to what PostgreSQL keeps."""
     room = MAX_BYTES - len(ending)
     return name.encode()[:room].decode("utf-8", "ignore") + ending
 
@@ -195,7 +196,7 @@ class Names:
             return self.objects[name]
         if name[1].startswith("_"):
             schema, element = self.of((name[0], name[1][1:]))
-            return schema, _fit(f"_{element}", "")
+            return schema, fitted(f"_{element}", "")
         return name
 
     def rewrite(self, entry: DumpEntry, table: Name | None) -> str:

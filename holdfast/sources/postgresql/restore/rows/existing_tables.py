@@ -104,8 +104,9 @@ def check_existing(session: Connection, url: str, tables: Sequence[Table], *, is
         if is_superuser and not is_owned_by_superuser:
             owners.add(owner)
     if why:
+        more = [f"{len(why) - _NAMED} more"] if len(why) > _NAMED else []
         raise RefusedError(
-            f"{url} cannot take these rows: {'; '.join(why[:_NAMED])}{f'; {len(why) - _NAMED} more' * (len(why) > 5)}. "
+            f"{url} cannot take these rows: {'; '.join([*why[:_NAMED], *more])}. "
             "Mend that, leave tables out (--exclude), or restore without --data-only under another name (--map)"
         )
     if owners and not is_trusted:

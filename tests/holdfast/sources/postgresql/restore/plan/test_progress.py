@@ -76,6 +76,11 @@ def test_an_event_trigger_that_refuses_the_undo_is_named(older: Callable[[int], 
             "$$ begin raise exception 'dropping is forbidden here'; end $$"
         )
         session.execute("create event trigger forbid on sql_drop execute function public.no_drop()")
+        session.execute(  # another one, though the name of its function ends the other's
+            "create function public.drop() returns event_trigger language plpgsql as $$ begin end $$"
+        )
+        session.execute("create event trigger audit on sql_drop execute function public.drop()")
+        session.execute("alter event trigger audit enable always")
         session.execute("alter event trigger forbid enable always")
         with pytest.raises(RefusedError, match=r"event trigger forbid .*dropping is forbidden.*forbid disable"):
             progress.undo(session)
