@@ -260,11 +260,11 @@ class Verifier:
         progress = progress.model_copy(update={name: getattr(after, name) for name in ("chain", "tip", "seen")})
         if scope.deep:
             progress, since = self._read_files(progress, remember=remember)
-        if remember:
-            write_progress(self._store, progress)
         if self._damaged:  # whoever holds no lock may have looked for what was removed meanwhile
             self._archive.refresh()
         damage = (*self._behind(), *_lost_commits(self._archive), *self._told())
+        if remember:
+            write_progress(self._store, progress.model_copy(update={"broken": _by_source(damage, progress)}))
         return Verification(
             commits=self._archive.state.sequence,
             blocks=len(self._archive.state.blocks),
@@ -342,6 +342,8 @@ class Verifier:
         scrub.account(())
         for commit, said in scrub.untold.items():
             self._broken.setdefault(commit, said)
+        if scrub.untold:  # the next part looks at all commits again, and so finds these again
+            progress = progress.model_copy(update={"chain": 0, "tip": None, "seen": 0})
         return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
 
     def _bounds(self, scrub: Scrub) -> tuple[float, float]:
@@ -407,6 +409,17 @@ class Verifier:
                     costs.of(file),
                     replaceable=not problem.is_as_written,
                 )
+
+
+def _by_source(damage: Iterable[Damage], progress: ScrubProgress) -> dict[str, tuple[str, ...]]:
+    """Return the damaged objects that the account does not have as read, by source."""
+    read = {path for paths in progress.damaged.values() for path in paths}
+    objects: dict[str, tuple[str, ...]] = {}
+    for each in damage:
+        if each.path not in read:
+            source = "" if each.source == THE_ARCHIVE else each.source
+            objects[source] = (*objects.get(source, ()), each.path)
+    return objects
 
 
 def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
