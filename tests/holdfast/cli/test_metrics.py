@@ -142,7 +142,8 @@ def test_a_mistake_in_archives_yaml_is_of_its_archive_alone(
     assert UP in done.out
     assert 'holdfast_archive_up{archive="wrong"} 0.0' in done.out
     assert "unknown key 'colour'" in done.err
-    assert holdfast("metrics", "/elsewhere").code == 2  # which may be that one
+    assert holdfast("metrics", str(Path("x").absolute())).code == 2  # which is that one
+    assert holdfast("metrics", "/elsewhere").code == 1
 
 
 def test_sources_in_sqlite_and_ones_that_only_airflow_knows_are_not_asked(
