@@ -79,6 +79,15 @@ class ScrubProgress(Document):
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     broken: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
+    def with_broken(self, objects: Iterable[tuple[str, str]]) -> ScrubProgress:
+        """Return this with the damaged objects of a verification, as sources and paths, but those that were read."""
+        read = {path for paths in self.damaged.values() for path in paths}
+        broken: dict[str, tuple[str, ...]] = {}
+        for source, path in objects:
+            if path not in read:
+                broken[source] = (*broken.get(source, ()), path)
+        return self.model_copy(update={"broken": broken})
+
     def is_after(self, time: datetime) -> bool:
         """Return whether it tells of anything that was read after a time."""
         told = (self.at, *map(datetime.fromisoformat, self.read), *(each.since for each in self.under_way.values()))

@@ -264,7 +264,8 @@ class Verifier:
             self._archive.refresh()
         damage = (*self._behind(), *_lost_commits(self._archive), *self._told())
         if remember:
-            write_progress(self._store, progress.model_copy(update={"broken": _by_source(damage, progress)}))
+            objects = (("" if each.source == THE_ARCHIVE else each.source, each.path) for each in damage)
+            write_progress(self._store, progress.with_broken(objects))
         return Verification(
             commits=self._archive.state.sequence,
             blocks=len(self._archive.state.blocks),
@@ -409,17 +410,6 @@ class Verifier:
                     costs.of(file),
                     replaceable=not problem.is_as_written,
                 )
-
-
-def _by_source(damage: Iterable[Damage], progress: ScrubProgress) -> dict[str, tuple[str, ...]]:
-    """Return the damaged objects that the account does not have as read, by source."""
-    read = {path for paths in progress.damaged.values() for path in paths}
-    objects: dict[str, tuple[str, ...]] = {}
-    for each in damage:
-        if each.path not in read:
-            source = "" if each.source == THE_ARCHIVE else each.source
-            objects[source] = (*objects.get(source, ()), each.path)
-    return objects
 
 
 def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
