@@ -194,6 +194,8 @@ def _drill_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
 
 
 def _rto(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
+    if facts.drill_failure:
+        return False, f"the newest drill failed: {facts.drill_failure}"
     if facts.drill_s is None:
         return False, "no drill has measured it"
     took = timedelta(seconds=facts.drill_s)

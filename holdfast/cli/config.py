@@ -28,13 +28,18 @@ def check(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Print each archive's first mistake, with its line and its correction; exit code 2 where there is one.
+    """Print all mistakes, each with its line and its correction; exit code 2 where there is one.
 
     What only Airflow knows, such as whether a notifier is installed, is checked by the DAG files.
     """
     output = Output(as_json=as_json)
     read = read_archives(file)
-    value = {"file": str(read.path), "archives": sorted(read.archives), "mistakes": dict(read.mistakes)}
+    value = {
+        "file": str(read.path),
+        "archives": sorted(read.archives),
+        "mistakes": dict(read.mistakes),
+        "further": {name: list(sentences) for name, sentences in read.further.items() if sentences},
+    }
     output.result(value, lambda console: _show(console, value))
     if read.mistakes:
         raise typer.Exit(UsageError.exit_code)
@@ -48,7 +53,8 @@ def schema(as_json: Json = False) -> None:
 
 
 def _show(console: Console, value: dict[str, Any]) -> None:
-    for sentence in value["mistakes"].values():
-        console.print(sentence, markup=False, soft_wrap=True)
+    for name, first in value["mistakes"].items():
+        for sentence in (first, *value["further"].get(name, ())):
+            console.print(sentence, markup=False, soft_wrap=True)
     names = ", ".join(value["archives"]) or "none"
     console.print(f"{value['file']}: archives without a mistake: {names}", markup=False, soft_wrap=True)

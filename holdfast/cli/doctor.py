@@ -19,7 +19,7 @@ from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at 
 from holdfast.cli.shared.output import Output
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.config.archives_yaml import find_config, load_config
+from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast.operations import job_process
 from holdfast.operations.cluster_check import check_cluster, cluster_master
 from holdfast.sources.postgresql.dump import client_floors, programs
@@ -159,14 +159,19 @@ def _spark() -> DoctorFinding:
 def _sources(url: str | None) -> Iterator[tuple[str, tuple[SourceConfig, Address] | str]]:
     """Yield the sources of an archive in archives.yaml, each with its settings and address.
 
-    Without an archive, the sources of all. An error in the file or in an address takes their place.
+    Without an archive, the sources of all. A mistake in the file, in an archive or in an address takes their place.
     """
     try:
-        archives = load_config().archives if find_config() else {}
+        read = read_archives() if find_config() else None
     except HoldfastError as error:
         yield "archives.yaml", str(error)
         return
-    chosen = {name: archive for name, archive in archives.items() if url in (None, name) or archive.url == url}
+    if read is None:
+        return
+    for name, mistake in read.mistakes.items():
+        if url in (None, name):
+            yield "archives.yaml", mistake
+    chosen = {name: archive for name, archive in read.archives.items() if url in (None, name) or archive.url == url}
     for archive_name, archive in chosen.items():
         for source_name in archive.sources:
             try:

@@ -94,8 +94,7 @@ def drill(
     work.newest_within = parse_span(within) if within else None
     work.proves_key = copy is not None
     work.to = places.target(url, to) if to else None
-    work.prepare()
-    work.asserted = [*places.assertions(url, work.name), *(asserted or ()), *map(_read, files or ())]
+    queries = [*(asserted or ()), *map(_read, files or ())]
 
     def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
         wish = RestoreRequest.from_arguments(arguments)
@@ -103,9 +102,11 @@ def drill(
             store, wish, address=address, role="target", wait=wait, output=output, here=not to, unlocked=no_lock
         )
 
-    run = new_run(work.name)
     with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
         work.records = open_place(folder) if no_lock else None
+        work.prepare()
+        work.asserted = [*places.assertions(url, work.name), *queries]
+        run = new_run(work.name)
         found = work.run(run, restore)
     is_recorded = not (no_lock or store.signing.only_checks)
     value = {"run": run if is_recorded else None, **found, "key": copy}

@@ -16,7 +16,7 @@ from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_span
 from holdfast.config.archives_model import SQLITE, ArchiveConfig
-from holdfast.config.archives_yaml import archive_at, find_config, load_config, read_archives
+from holdfast.config.archives_yaml import archive_at, find_config, read_archives
 from holdfast.metrics.collect import Collected, ObservedArchive, collect
 from holdfast.metrics.exposition import check_target, render, write
 from holdfast.metrics.serving import ListenAddress, serve
@@ -127,8 +127,8 @@ def _observed(word: str, read: ReadArchives | None) -> ObservedArchive:
             return _configured(name, config, [url for url in urls if url])
         if word in urls:
             return _configured(name, config, [word])
-    if read is not None and read.mistakes:  # one of these may be of this very URL, and say what its key is
-        load_config(read.path)
+    if read is not None:  # its entry would say what its key is
+        read.refuse_mistaken(word)
     config = archive_at(word)
     return _configured(None, config, [config.place()])
 

@@ -11,13 +11,18 @@ from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import yaml
 from pydantic import ValidationError
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_model import FILE_NAME, NAME, PATTERNS, SQLITE, ArchiveConfig, Config, EncryptionConfig
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from pydantic_core import ErrorDetails
 
 ENVIRONMENT = "HOLDFAST_ARCHIVES"
 """The environment variable that names the file."""
@@ -30,12 +35,16 @@ class ReadArchives:
     :param archives: by name.
     :param mistakes: by name of its archive, a sentence with file, line, key and what to write instead.
     :param lines: by name, where each archive begins.
+    :param further: by name, sentences on the mistakes of an archive behind its first one.
+    :param unread: by name, the entries that have mistakes, as YAML gives them.
     """
 
     path: Path
     archives: Mapping[str, ArchiveConfig] = field(default_factory=dict)
     mistakes: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, int] = field(default_factory=dict)
+    further: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    unread: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
     def mistaken(self, mistakes: Mapping[str, str]) -> ReadArchives:
         """Return this with more mistakes, by name of their archive.
@@ -56,6 +65,18 @@ class ReadArchives:
         if name in self.mistakes:
             raise UsageError(self.mistakes[name])
         return Config(archives=dict(self.archives)).archive(name)
+
+    def refuse_mistaken(self, address: str) -> None:
+        """Refuse the address of an archive whose entry has a mistake.
+
+        Any text of the entry counts: the mistake may be in the key before the address.
+
+        :raises UsageError: an entry with a mistake has this address.
+        """
+        wanted = _absolute(address, Path.cwd()).rstrip("/")
+        for name, entry in self.unread.items():
+            if wanted in (_absolute(text, self.path.parent).rstrip("/") for text in _texts(entry)):
+                raise UsageError(self.mistakes[name])
 
 
 def find_config() -> Path | None:
@@ -98,18 +119,6 @@ def _read(text: str, path: Path) -> ReadArchives:
     return _parse({} if data is None else data, root, path)
 
 
-def load_config(path: Path | str | None = None) -> Config:
-    """Read archives.yaml whole.
-
-    :param path: the file; without it, the one `find_config` finds.
-    :raises UsageError: no file, or a mistake in it; the sentence names file, line, key and remedy.
-    """
-    read = read_archives(path)
-    for mistake in read.mistakes.values():
-        raise UsageError(mistake)
-    return Config(archives=dict(read.archives))
-
-
 def find_archive(archive: str) -> ArchiveConfig:
     """Return the configuration of an archive.
 
@@ -131,7 +140,7 @@ def archive_at(url: str, *, key: str | None = None) -> ArchiveConfig:
     try:
         return ArchiveConfig(url=url, encryption=EncryptionConfig(key=key) if key else None)
     except ValidationError as error:
-        raise UsageError(f"archive {_explain(error)}") from None
+        raise UsageError(f"archive {_explain(_first(error))}") from None
 
 
 def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
@@ -144,24 +153,40 @@ def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
         try:
             Config.model_validate(data)
         except ValidationError as error:
-            raise UsageError(_located(error, root, path)) from None
+            raise UsageError(_located(_first(error), root, path)) from None
         return ReadArchives(path)
     archives: dict[str, ArchiveConfig] = {}
-    mistakes: dict[str, str] = {}
+    mistakes: dict[str, Sequence[str]] = {}
     for name, entry in entries.items():
         try:
             ((known, archive),) = Config.model_validate({"archives": {name: entry}}).archives.items()
         except ValidationError as error:
-            mistakes[str(name)] = _located(error, root, path)
+            mistakes[str(name)] = [_located(each, root, path) for each in error.errors(include_url=False)]
         else:
             archives[known] = _anchored(archive, path.parent)
     lines = {str(name): _line_of(root, ("archives", name)) or 1 for name in entries}
-    return ReadArchives(path, archives, mistakes, lines)
+    return ReadArchives(
+        path,
+        archives,
+        {name: sentences[0] for name, sentences in mistakes.items()},
+        lines,
+        further={name: sentences[1:] for name, sentences in mistakes.items()},
+        unread={str(name): entry for name, entry in entries.items() if str(name) in mistakes},
+    )
 
 
-def _located(error: ValidationError, root: yaml.Node | None, path: Path) -> str:
-    line = _line_of(root, error.errors(include_url=False)[0]["loc"])
-    return f"{path}{f', line {line}' if line else ''}: {_explain(error)}"
+def _texts(entry: Any) -> Iterator[str]:
+    """Yield all texts of an entry but its keys."""
+    if isinstance(entry, str):
+        yield entry
+    elif isinstance(entry, Mapping | list):
+        for each in entry.values() if isinstance(entry, Mapping) else entry:
+            yield from _texts(each)
+
+
+def _located(mistake: ErrorDetails, root: yaml.Node | None, path: Path) -> str:
+    line = _line_of(root, mistake["loc"])
+    return f"{path}{f', line {line}' if line else ''}: {_explain(mistake)}"
 
 
 def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
@@ -187,30 +212,33 @@ def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
 
     So they mean the same from everywhere.
     """
-
-    def absolute(url: str) -> str:
-        return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
-
-    replicas = archive.replicas and {name: absolute(url) for name, url in archive.replicas.items()}
+    replicas = archive.replicas and {name: _absolute(url, folder) for name, url in archive.replicas.items()}
     store = archive.store
     if store is not None and store.startswith(SQLITE) and store != SQLITE:
         store = SQLITE + str((folder / store.removeprefix(SQLITE)).absolute())
-    places = {"url": archive.url and absolute(archive.url), "replicas": replicas, "store": store}
+    places = {"url": archive.url and _absolute(archive.url, folder), "replicas": replicas, "store": store}
     return archive.model_copy(update=places)
 
 
-def _explain(error: ValidationError) -> str:
-    """Return the first mistake as one sentence that begins with its key."""
-    first = error.errors(include_url=False)[0]
-    key = ".".join(str(part) for part in first["loc"] if part != "[key]") or "the file"
-    if first["type"] in ("model_type", "dict_type"):
-        return f"{key}: write a block of 'key: value' lines here, not {first['input']!r}"
-    if first["type"] == "string_pattern_mismatch":
-        return f"{key}: {first['input']!r} does not fit: {PATTERNS[first['ctx']['pattern']]}"
-    got = "" if isinstance(first["input"], Mapping) else f" (it says {first['input']!r})"
-    if first["type"] == "secret":
+def _absolute(url: str, folder: Path) -> str:
+    return url if "://" in url else str((folder / Path(url).expanduser()).absolute())
+
+
+def _first(error: ValidationError) -> ErrorDetails:
+    return error.errors(include_url=False)[0]
+
+
+def _explain(mistake: ErrorDetails) -> str:
+    """Return a mistake as one sentence that begins with its key."""
+    key = ".".join(str(part) for part in mistake["loc"] if part != "[key]") or "the file"
+    if mistake["type"] in ("model_type", "dict_type"):
+        return f"{key}: write a block of 'key: value' lines here, not {mistake['input']!r}"
+    if mistake["type"] == "string_pattern_mismatch":
+        return f"{key}: {mistake['input']!r} does not fit: {PATTERNS[mistake['ctx']['pattern']]}"
+    got = "" if isinstance(mistake["input"], Mapping) else f" (it says {mistake['input']!r})"
+    if mistake["type"] == "secret":
         got = ""
-    return f"{key}: {first['msg'][0].lower()}{first['msg'][1:]}{got}"
+    return f"{key}: {mistake['msg'][0].lower()}{mistake['msg'][1:]}{got}"
 
 
 def _yaml_sentence(error: yaml.YAMLError) -> str:

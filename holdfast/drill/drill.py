@@ -82,17 +82,22 @@ class Drill:
     """The source's name, once it is prepared."""
 
     def prepare(self) -> None:
-        """Resolve the source and the moment, before anything is started or written.
+        """Resolve the source and the moment, before anything is started.
 
         :raises UsageError: no such source, or no such moment.
         :raises RefusedError: that moment cannot be restored.
+        :raises DamagedError: a file that this needs is damaged: the drill is recorded as one that failed.
         """
         state = Archive.open(self.store).state
         self.name = only_source(state, self.source, self.at or "")
         if self.at is None and self.seed is None:
             self.seed = secrets.randbits(32)
         self.chosen = absolute_time(self.at) if self.at else choose_moment(intervals(state, self.name), self.seed or 0)
-        moment = resolve(state, self.store, self.name, self.chosen)
+        try:
+            moment = resolve(state, self.store, self.name, self.chosen)
+        except DamagedError as error:
+            RunLog(self.records or self.store, new_run(self.name), "drill").fail(error)
+            raise
         by = "" if self.at else f", chosen by --seed {self.seed}"
         self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")
         self._found = {**_described(moment), "seed": None if self.at else self.seed, **self._newest(state)}

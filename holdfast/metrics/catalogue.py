@@ -74,7 +74,10 @@ _LISTED = (
         "Every file of the source was read, or written, after this",
     ),
     CataloguedMetric(
-        "holdfast_source_damaged_files", "source", SOURCE, "Files that the last verification of them found damaged"
+        "holdfast_source_damaged_files",
+        "source",
+        SOURCE,
+        "Objects that the last verification of them found damaged or missing",
     ),
     CataloguedMetric(
         "holdfast_source_key_proved_timestamp_seconds",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from demo import story
 from demo.prove import Fingerprint
-from holdfast.config.archives_yaml import load_config
+from tests.support.configuration import load_config
 
 
 def test_the_configuration_is_read_as_any_other(tmp_path: Path) -> None:

@@ -13,10 +13,10 @@ from airflow.dag_processing.dagbag import DagBag
 from airflow.serialization.serialized_objects import DagSerialization
 
 from bench.support.versitygw import running_versitygw
-from holdfast.config.archives_yaml import load_config
 from holdfast.storage import open_store
 from locking import LockBusy, LockStore, RWLock, inspect
 from locking.store import ObjectNotFound, StoreDenied, TooManyObjects
+from tests.support.configuration import load_config
 
 ROOT = Path(__file__).parents[2]
 EXAMPLES = ROOT / "docs" / "examples"

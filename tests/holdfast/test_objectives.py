@@ -93,9 +93,8 @@ def test_the_newest_drill_counts_and_if_it_failed_the_promise_is_missed(store: O
     archive = archive_of(store, age=timedelta(0))
     drill(store, seconds=90.0)
     drill(store, seconds=5.0, fails=True)
-    within, took = judge(archive, promised(rto="2min", drill_within="1d"))
-    assert (within.is_met, within.stands.startswith("the newest drill failed: ")) == (False, True)
-    assert took.stands == "the last drill took 90 s"
+    for each in judge(archive, promised(rto="2min", drill_within="1d")):
+        assert (each.is_met, each.stands.startswith("the newest drill failed: ")) == (False, True)
     drill(store, seconds=60.0)
     assert judge(archive, promised(drill_within="1d"))[0].is_met
 

@@ -64,6 +64,8 @@ class ScrubProgress(Document):
     :param under_way: blocks that are being read.
     :param decoded: blocks whose files' pages and rows were read, too, by this version of `reader`.
     :param damaged: paths that were not as they were written, by the block that names them: they are read each time.
+    :param broken: objects that the newest verification found missing or damaged without reading files, by source; those
+        of "" are the archive's own.
     """
 
     chain: int = 0
@@ -75,6 +77,16 @@ class ScrubProgress(Document):
     decoded: tuple[str, ...] = ()
     reader: str = ""
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    broken: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+
+    def with_broken(self, objects: Iterable[tuple[str, str]]) -> ScrubProgress:
+        """Return this with the damaged objects of a verification, as sources and paths, but those that were read."""
+        read = {path for paths in self.damaged.values() for path in paths}
+        broken: dict[str, tuple[str, ...]] = {}
+        for source, path in objects:
+            if path not in read:
+                broken[source] = (*broken.get(source, ()), path)
+        return self.model_copy(update={"broken": broken})
 
     def is_after(self, time: datetime) -> bool:
         """Return whether it tells of anything that was read after a time."""
@@ -132,9 +144,10 @@ def checked_since(state: State, progress: ScrubProgress, source: str) -> datetim
 
 
 def damaged_files(state: State, progress: ScrubProgress, source: str) -> list[str]:
-    """Return the paths of a source's files that were not as they were written when they were read last."""
+    """Return the paths of a source that were damaged or missing when they were looked at last."""
     mine = {placed.id for placed in state.blocks.values() if placed.source == source}
-    return sorted(path for block, paths in progress.damaged.items() if block in mine for path in paths)
+    read = {path for block, paths in progress.damaged.items() if block in mine for path in paths}
+    return sorted({*read, *progress.broken.get(source, ()), *progress.broken.get("", ())})
 
 
 class Scrub:

@@ -260,11 +260,12 @@ class Verifier:
         progress = progress.model_copy(update={name: getattr(after, name) for name in ("chain", "tip", "seen")})
         if scope.deep:
             progress, since = self._read_files(progress, remember=remember)
-        if remember:
-            write_progress(self._store, progress)
         if self._damaged:  # whoever holds no lock may have looked for what was removed meanwhile
             self._archive.refresh()
         damage = (*self._behind(), *_lost_commits(self._archive), *self._told())
+        if remember:
+            objects = (("" if each.source == THE_ARCHIVE else each.source, each.path) for each in damage)
+            write_progress(self._store, progress.with_broken(objects))
         return Verification(
             commits=self._archive.state.sequence,
             blocks=len(self._archive.state.blocks),
@@ -342,6 +343,8 @@ class Verifier:
         scrub.account(())
         for commit, said in scrub.untold.items():
             self._broken.setdefault(commit, said)
+        if scrub.untold:  # the next part looks at all commits again, and so finds these again
+            progress = progress.model_copy(update={"chain": 0, "tip": None, "seen": 0})
         return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
 
     def _bounds(self, scrub: Scrub) -> tuple[float, float]:

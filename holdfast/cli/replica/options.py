@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,14 +15,14 @@ import typer
 from holdfast.cli.shared import places
 from holdfast.common.errors import UsageError
 from holdfast.common.signing import ArchiveKeys
-from holdfast.config.archives_yaml import find_config, load_config, read_archives
+from holdfast.config.archives_yaml import ReadArchives, find_config, read_archives
 from holdfast.replication.log.replicas import replica, replicas
 from holdfast.replication.log.store import ENVIRONMENT, is_there, opened
 from holdfast.replication.work import membership
 from holdfast.replication.work.upkeep import log_at
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator, Mapping
+    from collections.abc import Iterator
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.replication.log.replicas import LogState, ReplicaRow
@@ -74,24 +76,17 @@ class Asked:
         return places.archive_store(url, like=keys)
 
 
-def _archives(wanted: str | None) -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml, regardless of mistakes in others than the wanted one."""
-    path = find_config()
-    if path is None:
-        return {}
-    read = read_archives(path)
-    return read.archives if wanted in read.archives else load_config(path).archives
-
-
 def _named(
     coordination: CoordinationStore,
     word: str | None,
     configured: ArchiveConfig | None,
-    known: Collection[ArchiveConfig],
+    read: ReadArchives,
 ) -> Mapping[str, str]:
     """Return the replicas that archives.yaml names of the archive that is meant.
 
     Where the options do not name it, it is the one that has a replica where the coordination store has one.
+
+    :raises UsageError: its entry has a mistake.
     """
     if configured is not None:
         return configured.replicas or {}
@@ -100,8 +95,23 @@ def _named(
     except UsageError:  # what needs an archive says so itself
         return {}
     there = {row.url for row in coordination.run(lambda c: replicas(c, log.archive))}
-    named = (each.replicas for each in known if each.replicas)
-    return next((each for each in named if there & {url.rstrip("/") for url in each.values()}), {})
+    named = (each.replicas for each in read.archives.values() if each.replicas)
+    found = next((each for each in named if there & {url.rstrip("/") for url in each.values()}), {})
+    if not found:
+        for url in there:
+            read.refuse_mistaken(url)
+    return found
+
+
+def _stores(read: ReadArchives) -> set[str]:
+    """Return the coordination stores that archives.yaml names.
+
+    :raises UsageError: an entry with a mistake names one, too, which may be the one that is meant.
+    """
+    for name, entry in read.unread.items():
+        if isinstance(entry, Mapping) and "store" in entry:
+            raise UsageError(read.mistakes[name])
+    return {each.store for each in read.archives.values() if each.store}
 
 
 @contextmanager
@@ -110,15 +120,16 @@ def ask(store: str | None, archive: str | None, *, create: bool = False, only_lo
 
     :param create: make a file of SQLite that is not there; `only_look`: elsewhere, to be thrown away.
     """
-    known = _archives(archive)
-    configured = known.get(archive) if archive else None
-    address = store or os.environ.get(ENVIRONMENT)
-    if not address:
-        said = {each.store for each in ([configured] if configured else known.values()) if each.store}
+    path = find_config()
+    read = read_archives(path) if path else ReadArchives(Path())
+    configured = read.archive(archive) if archive and archive in {*read.archives, *read.mistakes} else None
+    address = store or os.environ.get(ENVIRONMENT) or (configured.store if configured else None)
+    if not address and configured is None:
+        said = _stores(read)
         address = said.pop() if len(said) == 1 else None
     with ExitStack() as stack:
         if only_look and address and not is_there(address):
             address = f"sqlite:///{stack.enter_context(TemporaryDirectory())}/empty.db"
         coordination = stack.enter_context(opened(address, create=create))
-        coordination.named = _named(coordination, archive, configured, known.values())
+        coordination.named = _named(coordination, archive, configured, read)
         yield Asked(coordination, archive, configured)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
 from holdfast.config.archives_model import CompactionConfig, Name, SourceConfig, VacuumConfig
-from holdfast.config.archives_yaml import find_config, load_config, read_archives
+from holdfast.config.archives_yaml import ReadArchives, find_config, read_archives
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import open_store
@@ -31,8 +33,9 @@ def _configured(url: str) -> ArchiveConfig | None:
         return read.archive(url)
     known = (archive for archive in read.archives.values() if url in (archive.url, *(archive.replicas or {}).values()))
     found = read.archives.get(url) or next(known, None)
-    # What cannot be read may say of this very URL where its update log is, or what its key is.
-    return found or load_config(path).archives.get(url)
+    if found is None:  # its entry would say where its update log is, or what its key is
+        read.refuse_mistaken(url)
+    return found
 
 
 def archive_store(url: str, key: str | None = None, like: ArchiveKeys = AS_ENVIRONMENT_SAYS) -> SealedStore:
@@ -168,8 +171,9 @@ def archive_having(name: str) -> str:
     :raises UsageError: none has, or several.
     """
     path = find_config()
-    archives = load_config(path).archives if path else {}
-    having = sorted(each for each, configured in archives.items() if name in configured.sources)
+    read = read_archives(path) if path else ReadArchives(Path())
+    having = sorted(each for each, configured in read.archives.items() if name in configured.sources)
+    having += sorted(each for each, entry in read.unread.items() if _has_source(entry, name))
     if len(having) != 1:
         found = (
             f"several archives have it ({', '.join(having)}): say which with --archive"
@@ -178,6 +182,12 @@ def archive_having(name: str) -> str:
         )
         raise UsageError(f"{name!r} is no database address, and {found}")
     return having[0]
+
+
+def _has_source(entry: Any, name: str) -> bool:
+    """Return whether an entry with a mistake has a source of this name."""
+    named = entry.get("sources") if isinstance(entry, Mapping) else None
+    return isinstance(named, Mapping) and name in named
 
 
 def _is_at(found: SourceConfig, address: Address) -> bool:

@@ -65,7 +65,7 @@ class OpenedArchive:
             return self._archive
 
     def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
-        """Return the record as of now, locks, breaks, holds, drills and growth."""
+        """Return the record as of now, locks, breaks, holds, drills (the newest first) and growth."""
         archive = self.refreshed()
         holds = sorted(archive.state.holds.values(), key=lambda hold: hold.at)
         return {
@@ -73,7 +73,7 @@ class OpenedArchive:
             "locks": [each.describe() for each in explain(inspect(archive.store), state_of=state_of)],
             "breaks": [{**(each.result or {}), "state": each.state} for each in read_breaks(archive.store)[-10:]],
             "holds": [describe_hold(archive.state, each) for each in holds],
-            "drills": drills_of(archive.store),
+            "drills": drills_of(archive.store)[::-1],
             "growth": growth(archive.state),
         }
 

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.pool import Pool
 from sqlalchemy import select
 
 from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
-from holdfast_airflow.page.records import newest_records, recorded_archives
+from holdfast_airflow.page.records import KeptRecord, newest_records, recorded_archives
 from holdfast_airflow.page.verdicts import judge_source, without_record
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast_airflow.page.activity import Dags, Task
     from holdfast_airflow.page.configuration import KnownArchives
-    from holdfast_airflow.page.records import KeptRecord
     from holdfast_airflow.page.verdicts import SourceVerdict
 
 _WORST = {"not ready": 0, "unknown": 1, "ready": 2}
@@ -56,13 +55,43 @@ def detail(session: Session, configuration: KnownArchives, archive: str, now: da
     """Return the entry of one archive with its whole record, its tasks and its DAGs."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
+    entry = _entry(archive, configuration, seen, now)
+    dags = seen.dags.of(archive)
     return {
-        **_entry(archive, configuration, seen, now),
+        **entry,
         "record": dict(record.told) if record else None,
         "active": [task.describe() for task in seen.active],
         "failures": [task.describe() for task in seen.failures],
-        "dags": seen.dags.of(archive),
+        "no_failures": "" if seen.failures else _no_failures(entry["mistake"], dags),
+        "dags": dags,
     }
+
+
+def entry_by(
+    session: Session, configuration: KnownArchives, archive: str, told: Mapping[str, Any], now: datetime
+) -> dict[str, Any]:
+    """Return the entry of one archive, judged by a record that was made now.
+
+    It knows a drill or a verification outside of the archive's own DAGs, of which no task has recorded anything.
+
+    :param told: as `holdfast.status.record_of` makes it.
+    """
+    seen = _look(session, [archive])
+    kept = seen.records.get(archive)
+    record = KeptRecord(now, {**told, "replication": kept.told.get("replication") if kept else None})
+    return _entry(archive, configuration, replace(seen, records={archive: record}), now)
+
+
+def archive_of(session: Session, dag: str, archives: Collection[str]) -> str | None:
+    """Return the archive, of these, that a DAG belongs to; None where it is another's, or nobody's."""
+    return dags_of(session, archives).archives.get(dag)
+
+
+def _no_failures(mistake: str, dags: Sequence[str]) -> str:
+    """Return what can be said of an archive without open failures."""
+    if mistake:
+        return "None, but with the mistake above nothing of it runs."
+    return "The newest run of no DAG has failed." if dags else "None: Airflow has no DAG of it."
 
 
 def _look(session: Session, archives: Collection[str]) -> _Looked:

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Query
 from holdfast.archive.locks.owner_status import Word
 from holdfast.common.errors import UsageError
 from holdfast_airflow.page import rights
-from holdfast_airflow.page.overview import detail, known_archives, overview
+from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
 from holdfast_airflow.page.page import PageDep, SourceName  # noqa: TC001 - FastAPI reads them at run time
 from holdfast_airflow.page.plans import PlannedOperation  # noqa: TC001 - FastAPI reads it at run time
 from holdfast_airflow.page.rights import Readable  # noqa: TC001 - FastAPI reads it at run time
@@ -26,14 +26,20 @@ reading = APIRouter(prefix="/api/archives")
 
 
 @reading.get("")
-def list_archives(session: SessionDep, user: GetUserDep, page: PageDep) -> dict[str, Any]:
-    """List the archives that the user may see, by what tasks have recorded; no store is asked."""
+def list_archives(
+    session: SessionDep, user: GetUserDep, page: PageDep, dag: Annotated[str | None, Query(max_length=250)] = None
+) -> dict[str, Any]:
+    """List the archives that the user may see, by what tasks have recorded; no store is asked.
+
+    With `dag`, `of_dag` is the one of them that this DAG belongs to.
+    """
     configuration = page.configurations.current()
     shown = rights.readable(known_archives(session, configuration), user)
     now = datetime.now(UTC)
     return {
         "now": now.isoformat(),
         "archives": overview(session, configuration, shown, now),
+        "of_dag": archive_of(session, dag, shown) if dag else None,
         "problem": configuration.problem if rights.sees_import_errors(user) else "",
     }
 
@@ -48,11 +54,13 @@ def describe_archive(archive: Readable, session: SessionDep, user: GetUserDep, p
 
 @reading.get("/{archive}/now")
 async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
-    """Open the archive, and describe it as it is: record, locks, holds, drills, growth."""
+    """Open the archive, and describe it as it is: record, verdicts by it, locks, holds, drills, growth."""
 
     def look() -> dict[str, Any]:
         with create_session() as session:
-            return page.opened(archive).now(Word(DatabaseScheduler(session)).state_of)
+            told = page.opened(archive).now(Word(DatabaseScheduler(session)).state_of)
+            configuration, now = page.configurations.current(), datetime.now(UTC)
+            return {**told, "entry": entry_by(session, configuration, archive, told["record"], now)}
 
     return await page.looks.within(look)
 

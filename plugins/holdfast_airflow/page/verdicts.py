@@ -76,6 +76,8 @@ def judge_source(
         reasons.append("there is no backup of it")
     if facts.damaged and not any(each.name == "verified_within" for each in judged):
         reasons.append(f"damaged: {named(facts.damaged)}")
+    if facts.drill_failure and not any(each.name in ("rto", "drill_within") for each in judged):
+        reasons.append(f"the newest drill failed: {facts.drill_failure}")
     if waiting := told.get("waiting"):
         tables = named([each["table"] for each in waiting])
         reasons.append(f"the newest rows of {tables} are in no backup: they wait to start over")

@@ -37,6 +37,16 @@ def test_each_mistake_is_said_with_its_line_and_the_code_is_that_of_wrong_usage(
     assert holdfast("config", "check", str(path)).code == 0
 
 
+def test_all_mistakes_of_an_archive_are_said_at_once(holdfast: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text(ONE_WRONG.replace("/backups/late", "/backups/late\n    colour: red"))
+    done = holdfast("config", "check", str(path))
+    assert "archives.late: unknown key 'colour'" in done.out
+    assert f"{path}, line 8: archives.late.schedule.full: '25' is no hour" in done.out
+    value = holdfast("config", "check", str(path), "--json").value
+    assert len(value["further"]["late"]) == 1
+
+
 def test_a_file_of_which_nothing_can_be_read_is_wrong_usage(
     holdfast: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -56,7 +66,8 @@ def test_a_mistake_in_another_archive_is_in_nobodys_way(
     assert holdfast("status", "good").code == 0
     assert holdfast("locks", "list", str(tmp_path / "here")).code == 0
     assert "archives.bad: unknown key 'urll'" in holdfast("status", "bad").err
-    # The entry that cannot be read may be this one's: where its log is, nobody knows.
+    assert holdfast("init", str(tmp_path / "elsewhere")).code == 0
+    # The entry that cannot be read is this one's: where its log is, nobody knows.
     assert "archives.bad: unknown key 'urll'" in holdfast("status", str(tmp_path / "there")).err
 
 

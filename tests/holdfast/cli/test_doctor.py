@@ -100,6 +100,14 @@ def test_a_mistake_in_archives_yaml_is_found(holdfast: RunCommand) -> None:
     assert (done.code, "unknown key 'urrl'" in remedies(done.value)["source archives.yaml"]) == (1, True)
 
 
+def test_a_mistake_in_another_archive_keeps_no_source_from_being_tried(holdfast: RunCommand) -> None:
+    good = "{url: x, sources: {gone: {url: 'postgresql://me@127.0.0.1:1/x'}}}"
+    Path("archives.yaml").write_text(f"archives: {{bad: {{urrl: y}}, good: {good}}}")
+    assert {"source archives.yaml", "source gone"} <= remedies(holdfast("doctor", "--json").value).keys()
+    found = remedies(holdfast("doctor", "good", "--json").value)
+    assert ("source archives.yaml" in found, "source gone" in found) == (False, True)
+
+
 @pytest.mark.service
 def test_every_source_of_the_archive_is_tried(
     holdfast: RunCommand,

@@ -136,13 +136,14 @@ def test_without_any_archive_it_says_where_to_name_one(holdfast: RunCommand, con
 def test_a_mistake_in_archives_yaml_is_of_its_archive_alone(
     holdfast: RunCommand, filled: ObjectStore, configure: Configure
 ) -> None:
-    configure(f"{{shop: {{url: {filled.url}}}, wrong: {{url: x, colour: red}}}}")
+    configure(f"{{shop: {{url: {filled.url}}}, wrong: {{url: /wrong, colour: red}}}}")
     done = holdfast("metrics")
     assert done.code == 1
     assert UP in done.out
     assert 'holdfast_archive_up{archive="wrong"} 0.0' in done.out
     assert "unknown key 'colour'" in done.err
-    assert holdfast("metrics", "/elsewhere").code == 2  # which may be that one
+    assert holdfast("metrics", "/wrong").code == 2  # which is that one
+    assert holdfast("metrics", "/elsewhere").code == 1
 
 
 def test_sources_in_sqlite_and_ones_that_only_airflow_knows_are_not_asked(

@@ -10,7 +10,8 @@ from pydantic import ValidationError
 from holdfast.common.errors import UsageError
 from holdfast.common.units import parse_bandwidth, parse_size
 from holdfast.config.archives_model import ArchiveConfig, ObjectivesConfig
-from holdfast.config.archives_yaml import find_archive, load_config
+from holdfast.config.archives_yaml import find_archive
+from tests.support.configuration import load_config
 
 FULL = """
 archives:

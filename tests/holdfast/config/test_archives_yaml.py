@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.errors import UsageError
-from holdfast.config.archives_yaml import find_config, load_config
+from holdfast.config.archives_yaml import find_config
+from tests.support.configuration import load_config
 
 
 def test_relative_folder_starts_at_the_file(file: Path, tmp_path: Path) -> None:

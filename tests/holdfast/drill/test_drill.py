@@ -15,6 +15,7 @@ from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError
 from holdfast.drill import Drill, drills_of, new_run
+from holdfast.drill.history import drill_standing
 from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 
@@ -94,6 +95,21 @@ def test_a_restore_that_fails_is_a_drill_that_fails_and_keeps_what_it_knew(store
     (kept,) = drills_of(store)
     assert (kept["state"], kept["error"]) == ("failed", "public.orders is not equal to the archive")
     assert (kept["equal"], kept["at"], "assertions" in kept) == (False, "2026-03-01T12:00:00.000000Z", False)
+
+
+def test_damage_that_is_met_before_the_restore_is_a_drill_that_fails(
+    store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(*args: object) -> None:
+        raise DamagedError("the list of transactions is damaged")
+
+    drilled(store, Restored())
+    monkeypatch.setattr("holdfast.drill.drill.resolve", resolve)
+    for records in (open_store(str(tmp_path / "elsewhere")), None):
+        assert drill_standing(store, "shop_db").failure == ""
+        with pytest.raises(DamagedError):
+            drilled(store, Restored(), records=records)
+    assert drill_standing(store, "shop_db").failure == "the list of transactions is damaged"
 
 
 @pytest.mark.service

@@ -51,6 +51,15 @@ def test_the_record_of_now_has_locks_holds_and_growth(opened: OpenedArchive, sto
     assert opened.now()["holds"] == []
 
 
+def test_the_newest_drill_comes_first(opened: OpenedArchive, store: ObjectStore) -> None:
+    runs = ["drill-shop_db.20260301T120000Z.a", "drill-shop_db.20260302T120000Z.b"]
+    for run in runs:
+        with RunLog(store, run, "drill"):
+            pass
+    for _ in range(2):
+        assert [each["run"] for each in opened.now()["drills"]] == runs[::-1]
+
+
 def test_a_lock_that_is_broken_is_told_with_who_and_why(opened: OpenedArchive, store: ObjectStore) -> None:
     lock = RWLock(store, "maintenance").write(purpose="vacuum")
     done = opened.break_lock(lock.txn, reason="it burnt down", user="olga")

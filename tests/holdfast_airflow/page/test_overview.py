@@ -10,7 +10,7 @@ import pytest
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast_airflow.assets import record_of
 from holdfast_airflow.page.configuration import KnownArchives
-from holdfast_airflow.page.overview import detail, known_archives, overview
+from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
 from tests.support.airflow.database import NOON, AirflowRows
 
 
@@ -138,5 +138,38 @@ def test_one_archive_is_told_with_all_that_is_known_of_it(airflow: AirflowRows) 
     assert [each["task_id"] for each in found["active"]] == ["load"]
     assert [each["task_id"] for each in found["failures"]] == ["save"]
     assert (found["dags"], found["failed"], found["state"]) == (["backup_shop", "restore_shop"], 1, "not ready")
+    assert found["no_failures"] == ""
     nothing = detail(airflow.session, configured(shop=SHOP), "books", NOON)
     assert (nothing["record"], nothing["dags"], nothing["state"]) == (None, [], "unknown")
+
+
+def test_that_nothing_failed_is_said_only_where_something_runs(airflow: AirflowRows) -> None:
+    airflow.dag("backup_shop", "holdfast", "shop")
+
+    def said(configuration: KnownArchives, name: str = "shop") -> str:
+        return str(detail(airflow.session, configuration, name, NOON)["no_failures"])
+
+    assert said(configured(shop=SHOP)) == "The newest run of no DAG has failed."
+    assert said(configured(books=SHOP), "books") == "None: Airflow has no DAG of it."
+    assert said(KnownArchives({}, {"shop": "no url"})) == "None, but with the mistake above nothing of it runs."
+
+
+def test_a_record_of_now_knows_a_drill_that_no_task_has_recorded(airflow: AirflowRows) -> None:
+    kept(airflow, "shop", record(replication={"replicas": [], "missing": [7, 8]}))
+    told = record()
+    told["sources"][0]["facts"]["drill_failure"] = "public.orders is not equal"
+    found = entry_by(airflow.session, configured(shop=SHOP), "shop", told, NOON)
+    assert (found["state"], found["sources"][0]["reasons"]) == (
+        "not ready",
+        ["the newest drill failed: public.orders is not equal", "nobody has the files of 2 entries of the update log"],
+    )
+
+
+def test_a_dag_is_of_the_archive_that_its_tags_name(airflow: AirflowRows) -> None:
+    airflow.dag("backup_old_shop", "holdfast", "old_shop")
+    airflow.dag("backup_shop", "holdfast", "shop")
+    archives = ["shop", "old_shop"]
+    assert archive_of(airflow.session, "backup_old_shop", archives) == "old_shop"
+    assert archive_of(airflow.session, "backup_shop", archives) == "shop"
+    assert archive_of(airflow.session, "backup_old_shop", ["shop"]) is None
+    assert archive_of(airflow.session, "report_shop", archives) is None

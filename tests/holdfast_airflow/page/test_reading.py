@@ -33,6 +33,14 @@ def test_the_list_has_the_archives_that_the_user_may_see(page: Browsed, configur
     assert page.get("/api/archives").json()["problem"] == ""
 
 
+def test_the_list_names_the_archive_of_a_dag_if_the_user_may_see_it(page: Browsed) -> None:
+    page.airflow.asset(record_of("shop").uri)
+    for name in ("shop", "books"):
+        page.airflow.dag(f"backup_{name}", "holdfast", name)
+    found = [page.get("/api/archives", dag=f"backup_{name}").json()["of_dag"] for name in ("shop", "books")]
+    assert found == ["shop", None]
+
+
 def test_one_archive_is_told_with_what_its_user_may_do(page: Browsed) -> None:
     page.rights.methods = {"GET"}
     told = page.get("/api/archives/shop").json()
@@ -59,7 +67,7 @@ def test_an_archive_is_looked_at_with_the_states_of_its_locks_owners(page: Brows
         told = page.get("/api/archives/shop/now").json()
     [lock] = told["locks"]
     assert (lock["resource"], lock["airflow_state"]) == ("maintenance", "failed")
-    assert told["record"]["name"] == "shop"
+    assert told["record"]["name"] == told["entry"]["archive"] == "shop"
 
 
 def test_progress_is_told_for_each_run_that_is_asked_for(page: Browsed, store: ObjectStore) -> None:

@@ -42,6 +42,15 @@ def test_without_objectives_nothing_is_promised_so_it_is_not_called_ready() -> N
     assert judge(told(), objectives=ObjectivesConfig()) == ("unknown", [NO_OBJECTIVES])
 
 
+def test_a_failed_drill_is_named_once_whatever_was_promised() -> None:
+    record = told(drill_failure="public.orders is not equal")
+    assert judge(record) == ("not ready", ["the newest drill failed: public.orders is not equal"])
+    promise = ObjectivesConfig(drill_within="7d")
+    assert judge(record, objectives=promise)[1] == [
+        "drill_within 7d is missed: the newest drill failed: public.orders is not equal"
+    ]
+
+
 def test_damage_waiting_tables_and_lost_replicas_are_named_whatever_was_promised() -> None:
     record = told(damaged=["data/b1/t.parquet"]) | {"waiting": [{"table": "public.orders"}]}
     replication = {"replicas": [{"name": "far", "lost": True}, {"name": "near", "lost": False}], "missing": []}

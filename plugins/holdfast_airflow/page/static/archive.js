@@ -16,7 +16,7 @@ export function showArchive(main, name, run) {
   main.replaceChildren(...Object.values(parts));
   parts.plans.append(plans(name));
   parts.head.append(el("h2", null, name), el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
-  const view = { name, parts, lines: new Map(), told: null, now: null, progress: {} };
+  const view = { name, parts, lines: new Map(), told: null, now: null, judged: null, progress: {} };
   const ends = [
     ...(run ? [every(4, () => readRun(view, run))] : []),
     every(5, () => readTold(view)),
@@ -35,18 +35,19 @@ async function readTold(view) {
   if (isFirst && view.now) drawNow(view); // what may be done was not known when it was drawn
   const { parts, told } = view;
   const now = Date.parse(told.now);
+  const judged = view.judged ?? told; // the archive itself knows more than what tasks have recorded
   parts.head.replaceChildren(
-    el("h2", null, view.name, " ", badge(told.state)),
+    el("h2", null, view.name, " ", badge(judged.state)),
     el("p", { class: "quiet" }, [told.place, told.encrypted ? "encrypted" : "not encrypted", told.quorum ? `quorum ${told.quorum}` : "", told.commits === null ? "" : `${count(told.commits)} commits, ${size(told.bytes)}`].filter(Boolean).join(" · ")),
     el("p", { class: "quiet" }, told.recorded ? `Recorded by a task ${span(told.record_age_s)} ago.` : "No task has recorded anything yet."),
     told.mistake ? el("p", { class: "problem" }, told.mistake) : "",
-    told.paused.length ? el("p", { class: "problem" }, "Paused, so nothing of it runs: ", told.paused.map((dag) => [dagLink(dag), " "])) : "",
+    told.paused.length ? el("p", { class: "problem" }, "Paused, so these do not run: ", told.paused.map((dag) => [dagLink(dag), " "])) : "",
     told.replicas.length ? el("p", null, "Replicas: ", told.replicas.map((each) => el("span", { class: each.lost ? "missed" : "kept" }, `${each.name} ${each.lost ? "lost" : each.entries_behind ? `${count(each.entries_behind)} entries behind` : "up to date"} `))) : "",
   );
-  parts.verdicts.replaceChildren(el("div", { class: "cards" }, told.sources.map((source) => card(source, now))));
+  parts.verdicts.replaceChildren(el("div", { class: "cards" }, judged.sources.map((source) => card(source, now))));
   drawLines(view);
   drawWork(view);
-  parts.failures.replaceChildren(...failures(told.failures, now));
+  parts.failures.replaceChildren(...failures(told, now));
 }
 
 function card(source, now) {
@@ -143,7 +144,13 @@ function taskRow(task, progress, now) {
 
 async function readNow(view) {
   if (view.told && !view.told.configured) return;
-  view.now = await get([view.name, "now"]);
+  try {
+    view.now = await get([view.name, "now"]);
+    view.judged = view.now.entry;
+  } catch (error) {
+    view.judged = null;
+    throw error;
+  }
   drawNow(view);
 }
 
@@ -245,7 +252,7 @@ function drills(found) {
   return table(
     "Drills",
     ["When", "Source", "Moment", "Result", "Took"],
-    found.reverse().map((each) => el("tr", null, el("td", null, moment(each.ended)), el("td", null, each.source ?? ""), el("td", null, moment(each.at)), el("td", { class: each.state === "succeeded" ? "kept" : "missed" }, each.state === "succeeded" ? "equal to the archive" : each.error || each.state), el("td", null, each.seconds === undefined ? "" : span(each.seconds)))),
+    found.map((each) => el("tr", null, el("td", null, moment(each.ended)), el("td", null, each.source ?? ""), el("td", null, moment(each.at)), el("td", { class: each.state === "succeeded" ? "kept" : "missed" }, each.state === "succeeded" ? "equal to the archive" : each.error || each.state), el("td", null, each.seconds === undefined ? "" : span(each.seconds)))),
   );
 }
 
@@ -278,8 +285,9 @@ function releaseButton(view, hold) {
   return button;
 }
 
-function failures(found, now) {
-  if (!found.length) return [el("h3", null, "Last failures"), el("p", { class: "quiet" }, "The newest run of each DAG went well.")];
+function failures(told, now) {
+  const found = told.failures;
+  if (!found.length) return [el("h3", null, "Last failures"), el("p", { class: "quiet" }, told.no_failures)];
   return [
     el("h3", null, "Last failures"),
     table(

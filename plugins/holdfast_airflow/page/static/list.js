@@ -47,10 +47,9 @@ export function showList(main, dag) {
   }
 
   return every(15, async () => {
-    last = await get([]);
-    const own = dag ? last.archives.find((each) => dag.endsWith(`_${each.archive}`)) : null;
-    if (own) {
-      location.replace(`#archive=${encodeURIComponent(own.archive)}`);
+    last = await get([], { dag });
+    if (last.of_dag) {
+      location.replace(`#archive=${encodeURIComponent(last.of_dag)}`);
       return;
     }
     draw();

@@ -9,8 +9,10 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Block
+from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.document import TableRecord
 from holdfast.archive.maintenance.verify import Scope, verify, verify_and_remember
+from holdfast.objectives import facts_of
 from locking.store import StoreError
 
 
@@ -69,3 +71,24 @@ def test_a_verification_that_is_ended_says_why_also_where_it_cannot_note_how_far
     monkeypatch.setattr("holdfast.archive.maintenance.verify.write_progress", fail)
     with pytest.raises(LostError):
         verify_and_remember(filled, Scope(deep=True), check=lose)
+
+
+def test_a_missing_file_counts_until_a_later_verification_has_found_it(filled: Archive) -> None:
+    path = filled.commit(1).add[0].tables[0].files[0].path
+    body = filled.store.get(path)
+    filled.store.delete(path)
+    for scope in (Scope(), Scope(new=True)):
+        assert verify_and_remember(filled, scope).damage
+        assert facts_of(filled, "shop_db").damaged == (path,)
+    filled.store.put(path, body)
+    assert not verify_and_remember(filled, Scope(new=True)).damage
+    assert facts_of(filled, "shop_db").damaged == ()
+
+
+def test_a_changed_commit_counts_for_the_sources_that_it_backs_up(filled: Archive) -> None:
+    verify_and_remember(filled, Scope())
+    body = filled.store.get(commit_key(1))
+    filled.store.put(commit_key(1), body + b"x")
+    for _ in range(2):
+        assert verify_and_remember(Archive.open(filled.store, before_damage=True), Scope(deep=True)).damage
+        assert commit_key(1) in facts_of(filled, "shop_db").damaged

@@ -45,6 +45,20 @@ def test_archives_yaml_and_the_command_must_mean_the_same_place(
     assert holdfast("replica", "add", "third", str(two.folder / "third"), "--archive", "sales").code == 0
 
 
+def test_a_mistake_in_another_archive_is_in_no_replicas_way(
+    holdfast: RunCommand, two: Replicas, log_address: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    third = str(two.folder / "third")
+    sales = f"sales: {{replicas: {{near: {two.folder / 'near'}, far: {two.folder / 'far'}}}, store: '{log_address}'}}"
+    Path("archives.yaml").write_text(f"archives: {{{sales}, bad: {{urll: there}}}}")
+    assert holdfast("replica", "add", "third", third).code == 0
+    Path("archives.yaml").write_text(f"archives: {{bad: {{urll: {two.folder / 'near'}, store: '{log_address}'}}}}")
+    assert "unknown key 'urll'" in holdfast("replica", "status").err
+    monkeypatch.delenv(ENVIRONMENT)
+    assert "unknown key 'urll'" in holdfast("replica", "status").err
+    assert "unknown key 'urll'" in holdfast("replica", "status", "--archive", "bad").err
+
+
 def test_several_archives_in_one_store_are_told_apart(
     holdfast: RunCommand, two: Replicas, store: ObjectStore, tmp_path: Path
 ) -> None:

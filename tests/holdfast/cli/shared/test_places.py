@@ -79,3 +79,12 @@ def test_a_target_goes_by_name_or_address() -> None:
     assert places.target("shop", "postgresql://me@here/fresh").database == "fresh"
     with pytest.raises(UsageError, match="no source 'dd' in this archive"):
         places.target("shop", "dd")
+
+
+def test_a_source_is_found_beside_an_archive_with_a_mistake(archives_yaml: Path) -> None:
+    archives_yaml.write_text(f"{FILE}  bad: {{urll: there, sources: {{db: {{}}, own: {{}}}}}}")
+    assert places.archive_having("far") == "shop"
+    with pytest.raises(UsageError, match="unknown key 'urll'"):
+        places.source(places.archive_having("own"), "own")
+    with pytest.raises(UsageError, match="several archives have it"):
+        places.archive_having("db")
