@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 from typing import IO, TYPE_CHECKING, TypeVar
 
+from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_random_exponential
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -14,8 +16,22 @@ if TYPE_CHECKING:
 _Read = TypeVar("_Read")
 
 
+_TRIES = 4
+_PAUSE_S = 0.25
+
+
+def _is_excuse(error: BaseException) -> bool:
+    """Return whether a server that is too busy answered, and pyarrow's client did not try again.
+
+    It has room for as many bytes as it asked for: an answer that is longer than a short file is lost there.
+    """
+    return isinstance(error, OSError) and "INTERNAL_FAILURE" in str(error)
+
+
 class RenewedFile(io.RawIOBase):
     """File that is opened again, at its position, where a read fails and credentials were renewed since.
+
+    A read that a busy server refuses is tried again.
 
     :param filesystem: returns pyarrow's filesystem with the credentials of the moment.
     :param path: of the file in it.
@@ -32,7 +48,16 @@ class RenewedFile(io.RawIOBase):
 
     def _read(self, read: Callable[[IO[bytes]], _Read]) -> _Read:
         position = self._file.tell()
+        tries = Retrying(
+            stop=stop_after_attempt(_TRIES), wait=wait_random_exponential(_PAUSE_S, max=1.0),
+            retry=retry_if_exception(_is_excuse), reraise=True,
+        )  # fmt: skip
+        found: _Read = tries(self._read_at, position, read)
+        return found
+
+    def _read_at(self, position: int, read: Callable[[IO[bytes]], _Read]) -> _Read:
         try:
+            self._file.seek(position)
             return read(self._file)
         except OSError:
             if self._filesystem() is self._with:
