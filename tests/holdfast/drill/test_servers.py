@@ -146,6 +146,6 @@ def test_what_cannot_be_looked_at_is_left(temporary: Path, monkeypatch: pytest.M
 
 
 def test_a_version_that_is_not_installed_is_said_with_what_to_do(temporary: Path) -> None:
-    with pytest.raises(HoldfastError, match=r"version 99 or newer .*'holdfast\[embedded\]'.* --to"):
+    with pytest.raises(HoldfastError, match=r"version 99 or newer .* with its extra embedded.* --to"):
         DrillServer(at_least=99, encoding="UTF8")
     assert list(temporary.iterdir()) == []

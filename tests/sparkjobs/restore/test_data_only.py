@@ -162,7 +162,7 @@ def test_a_dry_run_changes_nothing(backed_up: None, target: Address, run_restore
         ("alter table audit alter what type varchar(9)", "a column what of type character varying(9), which is text"),
         ("alter table customers add first_order int references a_orders",
          "foreign keys of public.a_orders, public.customers lead to each other"),
-        ("create role clerk; alter table audit owner to clerk", "say --trust-source"),
+        ("create role clerk_of_rows; alter table audit owner to clerk_of_rows", "say --trust-source"),
     ],
 )  # fmt: skip
 def test_tables_that_cannot_take_the_rows_are_named(
@@ -171,7 +171,7 @@ def test_tables_that_cannot_take_the_rows_are_named(
     changed(change)
     assert said in refused(target, run_restore(target, "--data-only"))
     assert asked(target, "select count(*) from customers") == [(0,)]
-    changed("drop owned by clerk; drop role clerk" if "clerk" in change else "")
+    changed("drop owned by clerk_of_rows; drop role clerk_of_rows" if "clerk" in change else "")
 
 
 def test_a_circle_of_keys_of_which_one_is_deferrable_is_filled(
