@@ -33,7 +33,7 @@ _TEMPORARY = ".holdfast-tmp-"
 """Names in the folder itself, of files that are still being written; Holdfast's archives in folders have the same."""
 
 _ATTEMPTS = 4
-"""How often a folder is made that somebody else removes, since it is empty, before a file is in it."""
+"""Attempts to make a folder and put a file in it: others remove folders that are empty."""
 
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP}
 _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}

@@ -36,7 +36,7 @@ def changes_between(moment: Moment, pair: tuple[Placed, Placed]) -> Mapping[int,
 
 @dataclass(frozen=True)
 class NameProof:
-    """What is proved of the name of a table that may have had another one.
+    """Proof of the name of a table that may have had another one.
 
     :param label: `schema.name` as in the schema that is taken.
     :param record: the changes that announce its name on both sides of the target, where that is another one.

@@ -43,7 +43,7 @@ WRITE_BUFFER = 1 << 20
 """Bytes gathered before a bulk write goes to the file system."""
 
 _FOLDER_ATTEMPTS = 4
-"""How often a folder is made that somebody else removes, since it is empty, before a file is in it."""
+"""Attempts to make a folder and put a file in it: others remove folders that are empty."""
 
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}

@@ -17,7 +17,7 @@ _AT = f"^(latest|commit:[0-9]+|lsn:[0-9A-Fa-f]+/[0-9A-Fa-f]+|mark:.+|{_TIME}|{AG
 
 
 _ON_DEFINITIONS = ("schema_only", "roles", "owner", "no_owner", "tablespaces", "database_settings")
-"""What says how something is created."""
+"""Options that say how objects are created."""
 
 
 class RestoreRequest(Request):

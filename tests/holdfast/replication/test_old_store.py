@@ -19,7 +19,7 @@ from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
 from tests.support.replicas.quorums import acknowledged, overdue, with_quorum
-from tests.support.replicas.rebuilt import away, become, copied, go_on, joined, rebuild, urls
+from tests.support.replicas.rebuilt import away, become, copied, go_on, go_two_ways, joined, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 UNKNOWN = "which the coordination store does not know"
@@ -85,12 +85,7 @@ def test_a_store_from_before_a_rebuilding_is_refused(two: Replicas) -> None:
 
 @pytest.mark.parametrize("source", ["near", "far"])
 def test_either_of_two_that_differ_is_gone_on_with(two: Replicas, source: str) -> None:
-    put_back = copied(two)
-    two.back_up("near")
-    put_back()
-    away(two, "near")
-    two.back_up("far")
-    away(two, "near", back=True)
+    go_two_ways(two)
     for name in ("near", "far"):
         with pytest.raises(OldStoreError, match=UNKNOWN):
             two.back_up(name)
@@ -344,12 +339,7 @@ def test_what_was_set_aside_is_not_gone_on_from_by_the_next_rebuilding(two: Repl
 
 
 def test_where_all_others_are_gone_it_is_gone_on_from_once_somebody_says_so(two: Replicas) -> None:
-    put_back = copied(two)
-    two.back_up("near")
-    put_back()
-    away(two, "near")
-    two.back_up("far")
-    away(two, "near", back=True)
+    go_two_ways(two)
     rebuild(two.coordination, urls(two), source="near")
     shutil.rmtree(two.folder / "near")
     with pytest.raises(RefusedError, match="far: it was set aside"):
@@ -380,12 +370,7 @@ def test_a_replica_that_was_made_anew_has_what_was_acknowledged_before_though_it
 
 
 def test_what_was_set_aside_is_not_elected(two: Replicas) -> None:
-    put_back = copied(two)
-    two.back_up("near")
-    put_back()
-    away(two, "near")
-    two.back_up("far")
-    away(two, "near", back=True)
+    go_two_ways(two)
     rebuild(two.coordination, urls(two), source="near")
     two.lose("near", "far")
     found = membership.candidates(two.coordination, two.archive)

@@ -110,6 +110,16 @@ def away(three: Replicas, *names: str, back: bool = False) -> None:
         (there if back else here).rename(here if back else there)
 
 
+def go_two_ways(two: Replicas) -> None:
+    """Have both replicas execute an entry of the same index that the other one does not have."""
+    put_back = copied(two)
+    two.back_up("near")
+    put_back()
+    away(two, "near")
+    two.back_up("far")
+    away(two, "near", back=True)
+
+
 def joined(given: Replicas, name: str) -> None:
     """Add a replica as the command does."""
     membership.add(given.coordination, given.archive, name, given.place(name).url)

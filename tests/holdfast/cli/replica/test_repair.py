@@ -15,7 +15,7 @@ from holdfast.replication.log.trimming import trim
 from tests.support.jobs.command import Finished, RunCommand
 from tests.support.replicas.given_up import append, full
 from tests.support.replicas.hung import PATIENCE_S, hanging
-from tests.support.replicas.rebuilt import away, bring_back, copied
+from tests.support.replicas.rebuilt import away, bring_back, go_two_ways
 from tests.support.replicas.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("log_address")
@@ -160,12 +160,7 @@ def test_a_store_that_is_an_older_copy_is_rebuilt_alone_where_no_replica_has_any
 
 
 def test_of_two_lines_a_person_chooses_and_sees_what_each_loses(holdfast: RunCommand, two: Replicas) -> None:
-    put_back = copied(two)
-    two.back_up("near")
-    put_back()
-    away(two, "near")
-    two.back_up("far")
-    away(two, "near", back=True)
+    go_two_ways(two)
     store = two.place_of("far").store
     done = holdfast(*REPAIR, "--json")
     assert done.code == 4

@@ -16,7 +16,7 @@ from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import PATIENCE_S, hanging
-from tests.support.replicas.rebuilt import away, copied
+from tests.support.replicas.rebuilt import go_two_ways
 from tests.support.replicas.replicated import Replicas, nothing, replica_rows
 
 pytestmark = pytest.mark.usefixtures("log_address")
@@ -172,12 +172,7 @@ def test_a_store_that_is_an_older_copy_says_so(holdfast: RunCommand, two: Replic
 def test_a_store_that_went_another_way_says_so_though_no_replica_is_ahead_of_it(
     holdfast: RunCommand, two: Replicas
 ) -> None:
-    put_back = copied(two)
-    two.back_up("near")
-    put_back()
-    away(two, "near")
-    two.back_up("far")
-    away(two, "near", back=True)
+    go_two_ways(two)
     done = holdfast("replica", "status")
     assert done.code == 4, done.err
     assert "near has executed entry 1 (" in done.err
