@@ -18,7 +18,7 @@ from bench.support.timed import Timed, as_json, as_markdown
 from holdfast.storage.encryption.key_source import new_key
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 LEAST = 0.85
 BACKUP, RESTORE = "backup{}", "restore{}"

@@ -24,6 +24,7 @@ from bench.support.timed import Timed, as_json, as_markdown
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.document import TableRecord
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log import log, replicas, schema
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.status import status
@@ -34,7 +35,6 @@ from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.upkeep import sync_replica
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

@@ -23,7 +23,7 @@ from bench.support.spark_cluster import running_cluster
 from bench.support.timed import Timed, as_json, as_markdown
 from bench.support.versitygw import running_versitygw
 from holdfast.archive.format.runs import RunRecord
-from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES
+from holdfast.postgresql.snapshot.read import PIECE_BYTES
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from bench.support.spark_cluster import SparkCluster
     from bench.support.versitygw import S3Server
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 BUCKET = "workers"
 

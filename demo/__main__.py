@@ -20,7 +20,7 @@ from holdfast.archive import Archive
 from holdfast.archive.format.last_seen import forget_seen, place_of
 from holdfast.common.errors import HoldfastError, exit_code_of
 from holdfast.operations.job_process import DEFAULT_MASTER, check_java
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreError

@@ -14,7 +14,7 @@ from holdfast.operations.job_process import process_start
 
 if TYPE_CHECKING:
     from demo.airflow import AirflowStandalone
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 _FILE = "running.json"
 _PATIENCE_S = 40.0

@@ -22,8 +22,8 @@ from holdfast.common.lsn import show_position
 from holdfast.point_in_time.dropped_tables import with_last_moment
 from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.point_in_time.schema_choice import parse_schema, resolve
+from holdfast.postgresql.values.type_mapping import schema_of
 from holdfast.replication.work.consistent_read import open_to_read, parse_consistency
-from holdfast.sources.postgresql.values.type_mapping import schema_of
 from holdfast.storage import open_store
 from locking import Owner
 from locking.one_line import line_logger
@@ -32,8 +32,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.common.choices import Schema
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.table import Table
 
 MEMORY_BYTES = 256 << 20
 """DuckDB's, for joining a snapshot with its changes; what is more goes to a temporary folder."""

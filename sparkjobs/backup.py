@@ -16,7 +16,7 @@ from holdfast.archive.format.block import summary
 from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.snapshot.preconditions import choice_obstacles, refuse
+from holdfast.postgresql.snapshot.preconditions import choice_obstacles, refuse
 from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
 
@@ -26,11 +26,11 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block, Stream
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
+    from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.logical.stream import Seen
+    from holdfast.postgresql.snapshot.export import Snapshot
     from holdfast.replication.log.settings import QuorumRequest
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.logical.stream import Seen
-    from holdfast.sources.postgresql.snapshot.export import Snapshot
 
 
 @dataclass(frozen=True)

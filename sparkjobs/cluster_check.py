@@ -15,7 +15,7 @@ from holdfast.archive.format.model import Identity
 from holdfast.common.errors import HoldfastError
 from holdfast.operations.cluster_check import SOURCES_VARIABLE
 from holdfast.operations.requests.cluster_check import ClusterCheckRequest
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage.probe import ROUNDING
 from locking.store import StoreError
 from sparkjobs.driver.application import Job, end, run_request

@@ -18,13 +18,13 @@ from holdfast.common.lsn import show_position
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.schema_choice import resolve
 from holdfast.point_in_time.unlocked import still_there
+from holdfast.postgresql.connection.sql import ident, qualified
+from holdfast.postgresql.dump.programs import unsafe_readers
+from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.rows import load
 from holdfast.replication.work.consistent_read import open_to_read
-from holdfast.sources.postgresql.connection.sql import ident, qualified
-from holdfast.sources.postgresql.dump.programs import unsafe_readers
-from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.rename import Maps
-from holdfast.sources.postgresql.restore.rows import load
 from sparkjobs.driver.application import Job, database_address, end, run_request
 from sparkjobs.driver.restoring import Restoring
 

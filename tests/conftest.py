@@ -15,9 +15,9 @@ import pytest
 from hypothesis import settings
 
 from holdfast.archive.format import last_seen
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from tests.support.servers.postgres import drop_slots
 from tests.support.servers.versions import running
 

@@ -56,7 +56,7 @@ def test_stubborn():
 # The stopped server cannot end in order, so that it is killed with its shared memory still there.
 WITH_A_SERVER = f"""
 import signal, sys
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 {STUBBORN.partition("def test_stubborn")[0]}
 
 def test_server():

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 import holdfast
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 
 ROOT = Path(__file__).parents[1]
 REQUIREMENTS = ROOT / "requirements" / "dev.txt"

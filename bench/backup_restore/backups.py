@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from bench.support.holdfast_command import HoldfastCommand
     from bench.support.jdbc.spark_jdbc import SparkJdbc
     from bench.support.workload import TableFacts
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 JOB = "holdfast backup"
 WHOLE = "holdfast backup, whole command"

@@ -12,17 +12,17 @@ from bench.support.workload import SOURCE
 from holdfast.archive import Archive
 from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.files.data_files import read_file
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.rows.load import content_hash
-from holdfast.sources.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.rows.load import content_hash
+from holdfast.postgresql.values.hashing import ContentHash, digest
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 WANTED = 1_000_000
 _FILES = 2

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from bench.support.figures import Times
     from bench.support.holdfast_command import HoldfastCommand
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 JOB = "holdfast backup of small tables"
 WHOLE = "holdfast backup of small tables, whole command"

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from bench.backup_restore.hashes import Rate
     from bench.support.figures import Times
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 LARGE_ROWS = 40
 LARGE_VALUE = 64 * MIB

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from bench.support.figures import Times
     from bench.support.holdfast_command import HoldfastCommand
     from bench.support.jdbc.spark_jdbc import SparkJdbc
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 LOAD = "holdfast restore, load alone"
 UNCOMPARED = "holdfast restore, without its comparison"

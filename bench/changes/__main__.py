@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from bench.changes.catch_up import CaughtUp
     from bench.support.figures import Times
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 COMPARISONS = (*streams.COMPARISONS, *to_moments.COMPARISONS)
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from bench.support.holdfast_command import HoldfastCommand
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from sparkjobs.executors.inline import InlineExecutor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 

@@ -10,10 +10,10 @@ from bench.support.figures import Comparison
 from bench.support.processes import ProgramError, check_rows, run
 from holdfast.common.lsn import parse_position
 from holdfast.common.value_limit import MAX_VALUE_BYTES
-from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.peek import DECODING_MEMORY, peek_query
+from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.peek import DECODING_MEMORY, peek_query
 from holdfast.storage import open_store
 from sparkjobs.tasks.changes import ChangeReader, WindowTask
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bench.support.figures import Times
     from bench.support.holdfast_command import HoldfastCommand, Measured
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 JOB = "holdfast backup --kind changes"
 READ = "holdfast, changes decoded and written"

@@ -11,8 +11,8 @@ from bench.support.figures import Comparison
 from bench.support.processes import check_rows
 from holdfast.archive import Archive
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from sparkjobs.driver import log_windows
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from bench.support.figures import Times
     from bench.support.holdfast_command import HoldfastCommand
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
     from holdfast.storage import ObjectStore
 
 TABLES = 20

@@ -15,13 +15,13 @@ from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream, Transactions
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.logical.changes import TRANSACTIONS
-from holdfast.sources.postgresql.logical.relation_schema import change_schema
-from holdfast.sources.postgresql.values.hashing import ContentHash, digest
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.logical.changes import TRANSACTIONS
+from holdfast.postgresql.logical.relation_schema import change_schema
+from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.type_mapping import schema_of
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

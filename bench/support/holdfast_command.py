@@ -16,7 +16,7 @@ from holdfast.storage import open_store
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
 
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 
 @dataclass(frozen=True)

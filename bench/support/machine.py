@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from bench.support.jdbc.spark_jdbc import DRIVER
 
 if TYPE_CHECKING:
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 
 def host() -> dict[str, str]:

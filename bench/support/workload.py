@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 from psycopg import sql
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

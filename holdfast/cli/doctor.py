@@ -22,9 +22,9 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.config.archives_yaml import find_config, read_archives
 from holdfast.operations import job_process
 from holdfast.operations.cluster_check import check_cluster, cluster_master
-from holdfast.sources.postgresql.dump import client_floors, programs
-from holdfast.sources.postgresql.setup.readiness import check_clients, check_database, check_server
-from holdfast.sources.postgresql.setup.tls_readiness import check_tls, describe
+from holdfast.postgresql.dump import client_floors, programs
+from holdfast.postgresql.setup.readiness import check_clients, check_database, check_server
+from holdfast.postgresql.setup.tls_readiness import check_tls, describe
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.config.archives_model import SourceConfig
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 PYSPARK = "4.2.0"

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.config.archives_yaml import ReadArchives
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 Archives = Annotated[
     list[str] | None,

@@ -15,23 +15,23 @@ from holdfast.cli.shared.streams import expected_in, left_streams, other_streams
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
 from holdfast.common.units import parse_size
 from holdfast.common.words import human_size
-from holdfast.sources.postgresql.connection.reading_role import reader_of
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream_state import MAX_RETAINED_BYTES
-from holdfast.sources.postgresql.setup.grants import plan_remove, plan_setup, script
-from holdfast.sources.postgresql.setup.grants import run as run_plan
-from holdfast.sources.postgresql.setup.reader_grants import plan_reader
-from holdfast.sources.postgresql.setup.readiness import (
+from holdfast.postgresql.connection.reading_role import reader_of
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream_state import MAX_RETAINED_BYTES
+from holdfast.postgresql.setup.grants import plan_remove, plan_setup, script
+from holdfast.postgresql.setup.grants import run as run_plan
+from holdfast.postgresql.setup.reader_grants import plan_reader
+from holdfast.postgresql.setup.readiness import (
     Readiness,
     check_clients,
     check_database,
     check_server,
     choose_databases,
 )
-from holdfast.sources.postgresql.setup.stream_readiness import check_stream
-from holdfast.sources.postgresql.setup.stream_rights import WantedStream
-from holdfast.sources.postgresql.setup.tls_readiness import check_tls, describe
-from holdfast.sources.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.setup.stream_readiness import check_stream
+from holdfast.postgresql.setup.stream_rights import WantedStream
+from holdfast.postgresql.setup.tls_readiness import check_tls, describe
+from holdfast.postgresql.snapshot.preconditions import Obstacle
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.config.archives_model import SourceConfig
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
-    from holdfast.sources.postgresql.setup.grants import Plan
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.stream_state import ExpectedStream
+    from holdfast.postgresql.setup.grants import Plan
 
 source_app = typer.Typer(
     name="source",

@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.sources.postgresql.connection.outages import words
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session import connect
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 _SHOWN = 200
 """Characters of a statement, in a message."""

@@ -30,9 +30,9 @@ from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
 from holdfast.operations.job_process import new_run_id
 from holdfast.point_in_time.recovery_target import catalog_of
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.sources.postgresql.restore.rights.restricted_login import asking_login
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.postgresql.restore.rights.restricted_login import asking_login
 
 if TYPE_CHECKING:
     from holdfast.archive.format.state import State

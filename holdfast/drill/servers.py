@@ -21,11 +21,11 @@ from typing import TYPE_CHECKING
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import HoldfastError
 from holdfast.operations.job_process import process_start
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import literal
-from holdfast.sources.postgresql.dump import programs
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import literal
+from holdfast.postgresql.dump import programs
 
 if TYPE_CHECKING:
     from typing import Self

@@ -22,7 +22,7 @@ from holdfast.metrics.jobs import last_jobs
 from holdfast.metrics.samples import sample
 from holdfast.metrics.server import SourceServer
 from holdfast.metrics.unneeded import unneeded
-from holdfast.sources.postgresql.connection.address import hide_passwords
+from holdfast.postgresql.connection.address import hide_passwords
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import SourceConfig
     from holdfast.metrics.samples import Sample
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 ARCHIVE_LIMIT_S = 60.0

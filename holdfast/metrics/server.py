@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.units import parse_size
 from holdfast.metrics.samples import sample
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import stream_name
-from holdfast.sources.postgresql.logical.stream_state import look
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import stream_name
+from holdfast.postgresql.logical.stream_state import look
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.metrics.samples import Sample
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.stream_state import StreamState
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.stream_state import StreamState
 
 LIMIT_S = 10.0
 """So long all servers together have to answer."""

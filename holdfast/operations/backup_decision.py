@@ -22,11 +22,11 @@ from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
 from holdfast.operations.job_process import DECISION_VARIABLE
-from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
-from holdfast.sources.postgresql.connection.reading_role import reads_with_replication
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import stream as streams
-from holdfast.sources.postgresql.logical.stream_state import (
+from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.connection.reading_role import reads_with_replication
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import stream as streams
+from holdfast.postgresql.logical.stream_state import (
     ExpectedStream,
     database_oid,
     look,
@@ -34,9 +34,9 @@ from holdfast.sources.postgresql.logical.stream_state import (
     system_identifier,
     why_broken,
 )
-from holdfast.sources.postgresql.setup.readiness import superuser
-from holdfast.sources.postgresql.snapshot.export import why_no_decoding
-from holdfast.sources.postgresql.snapshot.preconditions import refuse
+from holdfast.postgresql.setup.readiness import superuser
+from holdfast.postgresql.snapshot.export import why_no_decoding
+from holdfast.postgresql.snapshot.preconditions import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -47,9 +47,9 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
     from holdfast.operations.requests.backup import BackupRequest, Kind
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.stream_state import StreamState
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
 
     Connection = psycopg.Connection[tuple[Any, ...]]

@@ -33,11 +33,11 @@ from holdfast.common.words import named
 from holdfast.operations.backup_decision import Postponed, decide, newest_with_stream
 from holdfast.operations.executor_choice import choose_executor, run_chosen
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
+from holdfast.postgresql.connection import outages
+from holdfast.postgresql.connection.session import connect, server_error
+from holdfast.postgresql.logical.stream import advance, flush_position
+from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.replication.work.replica_backup import await_quorum, source_taken
-from holdfast.sources.postgresql.connection import outages
-from holdfast.sources.postgresql.connection.session import connect, server_error
-from holdfast.sources.postgresql.logical.stream import advance, flush_position
-from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from holdfast.operations.backup_decision import Decision
     from holdfast.operations.executor_choice import Executor
     from holdfast.operations.requests.backup import BackupRequest
+    from holdfast.postgresql.connection.address import Address
     from holdfast.replication.log.settings import AnyAddress
-    from holdfast.sources.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 ATTEMPTS = 3

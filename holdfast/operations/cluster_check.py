@@ -22,7 +22,7 @@ from holdfast.storage import open_place
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import SealedStore
 
 SOURCES_VARIABLE: Final = "HOLDFAST_CHECKED_SOURCES"

@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import below_floor, find, lacks_tls
-from holdfast.sources.postgresql.setup.readiness import NEWEST
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import below_floor, find, lacks_tls
+from holdfast.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.operations.requests.backup import BackupRequest
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 
 def check_dumper(address: Address, request: BackupRequest, say: Callable[[str], None]) -> None:

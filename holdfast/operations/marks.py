@@ -30,14 +30,14 @@ from holdfast.archive.history.timeline import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import born_tables, describe_stream, without
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.connection.session import connect, server_error
-from holdfast.sources.postgresql.dump.programs import below_floor
-from holdfast.sources.postgresql.logical.flush_position import emit, insert_position, schema_fingerprint
-from holdfast.sources.postgresql.logical.objects_read import ObjectsRead, read_objects
-from holdfast.sources.postgresql.logical.own_messages import LONGEST_NAME, MARK_PREFIX
-from holdfast.sources.postgresql.logical.stream import Seen, look, stream_name
-from holdfast.sources.postgresql.logical.stream_state import database_oid
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.connection.session import connect, server_error
+from holdfast.postgresql.dump.programs import below_floor
+from holdfast.postgresql.logical.flush_position import emit, insert_position, schema_fingerprint
+from holdfast.postgresql.logical.objects_read import ObjectsRead, read_objects
+from holdfast.postgresql.logical.own_messages import LONGEST_NAME, MARK_PREFIX
+from holdfast.postgresql.logical.stream import Seen, look, stream_name
+from holdfast.postgresql.logical.stream_state import database_oid
 from holdfast.storage.contract.strangers import without_strangers
 from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 
@@ -46,8 +46,8 @@ if TYPE_CHECKING:
 
     from holdfast.archive import Archive
     from holdfast.archive.format.state import State
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.stream_state import StreamState
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
 
     Connection = psycopg.Connection[tuple[Any, ...]]

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.sources.postgresql.restore.plan.progress import read_ledger
-from holdfast.sources.postgresql.restore.rows.load import check_empty
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.restore.rows.load import check_empty
 
 if TYPE_CHECKING:
     from holdfast.operations.requests.restore import RestoreRequest
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 
 def check_target_is_free(address: Address, request: RestoreRequest) -> None:

@@ -17,11 +17,11 @@ from holdfast.archive.history.timeline import Moment
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import PG_CLASS
 from holdfast.common.words import named
-from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
-from holdfast.sources.postgresql.dump.toc import read_entries
-from holdfast.sources.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_DESCRIPTION, PRIVILEGES
-from holdfast.sources.postgresql.logical.schema_composition import compose
+from holdfast.postgresql.dump.dump_objects import DumpObjects
+from holdfast.postgresql.dump.toc import read_entries
+from holdfast.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
+from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_DESCRIPTION, PRIVILEGES
+from holdfast.postgresql.logical.schema_composition import compose
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord
     from holdfast.common.lsn import Touches
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.storage import ObjectStore
 
 _KEPT: Final = 4

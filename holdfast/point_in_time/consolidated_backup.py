@@ -12,7 +12,7 @@ from holdfast.archive.maintenance.consolidation import moment_of
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
 from holdfast.point_in_time.recovery_target import catalog_of, history_of
-from holdfast.sources.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.archive.history.timeline import TableParts
     from holdfast.archive.scan.table_history import TableHistory
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
 

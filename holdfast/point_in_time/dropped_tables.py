@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history.schema_history import Between
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.catalog import Catalog
 
 _LOOKED_INTO: Final = 50
 """Backups with dropped tables, the newest ones: a catalog is read of each."""

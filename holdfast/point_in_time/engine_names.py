@@ -13,12 +13,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.archive.scan.projection import quoted
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.type_mapping import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
 
 _WORDS: Final = (duckdb.token_type.identifier, duckdb.token_type.keyword)
 _CAPITAL: Final = re.compile("[A-Z]")

@@ -13,18 +13,18 @@ from typing import TYPE_CHECKING
 from holdfast.archive.format.document import TableRecord
 from holdfast.archive.history.timeline import TableParts
 from holdfast.common.lsn import PG_CLASS, parse_position
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND, Table
-from holdfast.sources.postgresql.connection.sql import ident, qualified
-from holdfast.sources.postgresql.dump.sqltext import tokens
-from holdfast.sources.postgresql.dump.toc import DumpEntry
-from holdfast.sources.postgresql.restore.plan.rename import fitted
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
+from holdfast.postgresql.connection.sql import ident, qualified
+from holdfast.postgresql.dump.sqltext import tokens
+from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.restore.plan.rename import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from holdfast.archive.history.timeline import Moment
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.catalog import Catalog
 
 
 def with_passed(moment: Moment, catalog: Catalog) -> Catalog:

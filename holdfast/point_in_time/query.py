@@ -19,7 +19,7 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.point_in_time.dropped_tables import with_last_moment
 from holdfast.point_in_time.engine_names import EngineNames
 from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
-from holdfast.sources.postgresql.values.type_mapping import Form, form_of, schema_of
+from holdfast.postgresql.values.type_mapping import Form, form_of, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
 ROWS: Final = 2048

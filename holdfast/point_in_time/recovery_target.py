@@ -22,13 +22,13 @@ from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.passed_tables import passed_parts, with_passed
 from holdfast.point_in_time.table_names import name_proofs, with_announced_names
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.extension_rows import of_moment
-from holdfast.sources.postgresql.catalog.record import damaged_record
-from holdfast.sources.postgresql.catalog.sequences import SequenceValue, at_end, between
-from holdfast.sources.postgresql.values.schema_evolution import conform
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.extension_rows import of_moment
+from holdfast.postgresql.catalog.record import damaged_record
+from holdfast.postgresql.catalog.sequences import SequenceValue, at_end, between
+from holdfast.postgresql.values.schema_evolution import conform
+from holdfast.postgresql.values.type_mapping import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.point_in_time.table_names import NameProof
-    from holdfast.sources.postgresql.catalog.extension_rows import Configuration
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.extension_rows import Configuration
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
 OTHER_FORM = "its columns were altered by then so that its changes do not fit the schema that is taken"

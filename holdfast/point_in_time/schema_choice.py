@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from holdfast.archive.history.schema_history import PassingTable
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.logical.composed_schema import Side
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.logical.composed_schema import Side
     from holdfast.storage import ObjectStore
 
 

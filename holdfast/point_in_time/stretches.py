@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.composed_moment import ReadDump
     from holdfast.point_in_time.recovery_target import OlderRows, ReadCatalog
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.catalog.columns import Column
+    from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.columns import Column
     from holdfast.storage import ObjectStore
 
 _PASSED: Final = "it was made and dropped between two backups, and is in none"

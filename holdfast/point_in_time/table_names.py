@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
     from holdfast.archive.history.timeline import Moment
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.table import Table
 
 
 def changes_between(moment: Moment, pair: tuple[Placed, Placed]) -> Mapping[int, list[TableRecord]]:

@@ -16,7 +16,7 @@ from cryptography.fernet import InvalidToken
 
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import archive_at, find_archive
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -31,10 +31,10 @@ from holdfast.operations.job_process import (
     process_start,
 )
 from holdfast.operations.requests.base import Request
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.outages import explained
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.replication.work.replica_maintenance import opened_to_lead
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.outages import explained
 from holdfast.storage import open_place, open_store
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line

@@ -11,9 +11,9 @@ from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.words import named
 from holdfast.operations.marks import tell_apart
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import stream as streams
 from holdfast.replication.work.replica_backup import until_kept
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import stream as streams
 from sparkjobs.driver.segments import known_cut
 from sparkjobs.driver.window_blocks import BlockContext, window_block
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block, Mark
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.history.timeline import Chain
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.segments import Following, Segment
     from sparkjobs.driver.start_over import SegmentEnd

@@ -7,28 +7,28 @@ import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.sources.postgresql.connection.parallel import OneSession, Sessions
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import qualified
-from holdfast.sources.postgresql.logical.ddl_triggers import told
-from holdfast.sources.postgresql.restore.objects import objects
-from holdfast.sources.postgresql.restore.objects.extension_configuration import restore_configuration
-from holdfast.sources.postgresql.restore.objects.sequence_positions import find_places, set_sequences
-from holdfast.sources.postgresql.restore.objects.unbound_partitions import attach_unbound
-from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.plan import NotRestored
-from holdfast.sources.postgresql.restore.plan.stages import hiding
-from holdfast.sources.postgresql.restore.rights.guard import lower_guard, raise_guard
-from holdfast.sources.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
-from holdfast.sources.postgresql.restore.rights.lending import (
+from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
+from holdfast.postgresql.connection.parallel import OneSession, Sessions
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.logical.ddl_triggers import told
+from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects.extension_configuration import restore_configuration
+from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
+from holdfast.postgresql.restore.objects.unbound_partitions import attach_unbound
+from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan.plan import NotRestored
+from holdfast.postgresql.restore.plan.stages import hiding
+from holdfast.postgresql.restore.rights.guard import lower_guard, raise_guard
+from holdfast.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
+from holdfast.postgresql.restore.rights.lending import (
     by_period,
     close_database,
     lend,
     lend_references,
     open_database,
 )
-from holdfast.sources.postgresql.restore.rights.restricted_login import (
+from holdfast.postgresql.restore.rights.restricted_login import (
     check_password,
     keep_password,
     lock_out,
@@ -36,18 +36,18 @@ from holdfast.sources.postgresql.restore.rights.restricted_login import (
     powers,
     temporary_login,
 )
-from holdfast.sources.postgresql.restore.rights.search_paths import give_back
-from holdfast.sources.postgresql.restore.rights.target_rights import owner_statements
-from holdfast.sources.postgresql.restore.rows import existing_tables, load
+from holdfast.postgresql.restore.rights.search_paths import give_back
+from holdfast.postgresql.restore.rights.target_rights import owner_statements
+from holdfast.postgresql.restore.rows import existing_tables, load
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.archive.history.timeline import TableParts
-    from holdfast.sources.postgresql.catalog.catalog import NamedRelation
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
+    from holdfast.postgresql.catalog.catalog import NamedRelation
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.restore.plan.plan import RestorePlan
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.loading import Loading
 

@@ -24,9 +24,9 @@ from holdfast.operations import marks
 from holdfast.operations.backup_decision import Postponed, newest_with_stream
 from holdfast.operations.executor_choice import INLINE_CHANGES
 from holdfast.operations.marks import MarkRecord
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import stream as streams
 from holdfast.replication.work.replica_backup import until_kept
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import stream as streams
 from sparkjobs.driver import log_windows
 from sparkjobs.driver.application import Job, database_address
 from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog
@@ -52,9 +52,9 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block, Stream, WaitingTable
     from holdfast.archive.format.block_ref import Placed
     from holdfast.operations.backup_decision import Decision
+    from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.connection.address import Address
     from holdfast.replication.log.settings import QuorumRequest
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.connection.address import Address
     from sparkjobs.tasks.changes import FinishedWindow
 
 

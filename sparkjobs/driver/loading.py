@@ -11,21 +11,21 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.point_in_time.recovery_target import history_of
-from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT
-from holdfast.sources.postgresql.restore.rights.search_paths import asked_by, lend, take_back
-from holdfast.sources.postgresql.restore.rows import load, staging_tables
-from holdfast.sources.postgresql.restore.rows.apply import Applied
-from holdfast.sources.postgresql.restore.rows.generated_columns import (
+from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
+from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT
+from holdfast.postgresql.restore.rights.search_paths import asked_by, lend, take_back
+from holdfast.postgresql.restore.rows import load, staging_tables
+from holdfast.postgresql.restore.rows.apply import Applied
+from holdfast.postgresql.restore.rows.generated_columns import (
     has_stored,
     nothing,
     recomputed,
     sum_apart,
     with_changes,
 )
-from holdfast.sources.postgresql.restore.rows.partition_routing import through_roots
-from holdfast.sources.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.restore.rows.partition_routing import through_roots
+from holdfast.postgresql.values.hashing import ContentHash
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 
@@ -35,11 +35,11 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import TableParts
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.connection.parallel import Sessions
-    from holdfast.sources.postgresql.restore.plan.plan import NotRestored
-    from holdfast.sources.postgresql.restore.rows.generated_columns import Apart, Recomputed
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.restore.plan.plan import NotRestored
+    from holdfast.postgresql.restore.rows.generated_columns import Apart, Recomputed
     from sparkjobs.driver.application import Job
 
 _TASK_BYTES = 8 << 20

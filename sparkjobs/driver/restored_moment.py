@@ -18,8 +18,8 @@ from holdfast.point_in_time.recovery_target import (
     parts_of,
     taken_catalog,
 )
-from holdfast.sources.postgresql.dump.toc import read_entries
-from holdfast.sources.postgresql.restore.plan.rename import renamed_entries
+from holdfast.postgresql.dump.toc import read_entries
+from holdfast.postgresql.restore.plan.rename import renamed_entries
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.common.errors import UsageError
     from holdfast.point_in_time.dropped_tables import DroppedTable
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.storage import ObjectStore
 
 

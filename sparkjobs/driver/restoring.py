@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
-from holdfast.sources.postgresql.catalog.large_objects import check_comparable
-from holdfast.sources.postgresql.connection.outages import explained
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.objects import objects
-from holdfast.sources.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
-from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.plan.plan import (
+from holdfast.postgresql.catalog.large_objects import check_comparable
+from holdfast.postgresql.connection.outages import explained
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
+from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan.plan import (
     NotRestored,
     data_only,
     schema_only,
@@ -21,25 +21,25 @@ from holdfast.sources.postgresql.restore.plan.plan import (
     without_superusers,
     without_tablespaces,
 )
-from holdfast.sources.postgresql.restore.plan.planning import make_plan
-from holdfast.sources.postgresql.restore.plan.rename import Maps
-from holdfast.sources.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
-from holdfast.sources.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
-from holdfast.sources.postgresql.restore.plan.target_state import Target, read_target
-from holdfast.sources.postgresql.restore.rights.guard import lower_guard
-from holdfast.sources.postgresql.restore.rights.owner_choice import owned_by
-from holdfast.sources.postgresql.restore.rights.restricted_login import (
+from holdfast.postgresql.restore.plan.planning import make_plan
+from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
+from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
+from holdfast.postgresql.restore.plan.target_state import Target, read_target
+from holdfast.postgresql.restore.rights.guard import lower_guard
+from holdfast.postgresql.restore.rights.owner_choice import owned_by
+from holdfast.postgresql.restore.rights.restricted_login import (
     check_namesakes,
     drop_login,
 )
-from holdfast.sources.postgresql.restore.rights.role_plan import create_roles, plan_roles
-from holdfast.sources.postgresql.restore.rights.superuser_entries import (
+from holdfast.postgresql.restore.rights.role_plan import create_roles, plan_roles
+from holdfast.postgresql.restore.rights.superuser_entries import (
     superuser_entries,
     superuser_settings,
     without_native_code,
 )
-from holdfast.sources.postgresql.restore.rights.target_rights import owners_of, within_rights
-from holdfast.sources.postgresql.restore.rows import existing_tables, load, staging_tables
+from holdfast.postgresql.restore.rights.target_rights import owners_of, within_rights
+from holdfast.postgresql.restore.rows import existing_tables, load, staging_tables
 from holdfast.storage.encryption.signing_key import believed
 from sparkjobs.driver.building import FILLED, Building
 from sparkjobs.driver.loading import Loading, files_of
@@ -51,10 +51,10 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.history.timeline import Moment, TableParts
     from holdfast.operations.requests.restore import RestoreRequest
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.restore.plan.plan import RestorePlan
-    from holdfast.sources.postgresql.restore.rights.role_plan import RolePlan
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.restore.plan.plan import RestorePlan
+    from holdfast.postgresql.restore.rights.role_plan import RolePlan
     from sparkjobs.driver.application import Job
 
 _FOR_GOOD = (2, 4, 5)

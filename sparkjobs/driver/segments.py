@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 from holdfast.archive.files.data_files import new_attempt, read_file, table_folder, write_bytes
 from holdfast.common.lsn import PG_CLASS, parse_position
 from holdfast.point_in_time.recovery_target import can_become, sequences_to_json
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import ddl_effects
-from holdfast.sources.postgresql.logical import stream as streams
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
-from holdfast.sources.postgresql.logical.objects_read import read_objects
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import ddl_effects
+from holdfast.postgresql.logical import stream as streams
+from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
+from holdfast.postgresql.logical.objects_read import read_objects
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block, Born, Stream
     from holdfast.archive.format.document import FileRecord
     from holdfast.operations.marks import MarkRecord
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.objects_read import ObjectsRead
-    from holdfast.sources.postgresql.logical.window import SeenDefinition
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.objects_read import ObjectsRead
+    from holdfast.postgresql.logical.window import SeenDefinition
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.snapshot_reader import SnapshotReader
 

@@ -22,23 +22,23 @@ from holdfast.common.errors import DamagedError, UsageError, sentence
 from holdfast.common.value_limit import max_value_bytes
 from holdfast.common.words import named
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.database_settings import trusted_only
-from holdfast.sources.postgresql.connection.reading_role import reading_address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.dump import begin_dump
-from holdfast.sources.postgresql.dump.schema_digest import schema_digest
-from holdfast.sources.postgresql.logical.stream import Seen, schema_fingerprint
-from holdfast.sources.postgresql.logical.stream import seen as look_at
-from holdfast.sources.postgresql.snapshot.export import Snapshot
-from holdfast.sources.postgresql.snapshot.owners_code import (
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.database_settings import trusted_only
+from holdfast.postgresql.connection.reading_role import reading_address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.dump import begin_dump
+from holdfast.postgresql.dump.schema_digest import schema_digest
+from holdfast.postgresql.logical.stream import Seen, schema_fingerprint
+from holdfast.postgresql.logical.stream import seen as look_at
+from holdfast.postgresql.snapshot.export import Snapshot
+from holdfast.postgresql.snapshot.owners_code import (
     owners_code,
     readable_columns,
     refuse_owners_code,
     unreadable_columns,
 )
-from holdfast.sources.postgresql.snapshot.read import cut
-from holdfast.sources.postgresql.snapshot.snapshot import open_snapshot
+from holdfast.postgresql.snapshot.read import cut
+from holdfast.postgresql.snapshot.snapshot import open_snapshot
 from sparkjobs.driver.application import database_address
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.pieces import PieceReader, is_packed, most_pieces, task_bytes
@@ -50,9 +50,9 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Stream
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.snapshot.read import Piece
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.snapshot.read import Piece
     from sparkjobs.driver.application import Job
 
 

@@ -14,8 +14,8 @@ from holdfast.common.errors import HoldfastError, SparkEndedError
 from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import Postponed
 from holdfast.point_in_time.recovery_target import fits
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.snapshot.preconditions import table_obstacles
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.snapshot.preconditions import table_obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.resume import FinishedPiece
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.segments import Following, Segment

@@ -19,7 +19,7 @@ from sparkjobs.executors.worker_facts import facts
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
     from sparkjobs.executors.survey import Question, WorkerSurvey

@@ -12,8 +12,8 @@ import holdfast
 from holdfast.common.errors import HoldfastError, UsageError, sentence
 from holdfast.common.remote_environment import collected
 from holdfast.common.value_limit import MAX_VALUE_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from locking.store import StoreError
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from sparkjobs.executors.survey import survey, wait_for_executors
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from sparkjobs.executors import Work
     from sparkjobs.executors.survey import Question, WorkerSurvey

@@ -19,9 +19,9 @@ from holdfast.archive.files.packs import Loose, make_pack
 from holdfast.archive.format.block import Mark, PassedTable, Transactions
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.logical.changes import TRANSACTIONS, read_window
-from holdfast.sources.postgresql.logical.window import WindowRequest
+from holdfast.postgresql.connection.arrow_session import ArrowSession
+from holdfast.postgresql.logical.changes import TRANSACTIONS, read_window
+from holdfast.postgresql.logical.window import WindowRequest
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
 
     from holdfast.archive.files.data_files import Writable
     from holdfast.archive.format.document import FileRecord
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.relation_schema import ChangeForm
-    from holdfast.sources.postgresql.logical.window import ChangeBatch, SeenDefinition, Window
+    from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.relation_schema import ChangeForm
+    from holdfast.postgresql.logical.window import ChangeBatch, SeenDefinition, Window
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]

@@ -12,7 +12,7 @@ from holdfast.archive.files.blocks import read_batches, write_parquet
 from holdfast.archive.files.packs import AtHand
 from holdfast.archive.scan.merge import EVERYTHING, KeyRange, Merge, split_keys
 from holdfast.archive.scan.split import ALL, Share
-from holdfast.sources.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.hashing import ContentHash, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.maintenance.compaction import FormRun
     from holdfast.archive.scan.table_history import TableHistory
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.packs import Loose, make_pack
 from holdfast.archive.format.resume import FinishedPiece
-from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, open_reader
-from holdfast.sources.postgresql.values.decode import Decoder
-from holdfast.sources.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.snapshot.read import PIECE_BYTES, open_reader
+from holdfast.postgresql.values.decode import Decoder
+from holdfast.postgresql.values.hashing import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,10 +24,10 @@ if TYPE_CHECKING:
 
     from holdfast.archive.files.data_files import Writable
     from holdfast.archive.format.document import FileRecord
-    from holdfast.sources.postgresql.catalog.columns import Column
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.snapshot.export import Snapshot
-    from holdfast.sources.postgresql.snapshot.read import Piece, RowsOfPiece, SnapshotTableReader
+    from holdfast.postgresql.catalog.columns import Column
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.snapshot.export import Snapshot
+    from holdfast.postgresql.snapshot.read import Piece, RowsOfPiece, SnapshotTableReader
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]

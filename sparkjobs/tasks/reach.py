@@ -12,13 +12,13 @@ from holdfast.archive.format.commits import COMMITS
 from holdfast.archive.format.model import Identity
 from holdfast.common.doctor_finding import DoctorFinding
 from holdfast.common.errors import HoldfastError, sentence
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 

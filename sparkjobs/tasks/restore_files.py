@@ -14,14 +14,14 @@ from holdfast.archive.files.packs import AtHand
 from holdfast.archive.scan.engine import open_engine
 from holdfast.archive.scan.net_changes import net_changes
 from holdfast.common.errors import MissingRowsError
-from holdfast.sources.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.plan.progress import note_result, once
-from holdfast.sources.postgresql.restore.rows.apply import Applied, apply_net
-from holdfast.sources.postgresql.restore.rows.generated_columns import hash_apart
-from holdfast.sources.postgresql.restore.rows.load import load_file
-from holdfast.sources.postgresql.restore.rows.staging_tables import MisfitError
+from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
+from holdfast.postgresql.catalog.table import UNKNOWN_BOUND
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.plan.progress import note_result, once
+from holdfast.postgresql.restore.rows.apply import Applied, apply_net
+from holdfast.postgresql.restore.rows.generated_columns import hash_apart
+from holdfast.postgresql.restore.rows.load import load_file
+from holdfast.postgresql.restore.rows.staging_tables import MisfitError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.table_history import TableHistory
-    from holdfast.sources.postgresql.catalog.table import Table
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.restore.rows.generated_columns import Apart
+    from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.restore.rows.generated_columns import Apart
     from holdfast.storage import ObjectStore
 
     Connection = psycopg.Connection[tuple[Any, ...]]

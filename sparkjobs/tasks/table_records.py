@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.document import TableRecord
-from holdfast.sources.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.values.hashing import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
 
 
 def table_record(table: Table, files: Sequence[FileRecord]) -> TableRecord:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from bench.support.missing import MissingError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import Followed, open_followed
 from tests.support.replay import replay, state_of
 

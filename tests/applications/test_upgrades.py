@@ -14,8 +14,8 @@ import pytest
 from psycopg.conninfo import conninfo_to_dict
 
 from bench.support.missing import MissingError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.logical import ddl_triggers
 from tests.support.following.followed import Followed, doubtful_tables, open_followed
 from tests.support.replay import fill, replay, state_of
 

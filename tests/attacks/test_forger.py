@@ -25,8 +25,8 @@ from holdfast.common.errors import DamagedError, ReportedError
 from holdfast.common.signing import KEY_VARIABLE, SIGNERS_VARIABLE, Signing
 from holdfast.drill.history import drill_standing
 from holdfast.operations.outcome import JobEnd, job_result
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from tests.support.jobs.command_here import run_here
 from tests.support.signers import new_signer, signing

@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.archive.history.restore_points import marks_of
 from holdfast.operations.marks import set_mark
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service

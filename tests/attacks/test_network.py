@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.errors import HoldfastError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.connection.server import embedded_programs
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import run
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.arrow_session import ArrowSession
+from holdfast.postgresql.connection.server import embedded_programs
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import run
 from tests.support.servers.certificates import Authority
 from tests.support.servers.tls_server import MAJOR, TlsServer
 from tests.support.servers.versions import programs_of

@@ -11,13 +11,13 @@ import psycopg
 import pytest
 
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.owners_code import owners_code, readable_columns, refuse_owners_code
-from holdfast.sources.postgresql.snapshot.read import Piece, SnapshotTableReader, cut, open_reader
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
-from holdfast.sources.postgresql.values.decode import Decoder
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.owners_code import owners_code, readable_columns, refuse_owners_code
+from holdfast.postgresql.snapshot.read import Piece, SnapshotTableReader, cut, open_reader
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.values.decode import Decoder
 from tests.support.jobs.command_here import run_here
 from tests.support.servers.versions import older_server, running
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive.format.last_seen import VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from tests.support.jobs.command_here import run_here
 

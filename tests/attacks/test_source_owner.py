@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident, literal
 from tests.attacks.test_store_writer import EVIL, PLAIN, WIDE, assert_harmless
 from tests.support.jobs.command import Finished, RunCommand, run
 from tests.support.jobs.command_here import run_here

@@ -31,8 +31,8 @@ from holdfast.archive.format.model import Hold
 from holdfast.archive.format.runs import RunError, RunRecord
 from holdfast.archive.format.seal import seal
 from holdfast.archive.locks import acquire
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from tests.support.jobs.command import Finished, run

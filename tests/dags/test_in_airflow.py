@@ -39,12 +39,12 @@ from holdfast.archive import Archive
 from holdfast.archive.history.restore_points import intervals
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations.executor_choice import FORCED_VARIABLE
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.replicas import mark_lost, replica
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect

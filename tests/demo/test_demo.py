@@ -15,7 +15,7 @@ from rich.console import Console
 from demo.__main__ import ROOT, tell
 from demo.screen import Screen
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from tests.support.jobs.leftovers import check_demo_archive, files_with, processes_of
 

@@ -17,7 +17,7 @@ from demo import prove
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 pytestmark = pytest.mark.service
 

@@ -15,7 +15,7 @@ import pytest
 from demo import running
 from demo.airflow import AirflowStandalone
 from holdfast.operations.job_process import process_start
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 
 
 @dataclass

@@ -13,7 +13,7 @@ from demo import prove, shop
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 pytestmark = pytest.mark.service
 

@@ -14,9 +14,9 @@ import pytest
 
 from demo.airflow import AirflowStandalone
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import inspect
 from tests.support.jobs.command import until

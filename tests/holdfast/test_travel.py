@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import IDENTITY_VARIABLE, RemoteEnvironment, collected
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import open_store
 from holdfast.storage.encryption.key_source import new_key
 

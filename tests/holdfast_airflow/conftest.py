@@ -29,8 +29,8 @@ from holdfast.archive import Archive
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.operations.job_process import job_environment
+from holdfast.postgresql.dump import programs
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.sources.postgresql.dump import programs
 from holdfast.storage import ObjectStore, open_store
 from tests.support.airflow.fake_spark import answering
 from tests.support.airflow.operators import PASSWORD, FakeSpark

@@ -14,9 +14,9 @@ from holdfast.archive.format.runs import RunLog
 from holdfast.metrics.catalogue import CATALOGUE
 from holdfast.metrics.exposition import render
 from holdfast.metrics.samples import Sample
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from locking import Owner, RWLock
 from tests.monitoring.conftest import Prometheus, program, scraping

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from soak import lanes
 from soak.lanes import NEW_COLUMN_EVERY, TRUNCATES_EVERY, TURNS, Lane
 

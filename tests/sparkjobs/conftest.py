@@ -23,10 +23,10 @@ from holdfast.common.errors import HoldfastError, exit_code_of
 from holdfast.operations import backup_run, job_process
 from holdfast.operations.executor_choice import check_hand_over
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from locking import Owner

@@ -13,9 +13,9 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.setup import grants
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.setup import grants
 from holdfast.storage import ObjectStore
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.snapshot_reader import Limits

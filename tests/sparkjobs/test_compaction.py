@@ -19,8 +19,8 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs.tasks.merging import SHARE_BYTES

@@ -10,11 +10,11 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import RefusedError
 from holdfast.operations.executor_choice import FORCED_VARIABLE, HAND_OVER
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
-from holdfast.sources.postgresql.dump.client_floors import Release
-from holdfast.sources.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
+from holdfast.postgresql.dump.client_floors import Release
+from holdfast.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application
 from tests.support.jobs.command import run

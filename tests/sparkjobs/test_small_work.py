@@ -12,8 +12,8 @@ from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import executor_choice
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.driver import following
 from tests.support.jobs.command import Finished

@@ -12,7 +12,7 @@ from pyspark.sql.types import DateType, DecimalType, LongType, StringType
 
 from holdfast.archive import Archive
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tables import ArchiveTables
 from tests.support.archives.queried import fill

@@ -11,8 +11,8 @@ from typing import Any
 import psycopg
 
 from holdfast.operations.marks import set_mark
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.following.followed import Followed
 

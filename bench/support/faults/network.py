@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Literal
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 
 Fault = Literal["reset", "closed", "silent"]
 """Fault of every connection: it is reset, ended as if by the other side, or no packet comes through any more."""

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 
 
 class RestartedServer(PostgresServer):

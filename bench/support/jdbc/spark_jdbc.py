@@ -19,7 +19,7 @@ from holdfast.operations import job_process
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 DRIVER = "org.postgresql:postgresql:42.7.8"
 PARTITIONS = 8

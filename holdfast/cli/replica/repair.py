@@ -13,12 +13,12 @@ from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_valu
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError, sentence
+from holdfast.postgresql.connection.address import hide_passwords
 from holdfast.replication.log.replicas import log_states
 from holdfast.replication.work import membership
 from holdfast.replication.work import rebuild_store as rebuilding
 from holdfast.replication.work.repair import findings, unknown_archive
 from holdfast.replication.work.upkeep import sync_replica
-from holdfast.sources.postgresql.connection.address import hide_passwords
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

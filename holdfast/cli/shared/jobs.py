@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.cli.shared.output import Output
     from holdfast.operations.executor_choice import Executor
     from holdfast.operations.requests.base import Request
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 _LONG_S = 10.0
@@ -65,8 +65,8 @@ def run_job(
     # Nothing is written, not even a lock, where there is no archive.
     archive = Archive.open(store, before_damage=operation in _READ_ON)
     if address is not None:
-        from holdfast.sources.postgresql.connection import session  # with its driver, which most commands do not need
-        from holdfast.sources.postgresql.logical import ddl_triggers
+        from holdfast.postgresql.connection import session  # with its driver, which most commands do not need
+        from holdfast.postgresql.logical import ddl_triggers
 
         session.connect(ddl_triggers.without_event_triggers(address) if role == "target" else address).close()
         if isinstance(request, BackupRequest):

@@ -13,7 +13,7 @@ from rich.cells import cell_len, set_cell_size
 from rich.console import Console
 
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection.address import hide_passwords
+from holdfast.postgresql.connection.address import hide_passwords
 from locking.one_line import guard_last_resort, one_line
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from holdfast.common.errors import UsageError
 from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
 from holdfast.config.archives_model import CompactionConfig, Name, SourceConfig, VacuumConfig
 from holdfast.config.archives_yaml import ReadArchives, find_config, read_archives
+from holdfast.postgresql.connection.address import Address
 from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
-from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import open_store
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 

@@ -8,17 +8,17 @@ from holdfast.archive import Archive
 from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.operations.backup_decision import expected_stream, newest_with_stream
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import stream_name
-from holdfast.sources.postgresql.setup.stream_rights import streams_of
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import stream_name
+from holdfast.postgresql.setup.stream_rights import streams_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
     from holdfast.archive.format.block import WaitingTable
-    from holdfast.sources.postgresql.connection.address import Address
-    from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
-    from holdfast.sources.postgresql.setup.grants import Plan
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.logical.stream_state import ExpectedStream
+    from holdfast.postgresql.setup.grants import Plan
 
 
 def stream_names(source: str, archive: str | None, database: str, databases: Iterable[str]) -> dict[str, str]:

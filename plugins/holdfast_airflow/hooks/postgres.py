@@ -12,7 +12,7 @@ from holdfast_airflow.connections import database_address
 if TYPE_CHECKING:
     import psycopg
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 
 class HoldfastPostgresHook(BaseHook):
@@ -42,7 +42,7 @@ class HoldfastPostgresHook(BaseHook):
 
         :raises HoldfastError: one sentence that says what to do.
         """
-        from holdfast.sources.postgresql.connection.session import connect
+        from holdfast.postgresql.connection.session import connect
 
         return connect(self.address)
 

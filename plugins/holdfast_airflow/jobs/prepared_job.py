@@ -10,7 +10,7 @@ from holdfast.replication.log.settings import StoreAddress
 if TYPE_CHECKING:
     from holdfast.common.signing import Signing
     from holdfast.operations.requests.base import Request
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ from holdfast.operations.executor_choice import forced_executor
 from holdfast.operations.outcome import last_words
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.coordination import coordination_address, store_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms

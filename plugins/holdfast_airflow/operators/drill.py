@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.drill import Drill
     from holdfast.operations.requests.base import Request
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from holdfast_airflow.jobs.prepared_job import PreparedJob
 

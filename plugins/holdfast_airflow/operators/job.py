@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.operations.executor_choice import ExecutorChoice
     from holdfast.operations.requests.base import Request
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from holdfast_airflow.telemetry.metrics import Measured
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink

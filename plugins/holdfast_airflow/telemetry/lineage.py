@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from openlineage.client.event_v2 import Dataset
     from openlineage.client.facet_v2 import DatasetFacet, OutputDatasetFacet, RunFacet
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 log = line_logger(__name__)

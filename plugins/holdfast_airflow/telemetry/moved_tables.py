@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping
 
-    from holdfast.sources.postgresql.catalog.table import Table
+    from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
 MOST_TABLES: Final = 200
@@ -38,7 +38,7 @@ def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTab
     """
     from holdfast.archive import Archive
     from holdfast.archive.files.data_files import read_file
-    from holdfast.sources.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.catalog.catalog import Catalog
 
     placed = Archive.open(store).state.blocks.get(str(summary.get("block")))
     if placed is None:  # nothing had changed, or it was joined with others meanwhile
@@ -63,7 +63,7 @@ def tables_written(
     from holdfast.archive.history.restore_points import only_source
     from holdfast.point_in_time.recovery_target import catalog_of
     from holdfast.point_in_time.schema_choice import resolve
-    from holdfast.sources.postgresql.restore.plan.rename import Maps
+    from holdfast.postgresql.restore.plan.rename import Maps
 
     state = Archive.open(store).state
     moment = resolve(state, store, only_source(state, source), f"commit:{summary['commit']}")

@@ -11,8 +11,8 @@ from bench.changes.streams import MIXED, ChangeStream
 from bench.support import workload
 from bench.support.holdfast_command import HoldfastCommand
 from bench.support.processes import ProgramError
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 
 
 @pytest.mark.exhaustive

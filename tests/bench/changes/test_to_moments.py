@@ -8,8 +8,8 @@ import pytest
 
 from bench.changes.to_moments import PLAIN, Moments, in_blocks
 from bench.support.holdfast_command import HoldfastCommand
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 
 
 @pytest.mark.exhaustive

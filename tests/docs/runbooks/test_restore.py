@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import known
 from tests.support.runbooks.page import Page
 from tests.support.runbooks.shop import Shop

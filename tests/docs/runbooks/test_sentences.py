@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.plan import progress
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.plan import progress
 from tests.support.runbooks.shop import Shop
 
 ROOT = Path(__file__).parents[3]

@@ -13,8 +13,8 @@ from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.maintenance.verify import verify
 from holdfast.point_in_time.query import Query
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from tests.support.archives.archive_fixture import EXPECTED, EXPECTED_CHANGES, FIXTURES, HELD, MARK
 from tests.support.jobs.command_here import run_here

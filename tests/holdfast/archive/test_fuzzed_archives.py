@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from tests.support.fuzz import originals
 from tests.support.fuzz.cases import Case, Original, Runner, running

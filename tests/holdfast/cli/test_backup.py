@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from holdfast.operations.requests.base import Request
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.dump import programs
-from holdfast.sources.postgresql.dump.client_floors import Release
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.dump import programs
+from holdfast.postgresql.dump.client_floors import Release
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 

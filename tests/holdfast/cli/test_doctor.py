@@ -10,9 +10,9 @@ import pytest
 from holdfast.archive.format import last_seen
 from holdfast.cli import doctor
 from holdfast.common.doctor_finding import DoctorFinding
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.dump import client_floors, programs
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.dump import client_floors, programs
 from holdfast.storage import ObjectStore, StoreDenied
 from holdfast.storage.folder import FolderStore
 from tests.support.jobs.command import RunCommand

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.operations.requests.base import Request
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import drop_stream, flush_position, open_stream, stream_name
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import drop_stream, flush_position, open_stream, stream_name
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 

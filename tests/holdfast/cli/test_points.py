@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.following.followed import Followed, open_followed
 from tests.support.jobs.command import RunCommand
 

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from holdfast.cli import restore
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 

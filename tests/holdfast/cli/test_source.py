@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
-from holdfast.sources.postgresql.dump.client_floors import Release
-from holdfast.sources.postgresql.logical.stream import drop_stream, open_stream, stream_name
+from holdfast.postgresql.catalog.catalog_queries import read_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
+from holdfast.postgresql.dump.client_floors import Release
+from holdfast.postgresql.logical.stream import drop_stream, open_stream, stream_name
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import Finished, RunCommand
 

@@ -16,8 +16,8 @@ import pytest
 from holdfast.archive.scan import engine
 from holdfast.common.cleanup import tidied, tidy
 from holdfast.operations import job_process
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage.contract import folder_modes
 from holdfast_airflow.operators.job import ArchiveJobOperator
 

@@ -11,7 +11,7 @@ from psycopg.conninfo import conninfo_to_dict
 from holdfast.common import postgresql_tls as tls
 from holdfast.common.errors import UsageError
 from holdfast.common.postgresql_tls import system_certificates, tls_advice
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 
 
 @pytest.fixture(autouse=True)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from holdfast.drill.assertions import Asserted, check
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 
 pytestmark = pytest.mark.service
 

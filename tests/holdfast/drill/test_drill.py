@@ -16,7 +16,7 @@ from holdfast.archive.format.block import Block
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.drill.history import drill_standing
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 
 NOWHERE = Address("postgresql://me@127.0.0.1:1/nowhere")

@@ -16,8 +16,8 @@ import pytest
 from holdfast.common.errors import HoldfastError
 from holdfast.drill.servers import DrillServer, _namespace, sweep
 from holdfast.operations.job_process import process_start
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 
 STARTS = """
 import sys, time

@@ -11,8 +11,8 @@ from holdfast.common.errors import HoldfastError
 from holdfast.config.archives_model import SourceConfig
 from holdfast.metrics import collect as collecting
 from holdfast.metrics.collect import Collected, ObservedArchive, collect
+from holdfast.postgresql.connection.address import Address
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.sources.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock
 from locking.store import StoreError, StoreUnavailable

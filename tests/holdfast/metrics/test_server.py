@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.common.errors import HoldfastError
 from holdfast.metrics.server import SourceServer
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import stream_name
-from holdfast.sources.postgresql.logical.stream_state import StreamState
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import stream_name
+from holdfast.postgresql.logical.stream_state import StreamState
 from tests.holdfast.metrics.conftest import values
 
 SHOP = "{archive=shop,source=shop_db}"

@@ -17,8 +17,8 @@ from holdfast.operations import backup_decision
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.job_process import DECISION_VARIABLE
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import Followed, agree, open_followed
 
 pytestmark = pytest.mark.service

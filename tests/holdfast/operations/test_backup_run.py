@@ -21,7 +21,7 @@ from holdfast.operations.backup_decision import Decision
 from holdfast.operations.executor_choice import Executor
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from tests.support.no_waiting import no_waiting
 

@@ -21,7 +21,7 @@ from holdfast.operations.cluster_check import (
     cluster_master,
 )
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import open_store
 from tests.support.stores.failing_server import closed_port
 

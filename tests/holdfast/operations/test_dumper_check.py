@@ -8,10 +8,10 @@ from holdfast.common.errors import RefusedError
 from holdfast.operations import dumper_check
 from holdfast.operations.dumper_check import check_dumper
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
-from holdfast.sources.postgresql.dump.client_floors import Release
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
+from holdfast.postgresql.dump.client_floors import Release
 
 pytestmark = pytest.mark.service
 

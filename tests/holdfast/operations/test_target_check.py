@@ -7,8 +7,8 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.target_check import check_target_is_free
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 
 pytestmark = pytest.mark.service
 

@@ -11,8 +11,8 @@ from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError, HoldfastError
 from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
 from holdfast.point_in_time.recovery_target import catalog_reader
-from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
-from holdfast.sources.postgresql.logical.composed_schema import Side
+from holdfast.postgresql.dump.dump_objects import DumpObjects
+from holdfast.postgresql.logical.composed_schema import Side
 from tests.support.archives.archive_fixture import FIXTURES
 from tests.support.archives.evolving import touched_between
 from tests.support.stores.memory_store import MemoryStore

@@ -11,10 +11,10 @@ from holdfast.archive.format.document import TableRecord
 from holdfast.archive.history.timeline import Moment
 from holdfast.common.lsn import PG_CLASS
 from holdfast.point_in_time.passed_tables import passed_entries, passed_parts, with_passed
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.table import UNKNOWN_BOUND, Table
-from holdfast.sources.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
+from holdfast.postgresql.dump.toc import DumpEntry
 from tests.support.archives.evolving import ID, PRICE, WORD, Evolving, catalog, changed, column, table
 
 PASSING = table(9, name="passing")

@@ -22,11 +22,11 @@ from holdfast.point_in_time.recovery_target import (
     parts_of,
     sequences_to_json,
 )
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.extension_rows import Configuration
-from holdfast.sources.postgresql.catalog.sequences import SequenceBetween, SequenceValue
-from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.extension_rows import Configuration
+from holdfast.postgresql.catalog.sequences import SequenceBetween, SequenceValue
+from holdfast.postgresql.catalog.table import Table
 from tests.support.archives.evolving import ID, PRICE, WORD, Evolving, catalog, changed, column, table
 
 ONE = table(1)

@@ -20,8 +20,8 @@ from holdfast.point_in_time.schema_choice import (
     resolve,
     with_schema,
 )
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.dump.dump_objects import DumpObjects
 from tests.support.archives.evolving import (
     ID,
     PRICE,

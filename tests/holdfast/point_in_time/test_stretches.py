@@ -10,7 +10,7 @@ import pytest
 from holdfast.common.lsn import parse_position
 from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
 from holdfast.point_in_time.stretches import Stretch, TableReport, TableStretches, table_report
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service

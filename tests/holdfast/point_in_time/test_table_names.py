@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.archive.format.document import TableRecord
 from holdfast.point_in_time.table_names import NameProof, changes_between, name_proofs, with_announced_names
-from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.postgresql.catalog.table import Table
 from tests.support.archives.evolving import Evolving, catalog, changed, table
 
 OLD, NEW, MADE = "5 7 7", "5 9 7", "5 9 9"

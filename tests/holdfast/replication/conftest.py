@@ -11,8 +11,8 @@ from urllib.parse import quote
 import pytest
 
 from holdfast.common.errors import DamagedError
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.replicas.given_up import append, changes, destroyed, full
 from tests.support.replicas.rebuilt import bring_back
 from tests.support.replicas.replicated import Replicas, Template, kept

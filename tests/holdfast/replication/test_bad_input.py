@@ -11,12 +11,12 @@ import pytest
 from bench.support.faults.disk import leave_room
 from holdfast.archive import Archive
 from holdfast.common.errors import UsageError
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.errors import StoreAwayError
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.replication.work.replica import not_asked
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
 from tests.support.replicas.replicated import Replicas, nothing
 from tests.support.servers.postgres import create_database
 from tests.support.servers.small_disk import small_disk

@@ -22,12 +22,12 @@ from bench.support.faults.link import linked
 from bench.support.versitygw import running_versitygw
 from holdfast.common.errors import BusyError
 from holdfast.config.archives_model import Consistency
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import look
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.jobs.command import until
 from tests.support.replicas.replicated import OnS3, Replicas, made_backup, nothing
 from tests.support.replicas.set_history import Verdict, check, operations, read_history

@@ -10,12 +10,12 @@ import pytest
 from bench.support.faults.link import Cut, Link, Moment, linked
 from bench.support.faults.network import NEVER, Fault
 from holdfast.common.errors import OutcomeUnknownError
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.replicas import log_state
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from tests.support.jobs.command import until
 from tests.support.replicas.replicated import Replicas, nothing
 from tests.support.replicas.set_history import check, operations

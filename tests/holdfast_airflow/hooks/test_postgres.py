@@ -9,7 +9,7 @@ import pytest
 from airflow.api_fastapi.core_api.services.ui.connections import HookMetaService
 
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address
 from holdfast_airflow.hooks import HoldfastPostgresHook
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from holdfast.operations.requests.vacuum import VacuumRequest
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 

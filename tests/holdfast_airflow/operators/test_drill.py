@@ -16,7 +16,7 @@ from holdfast.archive import Archive, Change, locks
 from holdfast.drill import drills_of
 from holdfast.drill.assertions import Asserted
 from holdfast.drill.key_proof import last_proof
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobRefused

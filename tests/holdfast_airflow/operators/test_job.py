@@ -19,8 +19,8 @@ from airflow.sdk.exceptions import AirflowException, AirflowFailException, Airfl
 from holdfast.archive import Archive
 from holdfast.archive.locks import HeldLocks
 from holdfast.operations.job_process import process_start
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from holdfast_airflow.exceptions import JobFailed, JobRefused, LockWaitExpired

@@ -21,8 +21,8 @@ from demo.airflow import AirflowStandalone
 from holdfast.archive import Archive
 from holdfast.archive.locks.break_lock import read_breaks
 from holdfast.operations.marks import set_mark
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
 from locking import Owner, RWLock, inspect
 from tests.support.airflow.browser import Watched, log_in, new_context, pictures

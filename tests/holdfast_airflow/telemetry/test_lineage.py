@@ -9,7 +9,7 @@ import pytest
 from airflow.providers.openlineage.extractors.base import DefaultExtractor
 from openlineage.client.serde import Serde
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from holdfast_airflow.operators import RestoreOperator, VerifyOperator
 from holdfast_airflow.telemetry.lineage import archive_name, database_name

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import HoldfastError
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast_airflow.telemetry import moved_tables
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.moved_tables import MovedTable, tables_read, tables_written

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from tests.support.following.followed import Followed, open_followed
 from tests.support.servers.versions import running
 

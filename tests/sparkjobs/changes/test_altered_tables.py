@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.archive.history import restore_points
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from sparkjobs.driver import log_windows
 from tests.support.following.followed import Followed, agree, comes_back
 from tests.support.following.followed_tables import oids

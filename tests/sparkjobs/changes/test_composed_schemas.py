@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from holdfast.point_in_time.composed_moment import ComposedMoment
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.logical import ddl_triggers
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.following.followed import Followed, doubtful_tables, open_followed
 

@@ -17,10 +17,10 @@ from holdfast.archive.history import restore_points
 from holdfast.archive.maintenance import copy_archive
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.operations.backup_decision import expected_stream, newest_with_stream
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.setup.stream_readiness import check_stream
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.setup.stream_readiness import check_stream
 from holdfast.storage import open_store
 from locking import Owner
 from tests.support.following.followed import Followed, agree

@@ -14,9 +14,9 @@ import pytest
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import stream as streams
 from tests.support.following.followed import Followed, agree, comes_back, known
 from tests.support.following.followed_tables import begin, gaps, names, oid
 

@@ -13,12 +13,12 @@ import pytest
 
 from holdfast.operations import marks
 from holdfast.operations.marks import SetMark, set_mark
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import ddl_triggers
-from holdfast.sources.postgresql.logical.flush_position import emit
-from holdfast.sources.postgresql.logical.stream import drop_stream, stream_name
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import ddl_triggers
+from holdfast.postgresql.logical.flush_position import emit
+from holdfast.postgresql.logical.stream import drop_stream, stream_name
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.following.followed import Followed, open_followed

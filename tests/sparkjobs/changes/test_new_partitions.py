@@ -15,9 +15,9 @@ import pytest
 from holdfast.archive.history import restore_points
 from holdfast.point_in_time.query import Query
 from holdfast.point_in_time.stretches import table_report
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.logical import ddl_triggers
 from sparkjobs.driver import log_windows
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.archives.compacting import compact, everything_told

@@ -18,11 +18,11 @@ import pytest
 
 from holdfast.archive.history import restore_points
 from holdfast.operations import backup_run
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident
-from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident
+from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from tests.support.following.followed import Followed, agree, open_followed
 from tests.support.following.followed_tables import oids
 

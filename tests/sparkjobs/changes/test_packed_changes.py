@@ -18,8 +18,8 @@ from holdfast.archive.maintenance.vacuum import vacuum
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError, ReportedError, exit_code_of
 from holdfast.point_in_time.query import Query
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage.folder import FolderStore
 from sparkjobs.tasks import changes
 from tests.support.archives.compacting import compact, everything_told

@@ -10,8 +10,8 @@ import pytest
 
 from holdfast.point_in_time.query import Query
 from holdfast.point_in_time.stretches import table_report
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.logical import ddl_triggers
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.logical import ddl_triggers
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.archives.compacting import compact
 from tests.support.following.followed import Followed, agree_at, open_followed

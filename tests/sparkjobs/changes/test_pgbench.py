@@ -16,11 +16,11 @@ from holdfast.archive.history.timeline import Moment, to_of
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.recovery_target import catalog_of, history_of
-from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
-from holdfast.sources.postgresql.restore.rows.load import content_hash
+from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
+from holdfast.postgresql.restore.rows.load import content_hash
 from holdfast.storage import ObjectStore
 from tests.support.following.followed import Followed, open_followed
 from tests.support.servers import pgbench

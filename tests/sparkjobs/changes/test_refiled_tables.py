@@ -10,7 +10,7 @@ from itertools import zip_longest
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.following.followed import Followed, agree, agree_at, comes_back
 
 pytestmark = pytest.mark.service

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from sparkjobs.driver import log_windows
 from tests.support.following.followed import Followed, agree, comes_back
 from tests.support.following.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone

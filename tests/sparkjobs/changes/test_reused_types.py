@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import Followed, comes_back
 from tests.support.following.followed_cases import Case, chosen, together_and_alone
 from tests.support.following.followed_walks import follow

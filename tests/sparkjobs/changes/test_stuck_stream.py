@@ -12,10 +12,10 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.history import restore_points
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.connection.outages import BrokenOffError
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.arrow_session import ArrowSession
+from holdfast.postgresql.connection.outages import BrokenOffError
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.support.jobs.inline_jobs import RunJob, failed
 

@@ -13,12 +13,12 @@ import pytest
 
 from holdfast.archive.history import restore_points
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import ddl_triggers
-from holdfast.sources.postgresql.setup import grants
-from holdfast.sources.postgresql.setup.stream_rights import WantedStream
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import ddl_triggers
+from holdfast.postgresql.setup import grants
+from holdfast.postgresql.setup.stream_rights import WantedStream
 from tests.support.following.followed import Followed, agree, comes_back, open_followed
 from tests.support.following.followed_tables import begin, names
 from tests.support.servers.postgres import create_database

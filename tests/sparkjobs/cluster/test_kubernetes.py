@@ -16,7 +16,7 @@ import pytest
 import yaml
 
 from bench.support.versitygw import SECRET_KEY, S3Server
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage.encryption.key_source import new_key
 from tests.support.jobs.command import run
 from tests.support.jobs.command_here import run_here

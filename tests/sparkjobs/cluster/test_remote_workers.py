@@ -17,8 +17,8 @@ from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.remote_environment import IDENTITY_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import new_key
 from tests.support.jobs.command import finish, run, start, until

@@ -8,8 +8,8 @@ from contextlib import contextmanager
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.databases.roundtrips import hashes
 from tests.support.jobs.inline_jobs import RunJob
 

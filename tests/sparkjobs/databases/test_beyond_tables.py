@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql.catalog.large_objects import LargeObjectGroup
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import need
-from holdfast.sources.postgresql.restore.objects.large_object_definitions import create_large_objects
-from holdfast.sources.postgresql.restore.rows import load
+from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
+from holdfast.postgresql.restore.rows import load
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
@@ -130,7 +130,7 @@ def test_a_restore_that_was_ended_goes_on_with_its_large_objects(
         raise ConnectionError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.sources.postgresql.restore.objects.objects.create_large_objects", half)
+        patch.setattr("holdfast.postgresql.restore.objects.objects.create_large_objects", half)
         failed(run_restore(target))
     code, record = run_restore(target)
     assert (code, record.error) == (0, None)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.jobs.inline_jobs import RunJob, failed
 from tests.support.servers.versions import need_locales

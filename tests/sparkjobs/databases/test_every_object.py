@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from tests.support.databases import every_object
 from tests.support.databases.roundtrips import schema_of
 from tests.support.jobs.inline_jobs import RunJob

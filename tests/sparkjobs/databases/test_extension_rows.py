@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import ReportedError
-from holdfast.sources.postgresql.catalog import extension_rows
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.catalog import extension_rows
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from tests.support.following.followed import Followed, open_followed
 from tests.support.servers.postgres import create_database
 from tests.support.servers.versions import running

@@ -20,14 +20,14 @@ from hypothesis import given
 from holdfast.archive import Archive, locks
 from holdfast.operations import job_process
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import need
-from holdfast.sources.postgresql.restore.rows.load import content_hash
-from holdfast.sources.postgresql.snapshot.read import cut
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
-from holdfast.sources.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.restore.rows.load import content_hash
+from holdfast.postgresql.snapshot.read import cut
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.values.hashing import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore

@@ -7,10 +7,10 @@ from urllib.parse import quote
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident, literal
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.jobs.inline_jobs import RunJob
 

@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident
-from holdfast.sources.postgresql.setup.readiness import check_database
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident
+from holdfast.postgresql.setup.readiness import check_database
 from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service

@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.jobs.inline_jobs import RunJob
 from tests.support.servers.versions import need_locales

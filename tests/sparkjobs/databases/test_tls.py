@@ -14,10 +14,10 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.remote_environment import collected
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import embedded_programs
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import embedded_programs
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
 from tests.support.servers.certificates import Authority
@@ -35,8 +35,8 @@ import pickle, sys
 remote, packed = pickle.load(sys.stdin.buffer)
 remote.put_in_force()
 address = pickle.loads(packed)
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.arrow_session import ArrowSession
+from holdfast.postgresql.connection.session import connect
 query = "select version from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg_backend_pid()"
 with connect(address) as session, ArrowSession(address) as arrow:
     print(session.info.user, *session.execute(query).fetchone(), arrow.value(query))

@@ -11,7 +11,7 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive import Archive
 from holdfast.common.errors import HoldfastError
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.archived_log import NO_STREAM, ArchivedLog

@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.archive.format import runs
 from holdfast.archive.format.runs import RunRecord
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.support.databases.owners import loaders, passing_roles
 from tests.support.databases.roundtrips import schema_of

@@ -12,9 +12,9 @@ from holdfast.archive import Change
 from holdfast.archive.history import restore_points
 from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from sparkjobs import backup
 from tests.support.databases.truth import Truth, rows_of
 from tests.support.following.followed import Everything, Followed, agree, known, open_followed

@@ -15,15 +15,15 @@ from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.format.document import FileRecord
 from holdfast.archive.history.timeline import TableParts
 from holdfast.common.errors import DamagedError
-from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.parallel import Sessions
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.rows.staging_tables import MisfitError
-from holdfast.sources.postgresql.values.hashing import digest
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.catalog.catalog_queries import read_tables
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.rows.staging_tables import MisfitError
+from holdfast.postgresql.values.hashing import digest
+from holdfast.postgresql.values.type_mapping import schema_of
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.loading import Loading, files_of

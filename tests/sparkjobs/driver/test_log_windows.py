@@ -16,10 +16,10 @@ from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import BusyError
 from holdfast.common.lsn import parse_position, show_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import changes
-from holdfast.sources.postgresql.values.decode import UnkeepableValueError
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import changes
+from holdfast.postgresql.values.decode import UnkeepableValueError
 from holdfast.storage import open_store
 from sparkjobs.driver import following, log_windows
 from sparkjobs.executors.inline import InlineExecutor

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from holdfast.sources.postgresql.restore.plan.plan import PlannedTable, RestorePlan
+from holdfast.postgresql.restore.plan.plan import PlannedTable, RestorePlan
 from tests.support.databases.records import column, table
 
 

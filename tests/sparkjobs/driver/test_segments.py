@@ -10,9 +10,9 @@ import pytest
 from holdfast.archive.format.block import Born, Stream
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.lsn import PG_CLASS
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.logical.ddl_effects import (
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.logical.ddl_effects import (
     CAME_BACK,
     FILLED,
     KEY_CHANGED,
@@ -22,9 +22,9 @@ from holdfast.sources.postgresql.logical.ddl_effects import (
     UNCERTAIN,
     UNLOGGED,
 )
-from holdfast.sources.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
-from holdfast.sources.postgresql.logical.stream import Seen
-from holdfast.sources.postgresql.logical.window import SeenDefinition
+from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
+from holdfast.postgresql.logical.stream import Seen
+from holdfast.postgresql.logical.window import SeenDefinition
 from sparkjobs.driver.segments import Cut, Following, Segment, compare, touched_tables
 from tests.support.databases.records import column, table
 

@@ -14,9 +14,9 @@ from holdfast.archive.history import restore_points
 from holdfast.archive.history.waiting_tables import waiting_tables
 from holdfast.common.errors import BusyError, ReportedError
 from holdfast.operations import backup_run
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.snapshot import HeldSnapshot
 from tests.support.following.followed import Followed, known, open_followed
 from tests.support.jobs.command_here import run_here
 

@@ -11,9 +11,9 @@ from bench.support.blocks import make_block
 from holdfast.archive.format.block import Block, Born, Coverage, PassedTable, Stream, Transactions, WaitingTable
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, TableRecord
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.logical.stream import Seen
-from holdfast.sources.postgresql.logical.window import SeenDefinition
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.logical.stream import Seen
+from holdfast.postgresql.logical.window import SeenDefinition
 from sparkjobs.driver.segments import Cut, Following, Segment
 from sparkjobs.driver.start_over import SegmentEnd
 from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block

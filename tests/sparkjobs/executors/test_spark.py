@@ -14,8 +14,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
 from holdfast.common.remote_environment import RemoteEnvironment, needed
 from holdfast.operations.job_process import OF_WORKERS, WORKERS
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from sparkjobs.executors import Tally, daemon, spark, survey
 from sparkjobs.executors.shipment import needs
 from sparkjobs.executors.spark import GUARDED, SparkExecutor

@@ -28,9 +28,9 @@ from holdfast.archive.history import target_resolution
 from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import job_process as jobs
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock
 from tests.support.jobs.command import until

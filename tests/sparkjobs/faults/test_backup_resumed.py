@@ -17,9 +17,9 @@ from holdfast.archive.format.runs import RunRecord, read_last, read_unfinished
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import SparkEndedError
 from holdfast.operations import job_process
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.snapshot.export import Snapshot
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.snapshot.export import Snapshot
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore
 from sparkjobs import backup
 from sparkjobs.driver import application

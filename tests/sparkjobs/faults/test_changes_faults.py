@@ -26,10 +26,10 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import SparkEndedError
 from holdfast.operations.backup_decision import decide
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical import peek
-from holdfast.sources.postgresql.logical import stream as streams
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical import peek
+from holdfast.postgresql.logical import stream as streams
 from holdfast.storage import ObjectStore
 from locking import Owner
 from sparkjobs.driver import application, archived_log, log_windows

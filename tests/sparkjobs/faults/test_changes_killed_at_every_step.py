@@ -25,10 +25,10 @@ from holdfast.archive.locks import lock_table
 from holdfast.operations import job_process as jobs
 from holdfast.operations.backup_decision import decide
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import open_store
 from locking import Owner, RWLock
 from tests.support.databases.truth import Truth, rows_of

@@ -18,7 +18,7 @@ from holdfast.archive.history.restore_points import describe
 from holdfast.archive.maintenance.compaction import plan_compaction
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import HoldfastError, SparkNeededError
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from sparkjobs import compaction

@@ -20,11 +20,11 @@ from bench.support.faults.restarted import RestartedServer
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import backup_run
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
-from holdfast.sources.postgresql.dump.client_floors import Release
-from holdfast.sources.postgresql.snapshot.read import cut
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
+from holdfast.postgresql.dump.client_floors import Release
+from holdfast.postgresql.snapshot.read import cut
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application, snapshot_reader
 from tests.support.jobs.command import until

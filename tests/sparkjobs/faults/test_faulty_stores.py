@@ -24,8 +24,8 @@ from holdfast.archive import Archive
 from holdfast.archive.history import target_resolution
 from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.snapshot.read import cut
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.snapshot.read import cut
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from locking.store import StoreError

@@ -21,10 +21,10 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.plan.progress import read_ledger
 from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.jobs.command import until

@@ -18,8 +18,8 @@ from holdfast.archive import Archive, locks
 from holdfast.archive.format.resume import FinishedPiece
 from holdfast.archive.format.runs import read_unfinished
 from holdfast.archive.maintenance.verify import verify
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner, RWLock, inspect
 from tests.support.jobs.command import NOTHING, ON_SPARK, Finished, Job, all_gone, finish, job_of, run, start, until

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.jobs.command import finish
 from tests.support.jobs.gate import loading_held_up, reading_held_up
 from tests.support.jobs.shared import COMMIT, ROWS, Shared, SharedStore, is_busy, shared_store

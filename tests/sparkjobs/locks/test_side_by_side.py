@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.jobs.command import Finished, finish, until
 from tests.support.jobs.gate import loading_held_up
 from tests.support.jobs.shared import COMMIT, ROWS, Shared, SharedStore, is_busy, shared_store

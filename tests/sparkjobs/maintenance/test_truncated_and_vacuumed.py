@@ -15,8 +15,8 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.vacuum import vacuum
 from holdfast.common.errors import RefusedError
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import Followed, known, open_followed
 
 pytestmark = pytest.mark.service

@@ -13,8 +13,8 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives.vacuuming import DAY, run_vacuum
 from tests.support.jobs.command import until

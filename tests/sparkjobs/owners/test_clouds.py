@@ -18,12 +18,12 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.common.errors import HoldfastError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import stream_name
-from holdfast.sources.postgresql.setup import grants
-from holdfast.sources.postgresql.setup.stream_rights import WantedStream
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import stream_name
+from holdfast.postgresql.setup import grants
+from holdfast.postgresql.setup.stream_rights import WantedStream
 from holdfast.storage import ObjectStore
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.clouds import CLOUDS, READS_LARGE_OBJECTS

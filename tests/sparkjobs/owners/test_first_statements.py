@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.value_settings import SETTINGS
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.value_settings import SETTINGS
 from tests.support.jobs.inline_jobs import RunJob
 from tests.support.servers.wire import Said, recorded
 

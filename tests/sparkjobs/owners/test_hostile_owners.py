@@ -12,9 +12,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.rights.hand_over import mark_owners
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.rights.hand_over import mark_owners
 from tests.support.databases.owners import TAKEN, loaders, passing_roles
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.jobs.inline_jobs import RunJob, failed
@@ -498,7 +498,7 @@ def test_no_session_of_a_login_outlives_the_hand_over(
         left.append(session)
         return nullcontext()
 
-    monkeypatch.setattr("holdfast.sources.postgresql.restore.rights.restricted_login.connect", connected)
+    monkeypatch.setattr("holdfast.postgresql.restore.rights.restricted_login.connect", connected)
     assert run_restore(target)[0] == 0
     with left[0] as session, pytest.raises(psycopg.OperationalError):
         session.execute("select")

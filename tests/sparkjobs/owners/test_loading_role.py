@@ -9,10 +9,10 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.sources.postgresql.restore.rights.restricted_login import temporary_login
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.postgresql.restore.rights.restricted_login import temporary_login
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.owners import TAKEN, loaders, passing_roles
 from tests.support.databases.roundtrips import hashes, schema_of

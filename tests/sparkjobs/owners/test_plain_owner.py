@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.objects import objects
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.objects import objects
 from tests.sparkjobs.restore.test_rows_first import lost, rows
 from tests.support.jobs.inline_jobs import RunJob, failed
 

@@ -13,11 +13,11 @@ from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import BusyError, RefusedError
+from holdfast.postgresql.connection.address import Address
 from holdfast.replication.log import schema
 from holdfast.replication.log.leader import leader
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs import compaction
 from sparkjobs.driver.application import Job
 from tests.sparkjobs.replicas.test_replicas import Shop, shop

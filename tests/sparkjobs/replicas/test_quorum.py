@@ -12,9 +12,9 @@ from holdfast.archive import Archive
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_run import confirm
+from holdfast.postgresql.connection.address import Address
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import QuorumFailedError
-from holdfast.sources.postgresql.connection.address import Address
 from sparkjobs.driver import log_windows
 from tests.sparkjobs.replicas.test_replicas import Shop, shop
 from tests.support.following.followed import agree, comes_back

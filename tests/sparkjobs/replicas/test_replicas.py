@@ -14,6 +14,9 @@ from holdfast.archive.history.restore_points import describe
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
 from holdfast.operations.marks import set_mark
 from holdfast.operations.requests.restore import RestoreRequest
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.restore.rows import load
 from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
@@ -23,9 +26,6 @@ from holdfast.replication.work.rebuild_store import prepare, rebuild
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_backup import source_taken
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.restore.rows import load
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import restore

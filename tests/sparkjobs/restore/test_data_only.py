@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from sparkjobs.driver import building
 from tests.support.following.followed import open_followed
 from tests.support.jobs.inline_jobs import RunJob, failed

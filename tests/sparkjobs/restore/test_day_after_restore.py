@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import RefusedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import agree, open_followed
 
 pytestmark = pytest.mark.service

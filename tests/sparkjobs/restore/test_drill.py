@@ -15,9 +15,9 @@ from holdfast.archive.maintenance.copy_archive import copy
 from holdfast.common.errors import DamagedError, ReportedError
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from tests.support.databases.owners import loaders
 from tests.support.jobs import command

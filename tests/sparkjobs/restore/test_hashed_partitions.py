@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import ReportedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.rows import staging_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.rows import staging_tables
 from tests.sparkjobs.restore.test_rows_first import brought_back
 from tests.support.following.followed import Followed, open_followed
 from tests.support.jobs.inline_jobs import RunJob, failed

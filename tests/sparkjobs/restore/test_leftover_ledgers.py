@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql.catalog import catalog
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import dump
-from holdfast.sources.postgresql.restore.plan import progress
+from holdfast.postgresql.catalog import catalog
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import dump
+from holdfast.postgresql.restore.plan import progress
 from tests.support.following.followed import open_followed
 from tests.support.jobs.inline_jobs import RunJob
 

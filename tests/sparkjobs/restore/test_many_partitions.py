@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.followed import open_followed
 from tests.support.servers.postgres import create_database
 from tests.support.servers.versions import running

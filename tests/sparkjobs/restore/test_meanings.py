@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.sources.postgresql.catalog import catalog_queries
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.catalog import catalog_queries
+from holdfast.postgresql.connection.address import Address
 from tests.sparkjobs.restore.test_rows_first import brought_back, rows
 from tests.support.jobs.inline_jobs import RunJob
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from locking import RWLock
 from tests.support.archives.archive_fixture import EXPECTED_CHANGES, FIXTURES, HELD

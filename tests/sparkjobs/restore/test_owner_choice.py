@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.sparkjobs.restore.test_rows_first import brought_back, lost, rows
 from tests.support.following.followed import Followed, open_followed
 from tests.support.jobs.inline_jobs import RunJob, failed
@@ -161,7 +161,7 @@ def test_what_was_detached_goes_with_a_restore_of_tables_that_ended(
     source, target = create_on(18, WORKS, *TREES, *ENUM, RAISES, NO_SIDE), create_on(18)
     assert run_backup(source)[0] == 0
     with monkeypatch.context() as patched:
-        patched.setattr("holdfast.sources.postgresql.restore.rows.load.refresh_views", lost)
+        patched.setattr("holdfast.postgresql.restore.rows.load.refresh_views", lost)
         assert run_restore(target, "--map", "public=ended")[0] == 1
 
     code, record = run_restore(target, "--map", "public=other")

@@ -11,8 +11,8 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.common.errors import BusyError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.roundtrips import hashes, schema_of

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import ReportedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.rows import load
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.rows import load
 from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service

@@ -9,9 +9,9 @@ from tempfile import TemporaryDirectory
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from tests.sparkjobs.restore.test_rows_first import brought_back, rows
 from tests.support.jobs.inline_jobs import RunJob, failed
 from tests.support.servers.versions import running

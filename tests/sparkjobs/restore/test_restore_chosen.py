@@ -10,9 +10,9 @@ import psycopg
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import need
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import need
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import all_gone, finish, job_of, start, until
 from tests.support.jobs.gate import GUARD, loading_held_up

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import qualified
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import qualified
 from tests.support.following.followed import Followed, open_followed
 
 pytestmark = pytest.mark.service

@@ -8,10 +8,10 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.objects import objects
-from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.rows import load, staging_tables
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service

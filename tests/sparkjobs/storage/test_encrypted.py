@@ -13,9 +13,9 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from holdfast.storage.encryption.sealed_store import IN_THE_CLEAR
 from holdfast.storage.encryption.sealing import MAGIC

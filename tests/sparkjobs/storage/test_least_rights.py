@@ -12,8 +12,8 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import StoreDenied, open_place
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here

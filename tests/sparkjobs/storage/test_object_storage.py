@@ -13,7 +13,7 @@ import pytest
 
 from bench.support.versitygw import SECRET_KEY, S3Server
 from holdfast.operations.executor_choice import JOB_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.jobs.command import ON_SPARK, run
 from tests.support.jobs.command_here import run_here
 from tests.support.stores.azurite import ACCOUNT_KEY, running_azurite

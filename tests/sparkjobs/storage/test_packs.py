@@ -14,8 +14,8 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.vacuum import vacuum
 from holdfast.archive.maintenance.verify import verify
 from holdfast.point_in_time.query import Query
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from sparkjobs.tasks import pieces
 from tests.support.archives.compacting import NOTHING, compact
 from tests.support.following.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from bench.support.versitygw import S3Server
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import StoreDenied, open_place
 from tests.support.jobs.command_here import run_here
 from tests.support.stores.conditional_writes import only_conditional_writes

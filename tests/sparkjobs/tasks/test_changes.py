@@ -14,9 +14,9 @@ import pytest
 from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.errors import HoldfastError
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import open_store
 from holdfast.storage.folder import FolderStore
 from sparkjobs.tasks import changes as changes_module
@@ -124,7 +124,7 @@ def test_a_window_without_changes_has_no_files(stream: Stream, tmp_path: Path) -
 def test_what_is_written_before_it_fills_the_memory_is_packed_where_it_is_small(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sources.postgresql.connection.arrow_session.BATCH_BYTES", 1000)
+    monkeypatch.setattr("holdfast.postgresql.connection.arrow_session.BATCH_BYTES", 1000)
     monkeypatch.setattr(changes_module, "MOST_BYTES", 40_000)
     monkeypatch.setattr(changes_module, "PACKED_FROM", 1)
     for _ in range(20):
@@ -144,7 +144,7 @@ def test_what_is_written_before_it_fills_the_memory_is_packed_where_it_is_small(
 def test_many_changes_of_many_tables_are_written_before_they_fill_the_memory(
     stream: Stream, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("holdfast.sources.postgresql.connection.arrow_session.BATCH_BYTES", 1000)
+    monkeypatch.setattr("holdfast.postgresql.connection.arrow_session.BATCH_BYTES", 1000)
     monkeypatch.setattr(changes_module, "FILE_BYTES", 60_000)
     monkeypatch.setattr(changes_module, "MOST_BYTES", 100_000)
     monkeypatch.setattr(changes_module, "MOST_BATCHES", 3)
@@ -186,7 +186,7 @@ def test_a_file_that_could_not_be_stored_fails_the_task(stream: Stream, tmp_path
     read, first = reader(stream, FullStore(tmp_path)), stretch(stream)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(changes_module, "FILE_BYTES", 1)
-        patch.setattr("holdfast.sources.postgresql.connection.arrow_session.BATCH_BYTES", 1)
+        patch.setattr("holdfast.postgresql.connection.arrow_session.BATCH_BYTES", 1)
         stream.session.execute("insert into public.t0 select i::text, i from generate_series(1, 100) i")
         with pytest.raises(HoldfastError, match="no room"):
             list(read(first, lambda rows, size: None))

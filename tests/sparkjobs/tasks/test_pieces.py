@@ -10,10 +10,10 @@ from typing import IO
 import pyarrow as pa
 import pytest
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.snapshot.read import PIECE_BYTES, Piece, cut
-from holdfast.sources.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.snapshot.read import PIECE_BYTES, Piece, cut
+from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
 from holdfast.storage import ObjectStore
 from holdfast.storage.folder import FolderStore
 from locking.store import StoreError

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from locking.store import StoreDenied
 from sparkjobs.tasks.reach import SourceReach, StoreReach

@@ -12,15 +12,15 @@ import pytest
 
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.format.document import FileRecord
-from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.plan import progress
-from holdfast.sources.postgresql.restore.rows.apply import Applied
-from holdfast.sources.postgresql.restore.rows.generated_columns import hash_apart, sum_apart
-from holdfast.sources.postgresql.restore.rows.staging_tables import MisfitError
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.catalog.catalog_queries import read_tables
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.rows.apply import Applied
+from holdfast.postgresql.restore.rows.generated_columns import hash_apart, sum_apart
+from holdfast.postgresql.restore.rows.staging_tables import MisfitError
+from holdfast.postgresql.values.type_mapping import schema_of
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 from tests.support.archives import histories

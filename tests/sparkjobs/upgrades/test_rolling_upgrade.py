@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive.format.versions import READS, WRITER, WRITES
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.settings import STORE_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
 from tests.support.jobs.newer_release import NEXT, VERSION, NewerRelease

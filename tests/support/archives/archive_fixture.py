@@ -21,9 +21,9 @@ from tempfile import TemporaryDirectory
 
 from holdfast.archive import Archive
 from holdfast.archive.format.checkpoint import write_checkpoint
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from holdfast.storage import open_store
 
 FIXTURES = Path(__file__).parents[2] / "fixtures" / "archives"

@@ -8,8 +8,8 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Block, Coverage, Stream
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.table import Table
 from holdfast.storage import ObjectStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

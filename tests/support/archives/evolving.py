@@ -17,11 +17,11 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.history import target_resolution
 from holdfast.archive.history.timeline import Moment
 from holdfast.common.lsn import PG_CLASS, show_position
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.dump.dump_objects import DumpObjects
-from holdfast.sources.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.dump.dump_objects import DumpObjects
+from holdfast.postgresql.dump.toc import DumpEntry
 from tests.support.stores.memory_store import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

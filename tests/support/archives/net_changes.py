@@ -7,11 +7,11 @@ from collections.abc import Collection, Sequence
 import pyarrow as pa
 
 from holdfast.common.field_ids import field_id, number_of
-from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.connection.sql import ident
-from holdfast.sources.postgresql.restore.rows.apply import Applied, apply_net
-from holdfast.sources.postgresql.values.decode import Decoder
+from holdfast.postgresql.catalog.catalog_queries import read_tables
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.connection.sql import ident
+from holdfast.postgresql.restore.rows.apply import Applied, apply_net
+from holdfast.postgresql.values.decode import Decoder
 from tests.support.databases.tables import Tables
 
 _OP = pa.field("__op", pa.string())

@@ -15,10 +15,10 @@ from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Block, Coverage, Mark, Stream
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.values.type_mapping import schema_of
 from holdfast.storage import ObjectStore
 from tests.support.archives import histories
 from tests.support.archives.histories import FIRST_FORM, SINCE, write_base, write_changes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident
 
 SQL = Path(__file__).parents[2] / "fixtures" / "postgresql"
 ROLES = ("torture_reader", 'Torture "owner"')

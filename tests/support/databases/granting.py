@@ -8,12 +8,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.setup import grants
-from holdfast.sources.postgresql.setup.backup_role import read_role
-from holdfast.sources.postgresql.snapshot.preconditions import obstacles
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.setup import grants
+from holdfast.postgresql.setup.backup_role import read_role
+from holdfast.postgresql.snapshot.preconditions import obstacles
 
 Execute = Callable[..., None]
 

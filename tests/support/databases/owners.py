@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 
 TAKEN = "loading_taken"
 """The superuser that hostile code would make."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from holdfast.common.lsn import PG_CLASS
-from holdfast.sources.postgresql.catalog.catalog import Catalog, NamedRelation
-from holdfast.sources.postgresql.catalog.sequences import SequenceValue
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.dump.toc import DumpEntry, Section
-from holdfast.sources.postgresql.restore.plan.target_state import Target
+from holdfast.postgresql.catalog.catalog import Catalog, NamedRelation
+from holdfast.postgresql.catalog.sequences import SequenceValue
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.dump.toc import DumpEntry, Section
+from holdfast.postgresql.restore.plan.target_state import Target
 
 
 def table(oid: int, name: str, *, parents: tuple[int, ...] = (), bound: str | None = None, kind: str = "r") -> Table:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from holdfast.sources.postgresql.catalog.columns import Column
-from holdfast.sources.postgresql.catalog.table import Table
+from holdfast.postgresql.catalog.columns import Column
+from holdfast.postgresql.catalog.table import Table
 
 
 def column(name: str, number: int = 1, base: str = "int4", **more: Any) -> Column:

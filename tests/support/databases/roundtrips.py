@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import subprocess
 
-from holdfast.sources.postgresql.catalog.catalog_queries import read_tables
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump.programs import need
-from holdfast.sources.postgresql.restore.rows.load import content_hash
+from holdfast.postgresql.catalog.catalog_queries import read_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.restore.rows.load import content_hash
 
 
 def schema_of(address: Address, *more: str) -> list[str]:

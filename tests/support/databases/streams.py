@@ -12,13 +12,13 @@ import psycopg
 import pyarrow as pa
 
 from holdfast.common.field_ids import LSN, OP, SEQ, UNCHANGED
-from holdfast.sources.postgresql.catalog.catalog import Catalog
-from holdfast.sources.postgresql.catalog.catalog_queries import read_catalog, read_tables
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.changes import read_window
-from holdfast.sources.postgresql.logical.window import ChangeBatch, Window, WindowRequest
+from holdfast.postgresql.catalog.catalog import Catalog
+from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.arrow_session import ArrowSession
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.changes import read_window
+from holdfast.postgresql.logical.window import ChangeBatch, Window, WindowRequest
 
 _numbers = itertools.count(1)
 _OURS = {LSN: "lsn", SEQ: "seq", OP: "op", UNCHANGED: "unchanged"}

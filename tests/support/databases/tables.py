@@ -12,22 +12,22 @@ import psycopg
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from holdfast.sources.postgresql.catalog.columns import Column, read_columns
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.copy_out import copy_out
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident
-from holdfast.sources.postgresql.connection.value_settings import VALUE_SETTINGS
-from holdfast.sources.postgresql.values.copied import CopyDecoder, from_binary
-from holdfast.sources.postgresql.values.copy_in import copy_in
-from holdfast.sources.postgresql.values.decode import Decoder
-from holdfast.sources.postgresql.values.encode import copy_statement, encode
-from holdfast.sources.postgresql.values.hashing import ContentHash, digest, hash_query
+from holdfast.postgresql.catalog.columns import Column, read_columns
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.copy_out import copy_out
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident
+from holdfast.postgresql.connection.value_settings import VALUE_SETTINGS
+from holdfast.postgresql.values.copied import CopyDecoder, from_binary
+from holdfast.postgresql.values.copy_in import copy_in
+from holdfast.postgresql.values.decode import Decoder
+from holdfast.postgresql.values.encode import copy_statement, encode
+from holdfast.postgresql.values.hashing import ContentHash, digest, hash_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from holdfast.sources.postgresql.connection.server import PostgresServer
+    from holdfast.postgresql.connection.server import PostgresServer
 
 _numbers = itertools.count(1)
 

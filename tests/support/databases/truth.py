@@ -5,13 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import qualified
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 Rows = dict[str, list[str]]
 """The rows of each table as text, in order."""

@@ -27,13 +27,13 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.point_in_time.schema_choice import resolve
-from holdfast.sources.postgresql.catalog.columns import Column, read_columns
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.connection.sql import ident, qualified
-from holdfast.sources.postgresql.values.encode import copy_statement, encode
+from holdfast.postgresql.catalog.columns import Column, read_columns
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.sql import ident, qualified
+from holdfast.postgresql.values.encode import copy_statement, encode
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore

@@ -20,9 +20,9 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.common.field_ids import LSN, SEQ, field_id
 from holdfast.common.lsn import PAGE_HEADER, parse_position
 from holdfast.point_in_time.query import Query
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import stream_name
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import stream_name
 from tests.support.databases.truth import Rows, Truth
 
 SOURCE = "shop"

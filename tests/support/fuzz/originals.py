@@ -7,7 +7,7 @@ from pathlib import Path
 
 from holdfast.archive.format.checkpoint import write_checkpoint
 from holdfast.operations.marks import set_mark
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import new_key
 from locking import Owner, RWLock, end

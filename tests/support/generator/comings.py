@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.connection.sql import ident, literal
 from tests.support.generator.models import INT, MOOD, MOODS, PAIR, Chance, Column, Columns, Model, Steps, Table
 from tests.support.generator.values import Kind
 

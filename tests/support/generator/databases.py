@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.connection.sql import ident, literal
 from tests.support.generator.values import (
     Kind,
     array_of,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.postgresql.connection.sql import ident
 from tests.support.generator.comings import Theme, add, attributes, columns, expressions, identities, keys, labels
 from tests.support.generator.models import KEYS, Chance, Column, Model, Steps, Table
 from tests.support.generator.rows import insert

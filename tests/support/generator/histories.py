@@ -13,7 +13,7 @@ import pytest
 from hypothesis import strategies as st
 
 from holdfast.operations.marks import set_mark
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.connection.sql import ident, literal
 from sparkjobs.driver import log_windows
 from sparkjobs.tasks import changes
 from tests.support.following.followed import Followed, known

@@ -11,7 +11,7 @@ from pathlib import Path
 from hypothesis import note
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from tests.support.following.followed import Followed, agree_at, calm_at, comes_back, is_as_the_source, open_followed
 from tests.support.generator.histories import History
 from tests.support.servers.postgres import passing_database

@@ -9,7 +9,7 @@ from typing import Any, TypeVar, cast
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.connection.sql import ident, literal
 from tests.support.generator.values import Kind, Values, built_in_kinds
 
 T = TypeVar("T")

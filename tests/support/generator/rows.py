@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.sql import ident
+from holdfast.postgresql.connection.sql import ident
 from tests.support.generator.models import Chance, Model, Steps, Table
 
 _WAYS = "iiiiuuuummmsddct"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from hypothesis import strategies as st
 
-from holdfast.sources.postgresql.connection.sql import literal
+from holdfast.postgresql.connection.sql import literal
 
 Values = st.SearchStrategy[str]
 

@@ -10,8 +10,8 @@ from typing import Any
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.runs import read_last
 from holdfast.operations import job_process
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore

@@ -18,7 +18,7 @@ import psutil
 
 from holdfast.archive.format import last_seen
 from holdfast.operations.executor_choice import FORCED_VARIABLE
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 
 PROGRAM = Path(sys.executable).parent / "holdfast"
 SURROUNDINGS: dict[str, str] = {}

@@ -20,7 +20,7 @@ import pytest
 
 from holdfast.cli import main
 from holdfast.operations import job_process
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from sparkjobs.driver import application as driver
 from tests.support.jobs.command import NOTHING, Finished, environment
 

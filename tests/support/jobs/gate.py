@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect
 from tests.support.jobs.command import until
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast.sources.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.address import Address
 
 GUARD = """
 create function public.guard() returns boolean language plpgsql as $$

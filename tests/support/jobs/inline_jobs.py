@@ -13,7 +13,7 @@ from unittest.mock import patch
 from holdfast.archive import locks
 from holdfast.archive.format.runs import RunRecord
 from holdfast.operations import job_process
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application
 from sparkjobs.executors import inline

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from holdfast.archive.format.versions import READS, WRITES
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from tests.support.jobs.command import LIMIT_S, NOTHING, Finished, environment
 
 VERSION = "9.9.9"

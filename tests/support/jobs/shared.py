@@ -16,7 +16,7 @@ from bench.support.versitygw import S3Server, running_versitygw
 from holdfast.archive import Archive
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.maintenance.verify import Damage, verify
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 from holdfast.storage import open_store
 from tests.support.following.followed import open_followed
 from tests.support.jobs.command import LIMIT_S, Finished, finish, start, until

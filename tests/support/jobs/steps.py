@@ -21,8 +21,8 @@ import psycopg
 import psycopg.sql
 from pyarrow.fs import FileSystem
 
-from holdfast.sources.postgresql.connection.arrow_session import ArrowSession
-from holdfast.sources.postgresql.connection.session import SETTINGS_QUERY
+from holdfast.postgresql.connection.arrow_session import ArrowSession
+from holdfast.postgresql.connection.session import SETTINGS_QUERY
 from holdfast.storage import ObjectStore
 from locking.store import Listing, ObjectInfo
 

@@ -26,9 +26,9 @@ from holdfast.archive import locks
 from holdfast.archive.format import last_seen, runs
 from holdfast.operations import backup_run, job_process
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.dump.programs import need
-from holdfast.sources.postgresql.snapshot.read import cut
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.snapshot.read import cut
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import backup, restore

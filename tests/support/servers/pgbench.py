@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from holdfast.common.lsn import parse_position
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.dump import programs
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
 from tests.support.jobs.command import until
 
 Entry = tuple[int, int, int, int, datetime]

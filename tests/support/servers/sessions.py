@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 
 
 def nothing_left_in(database: Address) -> bool:

@@ -7,7 +7,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 from tests.support.servers.certificates import Authority
 from tests.support.servers.versions import programs_of
 

@@ -12,7 +12,7 @@ from typing import NoReturn
 
 import pytest
 
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.server import PostgresServer
 
 _FOLDER = Path(__file__).parents[3] / ".work" / "postgresql"
 _MISSING = _FOLDER / "missing"

@@ -8,9 +8,9 @@ import pytest
 import sqlalchemy as sa
 
 from holdfast.archive import Archive
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log import schema
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.replicated import Replicas, replica_rows

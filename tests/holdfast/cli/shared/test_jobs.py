@@ -14,8 +14,8 @@ from holdfast.archive import Archive, Change, locks
 from holdfast.archive.format.runs import RunLog
 from holdfast.common.errors import RefusedError
 from holdfast.operations import job_process
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import ObjectStore
 from locking import Owner, inspect
 from locking.store import StoreUnavailable

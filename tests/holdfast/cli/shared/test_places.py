@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.cli.shared import places
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection.address import Address
+from holdfast.postgresql.connection.address import Address
 
 pytestmark = pytest.mark.slow
 

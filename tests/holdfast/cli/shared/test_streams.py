@@ -11,11 +11,11 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import Stream, WaitingTable
 from holdfast.cli.shared.streams import expected_in, left_streams, other_streams, stream_names, waiting_in
 from holdfast.common.errors import UsageError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.logical.stream import stream_name
-from holdfast.sources.postgresql.logical.stream_state import ExpectedStream
-from holdfast.sources.postgresql.setup.grants import DatabaseGrants, GrantChange, Plan
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.logical.stream import stream_name
+from holdfast.postgresql.logical.stream_state import ExpectedStream
+from holdfast.postgresql.setup.grants import DatabaseGrants, GrantChange, Plan
 from holdfast.storage import ObjectStore
 
 HERE = Address("postgresql://me@db/shopdb")

@@ -14,13 +14,13 @@ from holdfast.archive import Archive
 from holdfast.archive.format import last_seen
 from holdfast.archive.format.last_seen import PutBackError
 from holdfast.common.errors import BusyError, HoldfastError, UsageError
+from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log import log, schema
 from holdfast.replication.log.errors import LostReplicaError, OldStoreError
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import Opened, open_first, open_to_read, words_of
-from holdfast.sources.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, made_backup, nothing

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from holdfast.common.errors import ReportedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
 from tests.support.following.conditioned import (
     A_CHECK,
     GENERATED,

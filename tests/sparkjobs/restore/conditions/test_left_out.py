@@ -8,9 +8,9 @@ import psycopg
 import pytest
 
 from holdfast.common.errors import RefusedError, ReportedError
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.rows import load
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.rows import load
 from tests.support.following.conditioned import (
     PLAIN,
     change,

@@ -7,10 +7,10 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from holdfast.common.errors import ReportedError
-from holdfast.sources.postgresql.catalog.table import Table
-from holdfast.sources.postgresql.connection.address import Address
-from holdfast.sources.postgresql.connection.session import connect
-from holdfast.sources.postgresql.restore.rows import load, staging_tables
+from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.connection.address import Address
+from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.rows import load, staging_tables
 from tests.support.following.conditioned import (
     A_CHECK,
     GENERATED,

@@ -1,0 +1,127 @@
+"""Settings, privileges and comment of the database itself, in the target of a restore.
+
+Its statements are made of names and values, and none is text of the archive. So a superuser's session may run them, but
+for settings that load code or that only superusers may change.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.common.errors import HoldfastError
+from holdfast.common.words import named
+from holdfast.postgresql.catalog.database_settings import for_superusers
+from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.restore.plan.plan import NotRestored
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+
+    from holdfast.postgresql.catalog.database_settings import DatabaseSettings, DatabaseStatement
+    from holdfast.postgresql.connection.address import Address
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_NOT_ASKED = "it comes with everything into an empty database, or with --database-settings keep"
+_NOT_RECORDED = "the release that made the backup did not record them"
+_FOR_SUPERUSERS = (
+    "it may load code, or change what statements mean or what only superusers may: it comes from a signed or encrypted "
+    "archive, or with --trust-source"
+)
+
+_ROLES = "select rolname from pg_catalog.pg_roles where rolname = any(%s)"
+
+
+@dataclass(frozen=True)
+class DatabasePlan:
+    """Planned statements on the database itself.
+
+    :param statements: those that run.
+    :param not_restored: the others, each with the reason.
+    """
+
+    statements: tuple[DatabaseStatement, ...] = ()
+    not_restored: tuple[NotRestored, ...] = ()
+
+    def describe(self) -> list[str]:
+        """Return what they set, for people and scripts."""
+        return [each.what for each in self.statements]
+
+
+def plan_database(
+    session: Connection,
+    recorded: DatabaseSettings | None,
+    *,
+    is_wanted: bool,
+    is_trusted: bool,
+    new_roles: Collection[str] = (),
+) -> DatabasePlan:
+    """Plan what is set on the session's database.
+
+    :param recorded: with the backup; None where that was made by a release that did not record it.
+    :param is_trusted: settings of any kind may be made by a superuser.
+    :param new_roles: that the restore creates.
+    """
+    if recorded is None:
+        what = "settings, privileges and comment of the database"
+        return DatabasePlan(not_restored=(NotRestored(what, _NOT_RECORDED),) if is_wanted else ())
+    statements = recorded.statements(session.info.dbname)
+    if not is_wanted:
+        if not statements:
+            return DatabasePlan()
+        sql = "\n".join(filter(None, (each.shown for each in statements)))
+        return DatabasePlan(
+            not_restored=(
+                NotRestored(f"of the database: {named([each.what for each in statements])}", _NOT_ASKED, sql),
+            )
+        )
+    is_superuser = session.info.parameter_status("is_superuser") == "on"
+    guarded = for_superusers(session, {each.setting for each in statements if each.setting})
+    asked = [sorted(recorded.roles)]
+    there = {name for (name,) in session.execute(_ROLES, asked)}
+    run, left = [], []
+    for each in statements:
+        if each.role and each.role not in there.union(new_roles):
+            left.append(_left_out(each, f"the target has no role {each.role}"))
+        elif (each.setting in guarded or each.replaces_names) and is_superuser and not is_trusted:
+            left.append(_left_out(each, _FOR_SUPERUSERS))
+        else:
+            run.append(each)
+    return DatabasePlan(tuple(run), tuple(left))
+
+
+def run_statements(session: Connection, address: Address, plan: DatabasePlan) -> tuple[NotRestored, ...]:
+    """Run the statements of a plan, each by itself, and return those that are refused.
+
+    :param address: of the database. A setting by which no session can begin there is taken back.
+    """
+    left = []
+    for each in plan.statements:
+        try:
+            with session.transaction():
+                session.execute(each.sql.encode())
+        except psycopg.Error as error:
+            if not is_refusal(session, error):
+                raise
+            left.append(_left_out(each, words(error)))
+            continue
+        if each.setting.lower().endswith("preload_libraries") and (why := _why_closed(address)):
+            session.execute(each.undo.encode())
+            left.append(_left_out(each, f"no session could begin with it: {why}"))
+    return tuple(left)
+
+
+def _why_closed(address: Address) -> str:
+    try:
+        connect(address).close()
+    except HoldfastError as error:
+        return str(error)
+    return ""
+
+
+def _left_out(statement: DatabaseStatement, reason: str) -> NotRestored:
+    return NotRestored(f"{statement.what} of the database", reason, statement.shown)

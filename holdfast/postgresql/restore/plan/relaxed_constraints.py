@@ -1,0 +1,358 @@
+"""Relaxed constraints: dropped for rows, reported, and added again where possible.
+
+They are found by the server's errors.
+
+Beside other things, only what the restore itself has made gives way.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.postgresql.catalog.own_objects import LEDGER
+from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.sql import ident
+from holdfast.postgresql.restore.plan.plan import NotRestored
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+OTHER_MOMENT = "rows of another moment break it"
+
+NOT_VALID = "new rows are checked, but those that are there are not (NOT VALID): "
+"""What the reason begins with where a condition is there, but rows break it."""
+
+_ABOVE = f"""
+with recursive above (relation, height) as (
+  select %(table)s::regclass::oid, 0
+  union all select i.inhparent, height + 1 from above join pg_catalog.pg_inherits i on i.inhrelid = relation
+), own (relation, height) as (
+  select b.relation, b.height from above b join pg_catalog.pg_class p on p.oid = b.relation
+  where not exists (select from {LEDGER}.created) or exists (
+    select from above t join {LEDGER}.created n on n.class = 'pg_catalog.pg_class'::regclass and n.object = t.relation
+    where t.relation = b.relation or (p.relispartition and t.height > b.height))
+)
+"""
+"""A table with all that it inherits from: what is dropped there is dropped here, too.
+
+The ledger does not name partitions of what was created: they go with it.
+"""
+
+_CHECK = f"""
+{_ABOVE} select relation::regclass::text, pg_catalog.pg_get_constraintdef(c.oid)
+from own join pg_catalog.pg_constraint c on c.conrelid = relation and c.conname = %(name)s and c.contype = 'c'
+order by height desc limit 1
+"""
+
+_NOT_NULL = f"""
+{_ABOVE} select relation::regclass::text, c.conname::text, pg_catalog.pg_get_constraintdef(c.oid)
+from own join pg_catalog.pg_attribute a on a.attrelid = relation and a.attname = %(name)s and a.attnotnull
+left join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'n' and c.conkey = array[a.attnum]
+order by height desc limit 1
+"""
+
+_BOUND = f"""
+{_ABOVE} select i.inhparent::regclass::text, relation::regclass::text, pg_catalog.pg_get_expr(c.relpartbound, c.oid)
+from own join pg_catalog.pg_class c on c.oid = relation and c.relispartition
+join pg_catalog.pg_inherits i on i.inhrelid = relation where height = 0
+"""
+
+_BELONGING = "select coalesce(pg_catalog.pg_get_partition_constraintdef(%s::regclass), 'true')"
+"""The condition by which a row belongs to a partition: it calls the functions of all keys above that."""
+
+_DETACHED = f"""
+insert into {LEDGER}.detached (relation) select %(table)s::regclass where exists (select from {LEDGER}.created)
+"""
+"""Notes a partition that goes with nothing else any more, should the restore be undone."""
+
+_OF_DOMAIN = f"""
+with recursive below (domain, depth) as (
+  select t.oid, 0 from pg_catalog.pg_type t join pg_catalog.pg_namespace n on n.oid = t.typnamespace
+    where n.nspname = %(schema)s and t.typname = %(domain)s
+  union all select t.typbasetype, depth + 1 from below join pg_catalog.pg_type t on t.oid = domain and t.typtype = 'd'
+)
+select t.oid::regtype::text, pg_catalog.pg_get_constraintdef(c.oid)
+from below join pg_catalog.pg_type t on t.oid = domain and t.typtype = 'd'
+left join pg_catalog.pg_constraint c on c.contypid = t.oid and c.contype = 'c' and c.conname = %(name)s
+where (case when %(is_check)s then c.oid is not null else t.typnotnull end) and (
+  not exists (select from {LEDGER}.created)
+  or ('pg_catalog.pg_type'::regclass::oid, t.oid) in (select class, object from {LEDGER}.created))
+order by depth desc limit 1
+"""
+"""The server tells the domain of a column, and what is broken may be a condition of one that it is over."""
+
+
+_USES = """exists (select from pg_catalog.pg_depend d where d.classid = {catalog}::regclass and d.objid = {oid}
+  and d.refclassid in ('pg_catalog.pg_proc'::regclass, 'pg_catalog.pg_operator'::regclass))"""
+"""Whether something uses functions or operators other than PostgreSQL's own, of which it keeps no such account."""
+
+_ASKING = f"""
+{_ABOVE} select c.conname::text from own join pg_catalog.pg_constraint c on c.conrelid = relation and c.contype = 'c'
+where {_USES.format(catalog="'pg_catalog.pg_constraint'", oid="c.oid")} order by height desc, 1 limit 1
+"""
+"""A CHECK of a table that asks functions, which may fail."""
+
+_ASKING_DOMAIN = f"""
+with recursive below (domain) as (
+  select a.atttypid from pg_catalog.pg_attribute a where a.attrelid = %(table)s::regclass and not a.attisdropped
+  union select t.typbasetype from below join pg_catalog.pg_type t on t.oid = domain and t.typtype = 'd'
+)
+select domain::regtype::text, c.conname::text, pg_catalog.pg_get_constraintdef(c.oid)
+from below join pg_catalog.pg_constraint c on c.contypid = domain and c.contype = 'c'
+where {_USES.format(catalog="'pg_catalog.pg_constraint'", oid="c.oid")} and (
+  not exists (select from {LEDGER}.created)
+  or ('pg_catalog.pg_type'::regclass::oid, domain) in (select class, object from {LEDGER}.created))
+order by 1, 2 limit 1
+"""
+
+_FORMULAS = f"""
+{_ABOVE} select a.attname::text, pg_catalog.format_type(a.atttypid, a.atttypmod),
+  pg_catalog.pg_get_expr(f.adbin, f.adrelid), relation::regclass::text
+from own join pg_catalog.pg_attribute a on a.attrelid = relation and a.attgenerated = 's' and a.attinhcount = 0
+join pg_catalog.pg_attrdef f on f.adrelid = a.attrelid and f.adnum = a.attnum
+where a.attname <> all (%(kept)s)
+  and {_USES.format(catalog="'pg_catalog.pg_attrdef'", oid="f.oid")} order by height desc, a.attnum limit 1
+"""
+"""A formula that a partition has from its root gives way there, and so for all others, whose rows keep their values."""
+
+
+@dataclass(frozen=True)
+class _Condition:
+    """Condition that rows break.
+
+    :param what: it is, for people.
+    :param on: what it belongs to, as ALTER names it.
+    :param drop: what ends it there; `add` begins it again.
+    :param name: of a constraint, quoted; "" for what is none.
+    :param is_bound: it makes a partition of a table.
+    """
+
+    what: str
+    on: str
+    drop: str
+    add: str
+    name: str = ""
+    is_bound: bool = False
+
+
+@dataclass(frozen=True)
+class Dropped:
+    """Condition or formula that was dropped so that a table takes its rows.
+
+    :param not_restored: what it is, why, and the statement that adds it again.
+    :param not_valid: the statement that adds it for new rows only, and `validate` the one that then checks the others;
+        "" where there is no such thing.
+    :param column: whose formula it is; "" for a condition.
+    """
+
+    not_restored: NotRestored
+    not_valid: str = ""
+    validate: str = ""
+    column: str = ""
+
+    def to_dict(self) -> dict[str, str]:
+        """Return the values for another process."""
+        more = {"not_valid": self.not_valid, "validate": self.validate, "column": self.column}
+        return {**self.not_restored.describe(), **more}
+
+    @classmethod
+    def from_dict(cls, told: Mapping[str, str]) -> Dropped:
+        """Return the object that `to_dict` described.
+
+        An earlier release did not record all of it.
+        """
+        more = (told.get(name, "") for name in ("not_valid", "validate", "column"))
+        return cls(NotRestored.from_dict(told), *more)
+
+
+def drop_condition(
+    session: Connection, table: str, rows: str, error: psycopg.Error, reason: str = ""
+) -> Dropped | None:
+    """Drop the condition that a table's rows break; None if none gives way.
+
+    Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
+    what fails, or else the first condition that asks functions.
+
+    :param table: as the server writes it.
+    :param rows: the table that they are in, written so, too.
+    :param reason: why it gives way, or else what the server says.
+    """
+    condition = _broken(session, table, error)
+    if condition is None:
+        is_bound = failure_of_bound(session, table, rows) is not None
+        condition = _bound(session, table) if is_bound else _asking(session, table)
+    return None if condition is None else _drop(session, table, condition, reason or words(error))
+
+
+def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Error | None:
+    """Return the error that keeps rows from being assigned to a partition.
+
+    A function of a key fails. None where none does.
+
+    :param table: may be no partition, to which any row belongs.
+    :param rows: the table that they are in.
+    """
+    try:
+        with session.transaction():
+            (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
+            session.execute(f"select count(*) from {rows} where {belonging}".encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return error
+    return None
+
+
+def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | None:
+    """Detach a partition from its table.
+
+    None where it is no partition, or was there before.
+
+    :param error: why.
+    """
+    condition = _bound(session, table)
+    return None if condition is None else _drop(session, table, condition, words(error))
+
+
+def _drop(session: Connection, table: str, condition: _Condition, reason: str) -> Dropped | None:
+    try:
+        with session.transaction():
+            session.execute(f"alter {condition.on} {condition.drop}".encode())
+            if condition.is_bound:
+                session.execute(_DETACHED, {"table": table})
+    except psycopg.ProgrammingError:  # it is inherited from what gives no way
+        return None
+    added = f"alter {condition.on} {condition.add}"
+    return Dropped(
+        NotRestored(condition.what, reason, f"{added};"),
+        f"{added} not valid;" if condition.name else "",
+        f"alter {condition.on} validate constraint {condition.name};" if condition.name else "",
+    )
+
+
+def drop_expression(session: Connection, table: str, kept: Sequence[str], error: psycopg.Error) -> Dropped | None:
+    """Drop the expression of a stored generated column, if its functions may fail.
+
+    The column becomes an ordinary one. None where there is no such column.
+
+    :param kept: names of those that are so already.
+    """
+    row = session.execute(_FORMULAS, {"table": table, "kept": list(kept)}).fetchone()
+    if row is None:
+        return None
+    name, kind, formula, on = (str(each) for each in row)
+    column = ident(name)
+    session.execute(f"alter table {on} alter column {column} drop expression".encode())
+    again = f"alter table {on} drop column {column}, add column {column} {kind} generated always as ({formula}) stored;"
+    reason = f"the column has the values of the backup, and none is computed any more: {words(error)}"
+    return Dropped(NotRestored(f"formula of {name} of {on}, {formula}", reason, again), column=name)
+
+
+def add_again(session: Connection, dropped: Dropped) -> NotRestored | None:
+    """Add a dropped condition again, where rows satisfy it by now.
+
+    Where they do not, it is added for new rows only.
+
+    :return: what is to be told of it; None where it is as it was.
+    """
+    told = dropped.not_restored
+    if dropped.column:
+        return told
+    error = refusal_of(session, told.statement)
+    if error is None:
+        return None
+    if dropped.not_valid and refusal_of(session, dropped.not_valid) is None:
+        return NotRestored(told.what, NOT_VALID + words(error), dropped.validate)
+    return NotRestored(told.what, words(error), told.statement)
+
+
+def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
+    """Run a statement in a subtransaction; return the server's refusal, if any."""
+    try:
+        with session.transaction():
+            session.execute(statement.encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return error
+    return None
+
+
+def _asking(session: Connection, table: str) -> _Condition | None:
+    """Return a condition that calls functions or operators.
+
+    It is one of the table itself, or of a domain.
+    """
+    if (row := session.execute(_ASKING, {"table": table}).fetchone()) is not None:
+        return _check(session, table, row[0])
+    if (row := session.execute(_ASKING_DOMAIN, {"table": table}).fetchone()) is not None:
+        domain, name, check = row
+        return _constraint(f"CHECK {name} of domain {domain}", f"domain {domain}", name, check)
+    return None
+
+
+def _broken(session: Connection, table: str, error: psycopg.Error) -> _Condition | None:
+    is_check = isinstance(error, psycopg.errors.CheckViolation)
+    if not is_check and not isinstance(error, psycopg.errors.NotNullViolation):
+        return None
+    if error.diag.datatype_name:
+        return _of_domain(session, error, is_check=is_check)
+    if not is_check:
+        return _not_null(session, table, error.diag.column_name)
+    name = error.diag.constraint_name
+    return _check(session, table, name) if name else _bound(session, table)
+
+
+def _check(session: Connection, table: str, name: str) -> _Condition | None:
+    row = session.execute(_CHECK, {"table": table, "name": name}).fetchone()
+    return None if row is None else _constraint(f"CHECK {name} of {row[0]}", f"table {row[0]}", name, row[1])
+
+
+def _not_null(session: Connection, table: str, name: str | None) -> _Condition | None:
+    row = session.execute(_NOT_NULL, {"table": table, "name": name}).fetchone()
+    if row is None or name is None:
+        return None
+    what, on, column = f"NOT NULL of {name} of {row[0]}", f"table {row[0]}", f"alter column {ident(name)}"
+    if row[1] is not None:  # it has a name, from PostgreSQL 18 on
+        return _constraint(what, on, row[1], row[2])
+    return _Condition(what, on, f"{column} drop not null", f"{column} set not null")
+
+
+def _bound(session: Connection, table: str) -> _Condition | None:
+    """Return the condition that makes a table a partition.
+
+    Without it, rows need not be within a bound.
+    """
+    row = session.execute(_BOUND, {"table": table}).fetchone()
+    if row is None:
+        return None
+    root, partition, bound = row
+    what = f"partition {partition}"
+    return _Condition(f"{what} of {root}", f"table {root}", f"detach {what}", f"attach {what} {bound}", is_bound=True)
+
+
+def _of_domain(session: Connection, error: psycopg.Error, *, is_check: bool) -> _Condition | None:
+    named = error.diag
+    names = {"name": named.constraint_name, "schema": named.schema_name, "domain": named.datatype_name}
+    domain, check = session.execute(_OF_DOMAIN, {**names, "is_check": is_check}).fetchone() or (None, None)
+    if domain is None:
+        return None
+    on = f"domain {domain}"
+    if not is_check:
+        # Before PostgreSQL 17 a session goes on to check it for domains over this one, until any constraint is changed.
+        noticed = f"alter {on} add constraint holdfast_restore check (true) not valid"
+        drop = f"drop not null; {noticed}; alter {on} drop constraint holdfast_restore"
+        return _Condition(f"NOT NULL of {on}", on, drop, "set not null")
+    name = named.constraint_name
+    return _constraint(f"CHECK {name} of {on}", on, name, check) if name and check else None
+
+
+def _constraint(what: str, on: str, name: str, definition: str) -> _Condition:
+    quoted = ident(name)
+    return _Condition(what, on, f"drop constraint {quoted}", f"add constraint {quoted} {definition}", quoted)

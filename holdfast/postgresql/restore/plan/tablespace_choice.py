@@ -1,0 +1,61 @@
+"""Tablespaces of a restore's tables and indexes.
+
+They are taken from the dump, checked in the target, or dropped.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from holdfast.common.errors import RefusedError
+from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.dump.sqltext import tokens
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Sequence
+
+    import psycopg
+
+    from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.dump.toc import DumpEntry
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
+
+
+def used_by(entries: Iterable[DumpEntry]) -> tuple[str, ...]:
+    """Return the names of the tablespaces that entries of a dump are to be in."""
+    found = {
+        token.identifier
+        for entry in entries
+        for setting in _SETTING.findall(entry.settings)
+        for token in tokens(setting)
+        if token.identifier
+    }
+    return tuple(sorted(found))
+
+
+def leave_tablespaces(entries: Iterable[DumpEntry]) -> tuple[DumpEntry, ...]:
+    """Return entries that are created in the database's own tablespace."""
+    return tuple(replace(entry, settings=_SETTING.sub("", entry.settings)) for entry in entries)
+
+
+def check_tablespaces(session: Connection, address: Address, names: Sequence[str]) -> None:
+    """Check that the session's role can create something in each tablespace.
+
+    :raises RefusedError: names those in which it cannot.
+    """
+    usable = {
+        row[0]
+        for row in session.execute(
+            "select spcname from pg_catalog.pg_tablespace where pg_catalog.has_tablespace_privilege(oid, 'create')"
+        )
+    }
+    if missing := [name for name in names if name not in usable]:
+        raise RefusedError(
+            f"{address.url} lacks tablespaces of the backup, or {acting(session)} may not create in them: "
+            f"{', '.join(missing)}. Create them first (CREATE TABLESPACE …), or restore with --tablespaces drop"
+        )

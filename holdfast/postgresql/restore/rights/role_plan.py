@@ -1,0 +1,197 @@
+"""Roles at the target of a restore: existing ones, or created on request.
+
+A role belongs to a whole server, so one that is there is never changed, and one that was made stays, whatever
+becomes of the restore.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.common.words import named
+from holdfast.postgresql.catalog.roles import Membership, Roles, read_roles
+from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.sql import assignment, ident
+from holdfast.postgresql.restore.plan.plan import NotRestored
+
+if TYPE_CHECKING:
+    from collections.abc import Collection, Iterator
+
+    from holdfast.postgresql.catalog.roles import RoleRecord
+    from holdfast.postgresql.connection.address import Address
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_ATTRIBUTES_OF_MINE = """
+select rolsuper, rolcreatedb, rolreplication, rolbypassrls from pg_catalog.pg_roles where rolname = current_user
+"""
+
+
+@dataclass(frozen=True)
+class RolePlan:
+    """Planned changes of roles.
+
+    :param created: those that the target lacks.
+    :param granted: memberships of theirs, or in them.
+    :param differences: in what roles that the target has are other than in the source; they stay so.
+    :param joined: new ones that who restores becomes a member of, to give them what they own: no superuser may else.
+    """
+
+    created: tuple[RoleRecord, ...] = ()
+    granted: tuple[Membership, ...] = ()
+    differences: tuple[str, ...] = ()
+    joined: tuple[str, ...] = ()
+
+    @property
+    def without_password(self) -> tuple[str, ...]:
+        """Return the new roles that may log in, but have no password to do it with."""
+        return tuple(role.name for role in self.created if role.login)
+
+    def describe(self) -> dict[str, list[str]]:
+        """Return it for people and scripts."""
+        return {
+            "created": [role.name for role in self.created],
+            "without_password": list(self.without_password),
+            "differences": list(self.differences),
+            "joined": list(self.joined),
+        }
+
+
+def plan_roles(
+    session: Connection,
+    address: Address,
+    names: Collection[str],
+    recorded: Roles | None,
+    *,
+    create: bool,
+    harmless: bool = False,
+    owners: Collection[str] = (),
+) -> RolePlan:
+    """Check that the roles of a restore exist, or plan to create them.
+
+    They own or may use restored objects.
+
+    :param names: of those that must be there.
+    :param owners: those of them that own something.
+    :param recorded: with the backup; None where that was made by a release that did not record them.
+    :param create: make those that are missing, with what they are members of and their members.
+    :param harmless: make all that are missing, and none of them a superuser.
+    :raises RefusedError: names those that are missing.
+    """
+    there = read_roles(session)
+    known = {role.name for role in there.roles}
+    wanted = recorded.of(names) if create and recorded else Roles()
+    if harmless:
+        wanted = wanted.harmless(set(names) - known)
+    missing = sorted(set(names) - known - {role.name for role in wanted.roles})
+    if missing:
+        raise RefusedError(_what_is_missing(address, missing, create=create))
+    if not create:
+        return RolePlan()
+    created = tuple(role for role in wanted.roles if role.name not in known)
+    new = {role.name for role in created}
+    may_not = _may_not_give(session)
+    lacking = [
+        f"{role.name}: {each.upper()} in the backup" for role in created for each in may_not if getattr(role, each)
+    ]
+    granted = [_grantable(session, each) for each in wanted.memberships if new.intersection((each.role, each.member))]
+    mine = {each.role for each in granted if each.member == session.info.user and each.set is not False}
+    return RolePlan(
+        created=tuple(role.model_copy(update=dict.fromkeys(may_not, False)) for role in created),
+        granted=tuple(granted),
+        differences=(
+            *_differences(wanted, there),
+            *(f"{each}, which {session.info.user} may not give" for each in lacking),
+        ),
+        joined=tuple(sorted(new.intersection(owners) - mine)) if may_not else (),
+    )
+
+
+def _grantable(session: Connection, membership: Membership) -> Membership:
+    """Return a membership without the ADMIN option that a creator cannot grant itself.
+
+    From PostgreSQL 16 on, the creator of a role has that option already.
+    """
+    has_it = membership.member == session.info.user and session.info.server_version >= 160000
+    return membership.model_copy(update={"admin": False}) if has_it else membership
+
+
+def _may_not_give(session: Connection) -> tuple[str, ...]:
+    """Return the attributes that the session's role may not give to a new one.
+
+    Before PostgreSQL 16 only a superuser may give them, except CREATEDB.
+    """
+    row = session.execute(_ATTRIBUTES_OF_MINE).fetchone()
+    if row is None or row[0]:
+        return ()
+    is_shared = session.info.server_version >= 160000
+    has = {"createdb": row[1] or not is_shared, "replication": is_shared and row[2], "bypassrls": is_shared and row[3]}
+    return ("superuser", *(each for each, is_given in has.items() if not is_given))
+
+
+def _what_is_missing(address: Address, missing: list[str], *, create: bool) -> str:
+    lacks = f"the backup names roles that {address.url} lacks"
+    if create:
+        return f"{lacks}, and does not say what they were: {named(missing)}. Create them first (CREATE ROLE …)"
+    return (
+        f"{lacks}: {named(missing)}. Create them first (CREATE ROLE …, or --roles create), so that owners and "
+        "privileges come back as they were"
+    )
+
+
+def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
+    known = {role.name: role for role in there.roles}
+    for role in wanted.roles:
+        if (other := known.get(role.name)) is not None:
+            mine, theirs = role.attributes(), other.attributes()
+            for key in mine:
+                if mine[key] != theirs[key]:
+                    yield f"{role.name}: {theirs[key]} in the target, {mine[key]} in the backup"
+            if set(role.settings) != set(other.settings):
+                yield f"{role.name}: other settings (ALTER ROLE … SET) in the target than in the backup"
+    memberships = {(each.role, each.member): each for each in there.memberships}
+    for each in wanted.memberships:
+        if each.member in known and (each.role in known or each.role.startswith("pg_")):
+            found = memberships.get((each.role, each.member))
+            if found is None:
+                yield f"{each.member}: in the backup a member of {each.role}, in the target not"
+            elif each.statement() != found.statement() and each.inherit is not None:
+                yield f"{each.member}: other options as a member of {each.role} in the target than in the backup"
+
+
+def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]:
+    """Make the roles of a plan, in one transaction, without passwords.
+
+    :return: the memberships that the server does not let the session's role grant.
+    :raises HoldfastError: the server does not let it; then none is made.
+    """
+    try:
+        with session.transaction():
+            for role in plan.created:
+                session.execute(f"CREATE ROLE {ident(role.name)} {' '.join(role.attributes().values())}".encode())
+                for setting in role.settings:
+                    session.execute(f"ALTER ROLE {ident(role.name)} SET {assignment(setting)}".encode())
+            mine = [Membership(role=name, member=session.info.user, admin=False) for name in plan.joined]
+            return tuple(filter(None, (_grant(session, each) for each in (*plan.granted, *mine))))
+    except psycopg.Error as error:
+        raise HoldfastError(
+            f"the roles could not be created ({' '.join(str(error).split())}), and none was: create them by hand, or "
+            "restore as a superuser"
+        ) from error
+
+
+def _grant(session: Connection, membership: Membership) -> NotRestored | None:
+    try:
+        with session.transaction():
+            session.execute(membership.statement().encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        what = f"membership of {membership.member} in {membership.role}"
+        return NotRestored(what, words(error), f"{membership.statement()};")
+    return None

@@ -1,0 +1,194 @@
+"""Tasks of a database's owner for logical decoding, and their reversal.
+
+Only who owns the tables may publish them, or change their replica identity: the second only with consent, table by
+table, since the log then holds the whole old row of each update.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING, Any
+
+from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.logical import ddl_triggers as definitions
+from holdfast.postgresql.logical import new_tables
+from holdfast.postgresql.logical.publication import plan_publication
+from holdfast.postgresql.logical.publishable import read_relations
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    import psycopg
+
+    from holdfast.postgresql.logical.publishable import PublishableRelation
+
+    Connection = psycopg.Connection[tuple[Any, ...]]
+
+_NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
+_DEFINITIONS = "definitions"
+_IDENTITY = re.compile(r"identity of table ([0-9]+)")
+
+# Who waits for this lock keeps all readers waiting behind it.
+_PATIENCE = "SET LOCAL lock_timeout = '10s';"
+
+
+@dataclass(frozen=True)
+class WantedStream:
+    """A stream that is to be followed.
+
+    :param name: of its slot and its publication.
+    :param tables, exclude: globs of the tables that are backed up.
+    :param identity_full: globs of those that may get REPLICA IDENTITY FULL, where they lack a usable one.
+    :param definitions: event triggers may tell the log when definitions change.
+    """
+
+    name: str
+    tables: Sequence[str] = ()
+    exclude: Sequence[str] = ()
+    identity_full: Sequence[str] = ()
+    definitions: bool = False
+
+
+@dataclass(frozen=True)
+class OwnersTask:
+    """Task of the tables' owner, or its reversal.
+
+    :param key: names it in the record of what was given.
+    :param had: what was so before.
+    """
+
+    key: str
+    why: str
+    statements: tuple[str, ...]
+    had: tuple[str, ...] = ()
+
+
+def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTask]:
+    """Yield the owner's tasks before logical decoding of the session's database.
+
+    :raises UsageError: a glob matches no table.
+    :raises RefusedError: the publication is one that changes cannot be read from.
+    """
+    catalog = read_catalog(session, read_tables(session), values=False)
+    tables = catalog.with_rows(wanted.tables, wanted.exclude)
+    catalog.matching(wanted.identity_full)
+    chosen = {table.oid for table in tables}
+    full = {
+        oid: relation
+        for oid, relation in read_relations(session).items()
+        if oid in chosen and any(fnmatchcase(relation.label, glob) for glob in wanted.identity_full)
+        if relation.full_helps(session.info.server_version)
+    }
+    for oid, relation in full.items():
+        yield OwnersTask(
+            f"identity of table {oid}",
+            f"keep whole old rows of {relation.label} in the log: it has no usable key",
+            (_PATIENCE, f"ALTER TABLE ONLY {relation.sql} REPLICA IDENTITY FULL;"),
+            (_identity(session, relation),),
+        )
+    plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
+    if statements := plan.statements():
+        yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
+    if (wanted.definitions or definitions.told(session)) and not definitions.is_current(session):
+        cleared = definitions.DROPPED if definitions.left(session) else ()
+        yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
+
+
+def removals(session: Connection) -> Iterator[OwnersTask]:
+    """Yield the tasks that remove what earlier releases made, and no database should have."""
+    if new_tables.left(session):
+        why = "remove the event trigger of --new-tables, by which owners of schemas can become superuser"
+        yield OwnersTask("new tables", why, new_tables.DROPPED)
+
+
+def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
+    """Yield the owner's further options, each with its benefit."""
+    if not wanted.definitions and not definitions.told(session):
+        yield (
+            "moments between two backups have their own definitions before the first change and behind the last one "
+            "with --definitions: event triggers of a superuser tell the log of each change"
+        )
+
+
+def _identity(session: Connection, relation: PublishableRelation) -> str:
+    if relation.identity == "i":
+        for name, is_identity in session.execute(_INDEXES, (relation.oid,)):
+            if is_identity:
+                return f"index {name}"
+    return "default" if relation.identity == "d" else "nothing"
+
+
+_INDEXES = """
+select c.relname::text, i.indisreplident from pg_catalog.pg_index i join pg_catalog.pg_class c on c.oid = i.indexrelid
+where i.indrelid = %s and i.indisvalid and i.indisunique and i.indimmediate
+"""
+
+
+def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: Sequence[str]) -> Iterator[OwnersTask]:
+    """Yield the tasks that undo the owner's part in the session's database.
+
+    Slots are not dropped yet.
+
+    :param given: what of it is recorded.
+    """
+    for name in names:
+        if session.execute("select 1 from pg_catalog.pg_publication where pubname = %s", (name,)).fetchone():
+            yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
+    if _DEFINITIONS in given and definitions.left(session):
+        yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
+    relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
+    for key, had in given.items():
+        found = _IDENTITY.fullmatch(key)
+        relation = relations.get(int(found[1])) if found else None
+        if relation and relation.identity == "f":
+            back = f"ALTER TABLE ONLY {relation.sql} REPLICA IDENTITY {_identity_before(session, relation, had)};"
+            yield OwnersTask(key, f"the replica identity that {relation.label} had", (_PATIENCE, back))
+
+
+def _identity_before(session: Connection, relation: PublishableRelation, had: Sequence[str]) -> str:
+    """Return the recorded replica identity, as far as it still exists.
+
+    No text of the record is run.
+    """
+    if "default" in had:
+        return "DEFAULT"
+    names = [name for name, _ in session.execute(_INDEXES, (relation.oid,)) if f"index {name}" in had]
+    return f"USING INDEX {ident(names[0])}" if names else "NOTHING"
+
+
+def stream_names(given: Mapping[str, Sequence[str]], named: str | None) -> tuple[str, ...]:
+    """Return the names of the recorded streams and of the named one, each once."""
+    recorded = [found[1] for key in given if (found := _NAME.fullmatch(key))]
+    return tuple(dict.fromkeys([*recorded, *([named] if named else [])]))
+
+
+def dropped_slots(session: Connection, names: Sequence[str]) -> Iterator[OwnersTask]:
+    """Yield the tasks that drop slots of the session's database.
+
+    A dropped slot does not come back if its transaction fails.
+    """
+    for name in names:
+        slot = f"slot_name = {literal(name)} AND database = pg_catalog.current_database()"
+        found = f"FROM pg_catalog.pg_replication_slots WHERE {slot}"
+        if session.execute(f"select 1 {found}".encode()).fetchone():
+            drop = f"SELECT pg_catalog.pg_drop_replication_slot(slot_name) {found};"
+            yield OwnersTask(f"stream {name}", "no longer keep the server's log for changes", (drop,))
+
+
+_STREAMS = """
+select slot_name::text from pg_catalog.pg_replication_slots
+where slot_name ~ '^holdfast_[0-9a-f]{16}$' and not temporary and database = pg_catalog.current_database()
+union select pubname::text from pg_catalog.pg_publication where pubname ~ '^holdfast_[0-9a-f]{16}$'
+order by 1
+"""
+
+
+def streams_of(session: Connection) -> tuple[str, ...]:
+    """Return the names of all streams in the session's database.
+
+    They belong to any archive. One of which only the slot or the publication is left counts, too.
+    """
+    return tuple(row[0] for row in session.execute(_STREAMS))

@@ -1,6 +1,0 @@
-"""Kinds of database that can be backed up, a package each.
-
-Imports `common`; a source knows nothing of archives.
-"""
-
-from __future__ import annotations
