@@ -48,7 +48,7 @@ Empty == [line |-> <<>>, store |-> 0, before |-> {}, named |-> FALSE, recovering
 Init ==
     /\ entries = <<>>
     /\ store = [id |-> 1, line |-> <<>>, start |-> 1, counts |-> 0, before |-> {}, lost |-> {},
-                pointer |-> [r \in Replicas |-> 0], won |-> {}, rows |-> Members]
+                pointer |-> [r \in Replicas |-> 0], won |-> {}, rows |-> Members, new |-> {}]
     /\ copy = NoStore
     /\ archive = [r \in Replicas |-> IF r \in Members THEN [Empty EXCEPT !.store = 1] ELSE Empty]
     /\ told = {}
@@ -87,10 +87,11 @@ Enlarged(i, before) ==
 Joins(r) == {i \in Of(store.line, "join") : entries[store.line[i]].of = r}
 Leaves(r) == {i \in Of(store.line, "leave") : entries[store.line[i]].of = r}
 
-(* Those of whom a quorum is. Changes count once enough of the members before have executed them. *)
-Counted ==
-    {r \in store.rows :
-        \A i \in Joins(r) : Enlarged(i, store.rows \ {r})}
+(* A replica that was added and never recovered has nothing, so nobody waits for it. *)
+Present == store.rows \ store.new
+
+(* Those who vote. Changes count once enough of the members before have executed them. *)
+Counted == {r \in Present : \A i \in Joins(r) : Enlarged(i, Present \ {r})}
 
 -----------------------------------------------------------------------------
 (* What an archive says of a store. *)
@@ -132,8 +133,9 @@ Good ==
     {r \in Clear \intersect (store.rows \ store.lost) :
         archive[r].store = store.id /\ ~archive[r].recovering /\ ~archive[r].aside}
 
-Readable(R) == {r \in Counted \intersect R : archive[r].store # 0}
-Enough(R) == Cardinality(Readable(R)) >= Cardinality(Counted) - Size + 1
+(* One whose votes do not count yet is waited for: they may count already, and a copy that was put back not know it. *)
+Waited == IF Guard("a read waits for members that do not count yet") THEN Present ELSE Counted
+Enough(R) == Cardinality({r \in Waited \intersect R : archive[r].store # 0}) >= Cardinality(Waited) - Size + 1
 
 (* The sets of replicas that can be read at a step. *)
 Looks == IF Apart THEN SUBSET Replicas \ {{}} ELSE {Replicas}
@@ -261,9 +263,12 @@ RecoverFrom(r, s) ==
     /\ \A i \in Joins(r) :
           store.pointer[s] >= i \/ ~Guard("the source has executed the addition of whom it is copied to")
     /\ archive' = [archive EXCEPT ![r] = archive[s]]
-    /\ store' = [store EXCEPT !.pointer[r] = Len(archive[s].line), !.lost = @ \ {r}]
+    /\ LET again == r \in store.new /\ Guard("a new replica that is recovered is an entry again")
+       IN /\ entries' = IF again THEN Append(entries, [kind |-> "join", of |-> r, by |-> 0]) ELSE entries
+          /\ store' = [store EXCEPT !.pointer[r] = Len(archive[s].line), !.lost = @ \ {r}, !.new = @ \ {r},
+                                    !.line = IF again THEN Append(@, Len(entries) + 1) ELSE @]
     /\ told' = told \union Tellable([store.pointer EXCEPT ![r] = Len(archive[s].line)])
-    /\ UNCHANGED <<entries, copy, left>>
+    /\ UNCHANGED <<copy, left>>
 
 Recover(r) == \E s \in Sources(r) : RecoverFrom(r, s)
 
@@ -273,7 +278,7 @@ Add(r) ==
     /\ IF Guard("an addition is an entry")
        THEN entries' = Append(entries, [kind |-> "join", of |-> r, by |-> 0])
        ELSE UNCHANGED entries
-    /\ store' = [store EXCEPT !.rows = @ \union {r}, !.lost = @ \union {r},
+    /\ store' = [store EXCEPT !.rows = @ \union {r}, !.lost = @ \union {r}, !.new = @ \union {r},
                               !.line = IF Guard("an addition is an entry") THEN Append(@, Len(entries) + 1) ELSE @]
     /\ UNCHANGED <<copy, archive, told>>
 
@@ -288,8 +293,8 @@ Leave(r) ==
     /\ r \in store.rows
     /\ \E i \in Leaves(r) :
           /\ store.pointer[r] >= i
-          /\ Enlarged(i, store.rows)
-    /\ store' = [store EXCEPT !.rows = @ \ {r}, !.lost = @ \ {r}]
+          /\ Enlarged(i, Present)
+    /\ store' = [store EXCEPT !.rows = @ \ {r}, !.lost = @ \ {r}, !.new = @ \ {r}]
     /\ UNCHANGED <<entries, copy, archive, told, left>>
 
 -----------------------------------------------------------------------------
@@ -320,7 +325,7 @@ Rebuilt(c, there, same, new, before) ==
     /\ store' = [id |-> new, line |-> [i \in 1..Len(archive[c].line) |-> Abs(archive[c].line[i])],
                  start |-> Len(archive[c].line) + 1, counts |-> Len(archive[c].line),
                  before |-> before,
-                 lost |-> RowsOf(c) \ same, won |-> {}, rows |-> RowsOf(c),
+                 lost |-> RowsOf(c) \ same, won |-> {}, rows |-> RowsOf(c), new |-> {},
                  pointer |-> [r \in Replicas |-> IF r \in same THEN Len(archive[c].line) ELSE 0]]
     /\ archive' = [r \in Replicas |->
                       IF r \in there

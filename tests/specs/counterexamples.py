@@ -132,6 +132,8 @@ _OLD_STORE = (
     Guard("a sequential read needs n - q + 1", "SomeUnread", "ReadAfterWrite", spec="OldStore"),
     Guard("an addition is an entry", "NewMember", "OneLog", {"Plain": "2"}, spec="OldStore"),
     Guard("the source has executed the addition of whom it is copied to", "NewMember", "OneLog", spec="OldStore"),
+    Guard("a new replica that is recovered is an entry again", "AddedMember", "ReadAfterWrite", spec="OldStore"),
+    Guard("a read waits for members that do not count yet", "AddedMember", "ReadAfterWrite", spec="OldStore"),
 )
 
 _ONE_VOIDS = {"Voiders": "{1}"}

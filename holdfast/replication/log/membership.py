@@ -3,7 +3,7 @@
 A copy of the coordination store from before such an entry is contradicted by each replica that has executed it. So an
 addition or a removal counts once two of the replicas before it have, or all where there are fewer: then every set of
 replicas that must be readable has one of them. For a larger quorum it counts once as many have (`quorum.counted`). One
-transaction each.
+transaction each. `specs/OldStore.tla` is the model of that.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.log import MEMBERS, EntryChange, append_decision
-from holdfast.replication.log.quorum import SMALLEST, executed
+from holdfast.replication.log.quorum import SMALLEST, executed, present
 from holdfast.replication.log.replicas import add, check_removable, forget, log_state, replica, replicas
 
 if TYPE_CHECKING:
@@ -37,6 +37,15 @@ def join(connection: Connection, archive: str, *, name: str, url: str) -> int:
     add(connection, archive, name=name, url=url)
     if there:
         return there[0].joined_by
+    return join_recovered(connection, archive, name)
+
+
+def join_recovered(connection: Connection, archive: str, name: str) -> int:
+    """Append the entry from which on a replica is one of the archive's; return its index.
+
+    A replica that was added gets it twice: when it is added, so that the others know where it is, and when it was
+    recovered for the first time, since it has a vote from then on.
+    """
     return _append(connection, archive, name, "joined_by", {row.name: row.url for row in replicas(connection, archive)})
 
 
@@ -93,11 +102,11 @@ def _append(connection: Connection, archive: str, name: str, column: str, member
 def waited_for(connection: Connection, archive: str, index: int, *, but_for: str = "") -> tuple[int, list[ReplicaRow]]:
     """Return how many replicas still have to execute an entry, so that it counts, and of which.
 
-    These are those that there were before it.
+    These are those that there were before it, without those that were never recovered.
 
     :param but_for: the name of a replica that leaves by it and cannot execute it any more.
     """
-    old = [row for row in replicas(connection, archive) if row.joined_by < index and row.name != but_for]
+    old = [row for row in present(replicas(connection, archive)) if row.joined_by < index and row.name != but_for]
     done = executed(old, index)
     return max(0, min(SMALLEST, len(old)) - len(done)), [row for row in old if row not in done]
 

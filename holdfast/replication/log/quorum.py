@@ -88,17 +88,28 @@ class Quorum:
 
 
 def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
-    """Return the replicas of whom a quorum of a size is.
+    """Return the replicas whose votes count for a quorum of a size.
 
-    One that was added counts once as many of those before it have executed its addition, or all where there were fewer.
-    Else a copy of the coordination store from before that could have the same index acknowledged by the others alone.
+    Those of one that was added count once as many of the replicas before it have executed its addition, or all where
+    there were fewer. Else a copy of the coordination store from before that could have the same index acknowledged by
+    the others alone.
     """
+    there = present(rows)
 
     def counts(row: ReplicaRow) -> bool:
-        old = [each for each in rows if each.joined_by < row.joined_by]
+        old = [each for each in there if each.joined_by < row.joined_by]
         return len(executed(old, row.joined_by)) >= min(size, len(old))
 
-    return [row for row in rows if counts(row)]
+    return [row for row in there if counts(row)]
+
+
+def present(rows: Iterable[ReplicaRow]) -> list[ReplicaRow]:
+    """Return the replicas without those that were never recovered.
+
+    These have nothing and no vote, so an addition that was stopped takes away no tolerance. The entry that ends their
+    recovery (`membership.join_recovered`) contradicts a copy of the coordination store in which they are still new.
+    """
+    return [row for row in rows if not row.is_joining]
 
 
 def executed(rows: Iterable[ReplicaRow], index: int) -> list[ReplicaRow]:
@@ -139,12 +150,13 @@ def too_few_readable(connection: Connection, archive: str, size: int, unread: Co
     """Return in words why quorums must not be decided or read now; "" where enough replicas can be read.
 
     Any quorum has one of n - size + 1 replicas: so one of those that were read would contradict a store that does not
-    know of its success.
+    know of its success. One whose votes do not count yet is among the n: they may count by now, in a store of which
+    this is an older copy.
 
     :param size: of the smallest quorum that it is about.
     :param unread: names of replicas that could not be read.
     """
-    there = [row.name for row in counted(replicas(connection, archive), size)]
+    there = [row.name for row in present(replicas(connection, archive))]
     away = [name for name in there if name in unread]
     needed = len(there) - size + 1
     if len(there) - len(away) >= needed:

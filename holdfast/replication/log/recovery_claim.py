@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log.errors import EpochOverError
-from holdfast.replication.log.membership import check_counts
+from holdfast.replication.log.membership import check_counts, join_recovered
 from holdfast.replication.log.replicas import LEASE_S, Acting, change_row, log_state, replica, replicas
 from holdfast.replication.log.store import clock
 
@@ -107,7 +107,7 @@ def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> Non
 
 
 def finish(connection: Connection, acting: Acting) -> None:
-    """Mark a replica as no longer lost, as the last step.
+    """Mark a replica as no longer lost, as the last step; a new one is one of the archive's from then on.
 
     :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
     :raises RefusedError: the log was trimmed beyond its pointer.
@@ -126,6 +126,8 @@ def finish(connection: Connection, acting: Acting) -> None:
         "ask_again_at": 0.0,
     }
     change_row(connection, acting, **ended, synced_at=clock(connection))
+    if row.is_joining:
+        join_recovered(connection, acting.archive, acting.name)
 
 
 def give_up(connection: Connection, acting: Acting) -> None:

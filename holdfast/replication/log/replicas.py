@@ -71,6 +71,11 @@ class ReplicaRow:
         """Return whether it was added and never yet recovered: there need not be an archive at its place."""
         return self.is_lost and self.lost_reason == _NEW
 
+    @property
+    def is_joining(self) -> bool:
+        """Return whether it was added by an entry and never yet recovered: it has no vote, and none is expected."""
+        return self.is_new and self.joined_by > 0
+
 
 @dataclass(frozen=True)
 class LogState:

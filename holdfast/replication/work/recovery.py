@@ -165,7 +165,7 @@ def recover(
             # Once more, this one too: the store may have been brought back from an older copy since.
             run_agreed(coordination, archive, take, places)
             aside = work.adopt(check)
-            coordination.run(lambda c: recovery_claim.finish(c, acting))
+            run_agreed(coordination, archive, lambda c, told: recovery_claim.finish(c, acting), places)
     return Recovered(name, chosen.name, work.index, files, size, kept, aside)
 
 

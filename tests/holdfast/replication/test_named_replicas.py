@@ -61,7 +61,7 @@ def test_a_replica_that_only_a_configuration_names_is_asked(
     given = Replicas.begun(tmp_path, coordination)
     named = forgotten(given)
     coordination.named = named
-    with pytest.raises(OldStoreError, match=r"far follows the log|far has executed entry 2 .*, " + UNKNOWN):
+    with pytest.raises(OldStoreError, match=r"far follows the log|far has executed entry 3 .*, " + UNKNOWN):
         ASKING[work](given, StoreAddress(coordination.url, named))
     rebuild(coordination, named)
     go_on(given)

@@ -28,8 +28,8 @@ ROOT = Path(__file__).parents[3]
 
 _REFUSED = ("BusyError", "EpochOverError", "LockBusy", "LostReplicaError", "RefusedError")
 _SAID = ("at work", "added ", "failed ", "unknown ", "deleted ")
-_EXPECTED = (*_SAID, "Ending lock ", *(f"refused {name}" for name in _REFUSED))
-"""What a worker may say: that somebody else was faster, and that a killed one's lock was ended."""
+_EXPECTED = (*_SAID, "Ending lock ", "Waiting for replica ", *(f"refused {name}" for name in _REFUSED))
+"""What a worker may say: that somebody else was faster or is waited for, and that a killed one's lock was ended."""
 
 
 def _is_expected(line: str) -> bool:

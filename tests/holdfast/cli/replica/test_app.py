@@ -32,10 +32,10 @@ def test_replicas_follow_a_log_in_postgresql(
         replicas = Replicas(tmp_path, coordination, Archive.open(filled).identity.id)
         replicas.back_up("far")
         count = coordination.run(lambda c: c.execute(sa.select(sa.func.count()).select_from(schema.entries)).scalar())
-    assert count == 2
+    assert count == 3
     done = holdfast("replica", "sync", "--all", "--store", url, "--json")
-    assert [(each["replica"], each["entries"]) for each in done.value["replicas"]] == [("far", 0), ("near", 1)]
+    assert [(each["replica"], each["entries"]) for each in done.value["replicas"]] == [("far", 0), ("near", 2)]
     assert replica_rows(holdfast)["near"]["entries_behind"] == 0
-    assert holdfast("replica", "trim", "--min-keep", "0", "--json").value["removed"] == 2
+    assert holdfast("replica", "trim", "--min-keep", "0", "--json").value["removed"] == 3
     shown = holdfast("replica", "status")
     assert postgres.password not in shown.out + shown.err

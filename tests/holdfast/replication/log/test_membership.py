@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import replicas, schema
 from holdfast.replication.log.log import MEMBERS, LogEntry, entries
 from holdfast.replication.log.membership import check_counts, join, leave, waited_for
+from holdfast.replication.log.recovery_claim import begin, finish
 from holdfast.replication.log.replicas import ReplicaRow
 from holdfast.replication.log.store import CoordinationStore
 
@@ -46,6 +48,20 @@ def test_an_addition_is_an_entry_that_names_all_replicas(registered: Coordinatio
     assert (row(registered, "new").joined_by, row(registered, "new").is_lost) == (5, True)
     assert joined(registered) == 5  # again
     assert registered.run(lambda c: replicas.log_state(c, "a")).head == 5
+
+
+def test_the_end_of_its_first_recovery_is_an_entry_again(registered: CoordinationStore, put: Put) -> None:
+    whole(put, "far", pointer=6)
+    put("near", pointer=6)
+    joined(registered)
+    for index in (6, 6):  # a later recovery is none
+        acting, _ = registered.run(lambda c: begin(c, "a", "new"))
+        registered.run(partial(finish, acting=acting))
+        assert (row(registered, "new").joined_by, row(registered, "new").is_lost) == (index, False)
+        assert entry(registered, 6).change.members == {"near": "/near", "far": "/far", "new": "/new"}
+        put("new", is_lost=True, lost_reason="it was away")
+        put("near", pointer=7)
+    assert registered.run(lambda c: replicas.log_state(c, "a")).head == 6
 
 
 def test_names_and_places_are_used_once(registered: CoordinationStore) -> None:

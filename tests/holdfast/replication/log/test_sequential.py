@@ -9,8 +9,11 @@ import pytest
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import LostReplicaError, OldStoreError
+from holdfast.replication.log.quorum import counted
+from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.sequential import Answer, ask
 from holdfast.replication.log.settings import QuorumRequest
+from holdfast.replication.work import membership
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreUnavailable
 from tests.support.replicas.replicated import Replicas, nothing
@@ -87,6 +90,28 @@ def test_one_of_three_may_be_away_and_is_named(three: Replicas) -> None:
     [left] = asked(three, "near", "off").not_asked
     assert (left.replica, left.url) == ("off", three.place("off").url)
     assert "off is away" in left.why
+
+
+def test_an_addition_that_was_stopped_takes_away_no_tolerance(three: Replicas) -> None:
+    membership.add(three.coordination, three.archive, "new", three.place("new").url)
+    assert [each.replica for each in asked(three, "near", "off").not_asked] == ["off"]
+    three.recover("new")
+    with pytest.raises(BusyError, match="3 of the 4 replicas have to be readable"):
+        asked(three, "near", "off", "new")
+
+
+def test_one_whose_votes_do_not_count_yet_is_waited_for(two: Replicas) -> None:
+    """An older copy of the store does not know that they count by now."""
+    membership.add(two.coordination, two.archive, "new", two.place("new").url)
+    two.recover("new")
+    rows = two.coordination.run(lambda c: replicas(c, two.archive))
+    assert [row.name for row in counted(rows, 2)] == ["far", "near"]
+    with pytest.raises(BusyError, match="2 of the 3 replicas have to be readable"):
+        asked(two, "near", "far", "new")
+    two.sync("far")
+    two.sync("near")
+    rows = two.coordination.run(lambda c: replicas(c, two.archive))
+    assert [row.name for row in counted(rows, 2)] == ["far", "near", "new"]
 
 
 def test_a_lost_one_and_one_that_contradicts_the_store_are_refused(two: Replicas) -> None:
