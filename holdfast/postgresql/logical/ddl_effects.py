@@ -64,8 +64,9 @@ EFFECTS: Final = (
         "followed",
         _NUMBERS,
         "changes/test_reused_columns.py::test_what_the_log_tells_begins_nothing_anew",
-        detail="columns are told apart [by number](decisions/columns-by-number.md); rows are brought to the schema of "
-        "the recovery target",
+        detail="columns are told apart "
+        "[by number](decisions/postgresql.md#changed-values-are-matched-to-columns-by-number); "
+        "rows are brought to the schema of the recovery target",
     ),
     DdlEffect(
         "a column dropped and made anew under its name, columns that change names, between two backups",
@@ -137,8 +138,9 @@ EFFECTS: Final = (
         "followed",
         "holdfast.operations.backup_decision:born_tables",
         "changes/test_new_partitions.py::test_a_partition_made_between_two_backups_has_its_rows_from_the_first_on",
-        detail="from the first row on ([how that is known](decisions/partitions-from-their-first-row.md)); with "
-        "`REPLICA IDENTITY FULL` it starts over",
+        detail="from the first row on "
+        "([how that is known](decisions/postgresql.md#a-partition-is-followed-from-its-first-row)); "
+        "with `REPLICA IDENTITY FULL` it starts over",
     ),
     DdlEffect(
         "`SET UNLOGGED` and `SET LOGGED` of a partition",

@@ -1,6 +1,6 @@
 """Every interleaving of a few clients of the shipped locks, with deaths, lost answers and expiring leases.
 
-docs/decisions/lock-explorer.md says what is explored and why nothing is missed by what is left out.
+docs/decisions/locks.md says what is explored and why nothing is missed by what is left out.
 ``make test-all`` explores larger scenarios and walks; ``HOLDFAST_SEED=n`` takes one walk again.
 """
 

@@ -1,6 +1,6 @@
 """Many processes, killed and suspended at random, on real stores: the locks stay locks.
 
-docs/decisions/lock-hammer.md says what this shows. ``make test-all`` hammers for minutes; ``HOLDFAST_SEED=n`` chooses
+docs/decisions/locks.md says what this shows. ``make test-all`` hammers for minutes; ``HOLDFAST_SEED=n`` chooses
 the kills and pauses of an earlier run again (not what the processes make of them).
 """
 

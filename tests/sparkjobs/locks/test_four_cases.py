@@ -1,6 +1,6 @@
 """The four cases that locks on an external storage are for, by real commands in one archive on S3.
 
-The words are those of the paper; docs/decisions/the-papers-four-cases.md says what they mean here.
+The words are those of the paper; docs/decisions/locks.md#the-papers-four-cases says what they mean here.
 """
 
 from __future__ import annotations
