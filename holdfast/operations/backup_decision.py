@@ -11,7 +11,7 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.archive import Archive
 from holdfast.archive.format.block import Born, Stream
@@ -41,18 +41,15 @@ from holdfast.postgresql.snapshot.preconditions import refuse
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    import psycopg
-
     from holdfast.archive.format.block import SourceRecord
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
     from holdfast.operations.requests.backup import BackupRequest, Kind
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_RETAINED_BYTES = 10 << 30
 """Of the log that a slot may hold back before there is a warning."""

@@ -19,7 +19,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
 
@@ -47,10 +47,9 @@ if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.archive.format.state import State
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER: Final = "marks"
 _OURS: Final = re.compile(rf"{FOLDER}/[^/]+/([0-9a-f]{{16}}-[0-9a-f]{{12}}|[0-9a-f]{{32}})\.json")

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.files.packs import AtHand
@@ -26,16 +26,14 @@ from holdfast.postgresql.restore.rows.staging_tables import MisfitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    import psycopg
-
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.rows.generated_columns import Apart
     from holdfast.storage import ObjectStore
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
     Reporter = Callable[[int, int], None]
 
 NET_BYTES = 256 << 20

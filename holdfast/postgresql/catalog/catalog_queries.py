@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.postgresql.catalog.columns import read_columns
@@ -17,8 +17,7 @@ from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.catalog.tablespaces import read_tablespaces
 
 if TYPE_CHECKING:
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
 
 _NOT_USERS = f"'pg_catalog', 'information_schema', '{LEDGER}', '{PUBLISH_SCHEMA}'"
 
@@ -179,16 +178,16 @@ order by 1
 """
 
 
-def _column(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> list[str]:
+def _column(connection: Connection, query: str) -> list[str]:
     return [row[0] for row in connection.execute(query)]
 
 
-def left_out(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
+def left_out(connection: Connection) -> tuple[str, ...]:
     """Return everything that a backup of this database omits, each with its reason."""
     return tuple(_column(connection, _LEFT_OUT))
 
 
-def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table, ...]:
+def read_tables(connection: Connection) -> tuple[Table, ...]:
     """Read all tables of the database, as of the session's snapshot.
 
     pg_largeobject is among them where the database has large objects.
@@ -200,9 +199,7 @@ def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table,
     return tuple(Table(**row, columns=columns.get(row["oid"], ())) for row in rows)
 
 
-def read_catalog(
-    connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[Table, ...], *, values: bool = True
-) -> Catalog:
+def read_catalog(connection: Connection, tables: tuple[Table, ...], *, values: bool = True) -> Catalog:
     """Read the whole record.
 
     :param tables: as `read_tables` returned them, locked since.

@@ -6,7 +6,7 @@ pg_dump writes it only where it creates the database, too; so a dump of the sche
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.record import CatalogRecord
@@ -15,9 +15,7 @@ from holdfast.postgresql.connection.sql import assignment, ident, literal
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 
 class DatabaseSetting(CatalogRecord):

@@ -9,7 +9,7 @@ target. Source: PostgreSQL manual, 'Extension Configuration Tables'.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -21,7 +21,7 @@ from holdfast.postgresql.connection.sql import ident, qualified
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _Key = tuple[str, str, str]
 

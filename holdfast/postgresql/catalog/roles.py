@@ -14,9 +14,7 @@ from holdfast.postgresql.connection.sql import ident, literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _ATTRIBUTES = {
     "superuser": "SUPERUSER",

@@ -21,6 +21,9 @@ from holdfast.postgresql.connection.value_settings import SETTINGS
 if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
 
+Connection = psycopg.Connection[tuple[Any, ...]]
+"""A session, whose rows are tuples."""
+
 _OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
 """Settings that not every supported version has."""
 
@@ -58,7 +61,7 @@ _BEGIN = SETTINGS_QUERY.replace("select ", "select pg_catalog.current_setting('s
 """Tells first what the session began with."""
 
 
-def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
+def connect(address: Address, **options: Any) -> Connection:
     """Open a session with the settings made, in autocommit mode.
 
     :raises HoldfastError: one sentence that says what to do.
@@ -85,7 +88,7 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
     return connection
 
 
-def acting(session: psycopg.Connection[tuple[Any, ...]]) -> str:
+def acting(session: Connection) -> str:
     """Return the session's current role.
 
     It is another one than has logged in where that was altered by SET role.

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import psycopg
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _PORT: Final = 5432
 _ENCRYPTION: Final = (80877103, 80877104)

@@ -14,7 +14,7 @@ Sources: PostgreSQL manual, 'Event Triggers', 'Event Trigger Functions' and 'Sys
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.catalog.own_objects import LOG_SCHEMA, LOG_TRIGGERS
@@ -23,11 +23,8 @@ from holdfast.postgresql.connection.sql import literal
 from holdfast.postgresql.logical.own_messages import said_in
 
 if TYPE_CHECKING:
-    import psycopg
-
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 PREFIX: Final = "holdfast_definition"
 """Of the messages in the log. Their content is JSON with `objects`; older triggers write the command's tag alone."""

@@ -7,16 +7,13 @@ publication takes the rights of both owners, and a name: it cannot be done with 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.catalog.own_objects import PUBLISH_SCHEMA, PUBLISH_TRIGGER
 from holdfast.postgresql.connection.sql import literal
 
 if TYPE_CHECKING:
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
-
+    from holdfast.postgresql.connection.session import Connection
 DROPPED: Final = (
     f"DROP EVENT TRIGGER IF EXISTS {PUBLISH_TRIGGER};",
     f"DROP SCHEMA IF EXISTS {PUBLISH_SCHEMA} CASCADE;",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.postgresql.connection.outages import SessionError
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.arrow_session import ArrowSession
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 FREE_WAIT_S = 30.0
 """So long a slot is waited for that somebody reads: the server takes seconds to notice that a reader was killed."""

@@ -14,11 +14,8 @@ from holdfast.postgresql.logical.publication import read_publication
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publication import Publication
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 PLUGIN = "pgoutput"
 

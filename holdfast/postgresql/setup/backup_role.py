@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.connection.sql import ident
@@ -17,7 +17,7 @@ from holdfast.postgresql.connection.sql import ident
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import psycopg
+    from holdfast.postgresql.connection.session import Connection
 
 MARK = "Holdfast source setup: "
 """What our part of a role's comment begins with."""
@@ -96,7 +96,7 @@ class Role:
         return self.name if self.exists else "public"
 
 
-def read_role(session: psycopg.Connection[tuple[Any, ...]], name: str) -> Role:
+def read_role(session: Connection, name: str) -> Role:
     """Read a role as it is now.
 
     :raises UsageError: no role can have this name.

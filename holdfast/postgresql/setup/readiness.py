@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 NEWEST = 18
 """Major version of the newest server this release was tried with."""

@@ -20,13 +20,10 @@ from holdfast.postgresql.snapshot.preconditions import Obstacle
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publication import PublicationPlan
     from holdfast.postgresql.logical.stream_state import ExpectedStream, StreamState
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ANEW = "the next backup of changes begins anew, with a full one"
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.postgresql.connection.sql import ident, literal
@@ -21,11 +21,8 @@ from holdfast.postgresql.logical.publishable import read_relations
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publishable import PublishableRelation
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
 _DEFINITIONS = "definitions"

@@ -9,7 +9,7 @@ snapshot: the planner, too, sees what is there now.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
@@ -17,12 +17,9 @@ from holdfast.common.words import named
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    import psycopg
-
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 # CHECKs and the bounds of partitions are for constraint_exclusion alone, which is off in a session that reads. Domains,
 # casts and operators: a column is asked for as its own type below all domains, by functions of pg_catalog and the

@@ -7,7 +7,7 @@ other did not. PostgreSQL's own functions answer: they know of memberships, owne
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
@@ -18,12 +18,9 @@ from holdfast.postgresql.connection.session import acting
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 OLDEST = 14
 """Major version of the oldest server: hash functions, `pg_read_all_data` and settings are used that came with it."""

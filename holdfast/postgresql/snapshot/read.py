@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import psycopg
@@ -32,9 +32,8 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.snapshot.export import Snapshot
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 PIECE_BYTES = 64 << 20
 """How much of a table, with its TOAST, one piece reads at most."""

@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.snapshot.export import Snapshot
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 LOCK_WAIT_S = 60.0
 _ATTEMPTS = 5

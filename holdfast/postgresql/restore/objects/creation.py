@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -31,11 +31,10 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.postgresql.catalog.definitions import Definition
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.sqltext import Token
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 OWNER: Final = "owner of "
 

@@ -7,7 +7,7 @@ for settings that load code or that only superusers may change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -23,8 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.database_settings import DatabaseSettings, DatabaseStatement
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _NOT_ASKED = "it comes with everything into an empty database, or with --database-settings keep"
 _NOT_RECORDED = "the release that made the backup did not record them"

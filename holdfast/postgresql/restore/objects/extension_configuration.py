@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.postgresql.catalog.extension_rows import Configuration
+    from holdfast.postgresql.connection.session import Connection
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
     _Key = tuple[str, str, str]
 
 _STEP: Final = "configuration"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import acting
@@ -19,11 +19,8 @@ from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _AT_ONCE: Final = 500
 """Objects of one transaction: each that changes its owner or privileges holds a lock to its end."""

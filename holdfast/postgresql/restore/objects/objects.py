@@ -12,7 +12,7 @@ from dataclasses import replace
 from functools import partial
 from itertools import groupby
 from threading import Lock
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -44,10 +44,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
     from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 LOCK_WAIT_S = 60.0
 """How long a foreign key waits for a table that others use, while their writers queue behind it."""

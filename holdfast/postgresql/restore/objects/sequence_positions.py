@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -20,7 +20,7 @@ from holdfast.postgresql.restore.plan.progress import note_result, once, read_re
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _STEP = "sequences"
 """What the ledger calls it."""

@@ -7,7 +7,7 @@ its neighbours as it was; what another one has taken meanwhile, the server refus
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.plan.plan import PlannedTable, RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _IN_NONE: Final = "it came and went between two backups, and is in none"
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -23,7 +23,7 @@ from holdfast.postgresql.restore.plan.target_state import Target
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 ROWS_ASIDE = "rows_"
 """What the names of tables in it begin with that rows are changed in. Their columns may be of the restore's types."""

@@ -8,7 +8,7 @@ Beside other things, only what the restore itself has made gives way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -21,7 +21,7 @@ from holdfast.postgresql.restore.plan.plan import NotRestored
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 OTHER_MOMENT = "rows of another moment break it"
 

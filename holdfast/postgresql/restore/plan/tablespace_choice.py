@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import acting
@@ -16,12 +16,9 @@ from holdfast.postgresql.dump.sqltext import tokens
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 

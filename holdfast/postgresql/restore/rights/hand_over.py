@@ -28,13 +28,10 @@ from holdfast.postgresql.restore.rights.target_rights import owner_statements
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _BATCH = 500
 """Statements in one transaction, each of which keeps the lock of a table."""

@@ -8,7 +8,7 @@ for it. One that has a setting of its own is left as it is. (Source: inline_func
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.dump.sqltext import SPACE, tokens
 from holdfast.postgresql.dump.toc import TABLES
@@ -18,11 +18,8 @@ from holdfast.postgresql.restore.rights.target_rights import has_words, owner_st
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 
 def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:

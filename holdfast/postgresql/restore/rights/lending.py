@@ -16,12 +16,9 @@ from holdfast.postgresql.restore.rights.target_rights import has_words, owner_st
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CLOSED: Final = "privileges of the database"
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.roles import read_roles
@@ -15,12 +15,9 @@ from holdfast.postgresql.restore.rights.target_rights import owner_statements
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _GRANTS: Final = ("ACL", "DEFAULT ACL")
 _NAMES_ROLES: Final = (*_GRANTS, "POLICY", "USER MAPPING")

@@ -11,7 +11,7 @@ import secrets
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.roles import Roles
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _GONE = """
 select rolname::text from pg_catalog.pg_roles r where rolname ~ %s and not rolsuper and not exists (

@@ -7,7 +7,7 @@ becomes of the restore.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.roles import RoleRecord
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _ATTRIBUTES_OF_MINE = """
 select rolsuper, rolcreatedb, rolreplication, rolbypassrls from pg_catalog.pg_roles where rolname = current_user

@@ -10,7 +10,7 @@ function itself, for as long as the restore takes: what our own statements mean 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident, qualified
@@ -27,11 +27,8 @@ from holdfast.postgresql.restore.plan.progress import (
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 LENT = "search_path of "
 """What the notes of functions begin with that have one of ours."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -23,11 +23,10 @@ from holdfast.postgresql.restore.rights.target_rights import has_words, owner_st
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.sqltext import Token
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOUNDATION: Final = ("SCHEMA", "EXTENSION")
 """What is created before any code of the source is there: the script of an extension runs with a superuser's rights."""

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -24,10 +24,9 @@ from holdfast.postgresql.restore.plan.plan import NotRestored
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _PROBE = "holdfast_probe"
 

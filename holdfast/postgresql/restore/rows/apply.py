@@ -30,8 +30,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _OPS: Final = {True: {EMPTIED, INSERTED, UPDATED, DELETED}, False: {EMPTIED, INSERTED, DELETED}}
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -27,8 +27,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.catalog.sequences import SequenceValue
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _NAMED = 5
 _ASKED_AT_ONCE = 100

@@ -9,7 +9,7 @@ So a table whose contents differ is compared without these columns before it is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.values.hashing import ContentHash, digest
@@ -18,14 +18,11 @@ from holdfast.postgresql.values.schema_evolution import conform
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import psycopg
     import pyarrow as pa
 
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.restore.rows.apply import Applied
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _PLAIN = ""
 """Stands for the columns that are not generated; no column is called so."""

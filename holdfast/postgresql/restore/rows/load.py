@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -34,9 +34,8 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.rows.generated_columns import Apart
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ADVISORY_KEY = 0x486F6C6466617374  # "Holdfast"
 

@@ -10,18 +10,15 @@ PostgreSQL's source); this asks which keys are safe instead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.connection.sql import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 # What a key's type is below domains and arrays; expressions have that of their operator class.
 _UNSAFE = """
