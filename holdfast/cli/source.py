@@ -91,7 +91,7 @@ def check(
     configured, address = places.database(source, archive)
     server = check_server(address)
     major = server.facts["major"]
-    clients = check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=address.tls)
+    clients = check_clients(major, tls=address.tls)
     shared = (check_tls(address, major), clients, server)
     found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
     if changes:

@@ -247,12 +247,11 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
     return problems, warnings
 
 
-def check_clients(major: int, *, allow_unsafe: bool = False, tls: TlsSettings | None = None) -> Readiness:
+def check_clients(major: int, *, tls: TlsSettings | None = None) -> Readiness:
     """Check the programs and the library on this machine by which a server is backed up and restored.
 
     :param major: the server's version.
     :param tls: what its address asks of TLS.
-    :param allow_unsafe: a backup goes on with a pg_dump below its floor.
     """
     try:
         program = need("pg_dump", at_least=major, tls=tls)
@@ -260,16 +259,8 @@ def check_clients(major: int, *, allow_unsafe: bool = False, tls: TlsSettings | 
         what, _, do = str(error).partition(": ")
         return Readiness({"pg_dump": None, "libpq": str(libpq_release())}, (Obstacle(what, do),), (*_old_libpq(),))
     facts = {"pg_dump": f"{version_of(program)} at {program}", "libpq": str(libpq_release())}
-    unsafe = _below_floor("pg_dump", major, tls)
-    others = (*_below_floor("pg_restore", major), *_old_libpq())
-    if allow_unsafe:
-        return Readiness(facts, (), (*unsafe, *others))
-    return Readiness(facts, unsafe, others)
-
-
-def _below_floor(name: str, major: int, tls: TlsSettings | None = None) -> tuple[Obstacle, ...]:
-    why, do = below_floor(name, at_least=major, tls=tls)
-    return (Obstacle(why, do),) if why else ()
+    below = (below_floor("pg_dump", at_least=major, tls=tls), below_floor("pg_restore", at_least=major))
+    return Readiness(facts, (), (*(Obstacle(why, do) for why, do in below if why), *_old_libpq()))
 
 
 def _old_libpq() -> Iterator[Obstacle]:
