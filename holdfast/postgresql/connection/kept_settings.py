@@ -10,6 +10,7 @@ from holdfast.postgresql.connection.value_settings import SETTINGS
 
 if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
+
 _NAMES: Final = (*SETTINGS, "application_name", "role", "session_authorization", "session_replication_role")
 _QUERY: Final = f"""
 select current_user, session_user, {", ".join(f"pg_catalog.current_setting({literal(name)})" for name in _NAMES)}

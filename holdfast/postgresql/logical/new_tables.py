@@ -14,6 +14,7 @@ from holdfast.postgresql.connection.sql import literal
 
 if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
+
 DROPPED: Final = (
     f"DROP EVENT TRIGGER IF EXISTS {PUBLISH_TRIGGER};",
     f"DROP SCHEMA IF EXISTS {PUBLISH_SCHEMA} CASCADE;",
