@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.postgresql.connection.parallel import OneSession, Sessions
+from holdfast.postgresql.connection.parallel_sessions import OneSession, Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.logical.ddl_triggers import told

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import TableParts
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.restore.plan.plan import NotRestored
     from holdfast.postgresql.restore.rows.generated_columns import Apart, Recomputed
     from sparkjobs.driver.application import Job

@@ -18,7 +18,7 @@ from holdfast.common.errors import DamagedError
 from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.rows.staging_tables import MisfitError

@@ -43,7 +43,7 @@ from holdfast.postgresql.restore.rights.superuser_entries import FOUNDATION, LAS
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan

@@ -21,7 +21,7 @@ from holdfast.postgresql.restore.plan.progress import note_result, once, read_re
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.plan.plan import PlannedTable, RestorePlan
 

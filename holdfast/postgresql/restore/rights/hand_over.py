@@ -28,7 +28,7 @@ from holdfast.postgresql.restore.rights.target_rights import owner_statements
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan

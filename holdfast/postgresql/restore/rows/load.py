@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.rows.generated_columns import Apart
 

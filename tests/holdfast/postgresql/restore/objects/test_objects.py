@@ -13,7 +13,7 @@ from holdfast.common.errors import BusyError, HoldfastError, RefusedError
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident

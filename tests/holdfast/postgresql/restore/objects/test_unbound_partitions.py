@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.restore.objects import objects
 from holdfast.postgresql.restore.objects.unbound_partitions import attach_unbound
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan

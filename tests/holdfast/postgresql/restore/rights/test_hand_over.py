@@ -10,7 +10,7 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import RestorePlan

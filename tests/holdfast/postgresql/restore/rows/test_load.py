@@ -14,7 +14,7 @@ from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.postgresql.restore.plan import progress

@@ -7,7 +7,7 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import OneSession, Sessions
+from holdfast.postgresql.connection.parallel_sessions import OneSession, Sessions
 from holdfast.postgresql.connection.session import connect
 from tests.support.jobs.command import until
 
