@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import check_comparable
-from holdfast.postgresql.connection.outages import explained
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import explained
 from holdfast.postgresql.restore.objects import objects
 from holdfast.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
 from holdfast.postgresql.restore.plan import progress

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from holdfast.postgresql.catalog.record import CatalogRecord
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, qualified
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
 from holdfast.common.postgresql_tls import tls_advice
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError, words
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError, words
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator

@@ -13,7 +13,7 @@ import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError, words
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -14,7 +14,7 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from holdfast.common.postgresql_tls import tls_advice
-from holdfast.postgresql.connection.outages import remedy, words
+from holdfast.postgresql.connection.session_errors import remedy, words
 from holdfast.postgresql.connection.sql import literal
 from holdfast.postgresql.connection.value_settings import SETTINGS
 

@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 
 from holdfast.common.errors import TooMuchError, UndecodableError
 from holdfast.common.lsn import parse_position, show_position
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError
 from holdfast.postgresql.connection.session import NOTICE_CLIENTS, SETTINGS_QUERY
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError
 from holdfast.postgresql.logical import ddl_triggers
 from holdfast.postgresql.logical.change_rows import change_rows
 from holdfast.postgresql.logical.own_messages import MARK_PREFIX, mark_in

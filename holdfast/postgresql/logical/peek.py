@@ -12,8 +12,8 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import BusyError, RefusedError
-from holdfast.postgresql.connection.outages import SessionError
 from holdfast.postgresql.connection.session import NOTICE_CLIENTS, connect
+from holdfast.postgresql.connection.session_errors import SessionError
 from holdfast.postgresql.connection.sql import ident, literal
 
 if TYPE_CHECKING:

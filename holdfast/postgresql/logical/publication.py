@@ -15,8 +15,8 @@ import psycopg
 
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
 from holdfast.common.words import named
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.logical.publishable import PublishableRelation, read_relations
 

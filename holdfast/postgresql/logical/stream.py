@@ -16,8 +16,8 @@ import psycopg
 
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import BusyError, HoldfastError
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.logical.ddl_triggers import told
 from holdfast.postgresql.logical.flush_position import flush_position, schema_fingerprint

@@ -16,8 +16,8 @@ import psycopg
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.definitions import read_uses
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import SETTINGS_QUERY, is_refusal, server_error
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements
 from holdfast.postgresql.restore.plan.plan import NotRestored

@@ -14,8 +14,8 @@ import psycopg
 from holdfast.common.errors import HoldfastError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.database_settings import for_superusers
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:

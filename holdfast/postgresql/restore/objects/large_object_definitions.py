@@ -9,8 +9,8 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.progress import note_result, once, read_result

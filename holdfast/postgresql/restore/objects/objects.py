@@ -18,8 +18,8 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal, server_error
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.dump.sqltext import chains
 from holdfast.postgresql.dump.toc import TABLES

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 import psycopg
 
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal, server_error
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.progress import note_result, once, read_result

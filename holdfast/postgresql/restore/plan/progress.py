@@ -17,7 +17,7 @@ import psycopg
 
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOADER
-from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.restore.plan.target_state import Target
 
 if TYPE_CHECKING:

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.restore.plan.plan import NotRestored
 

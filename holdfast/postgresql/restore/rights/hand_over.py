@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements
 from holdfast.postgresql.restore.plan.plan import NotRestored

@@ -14,8 +14,8 @@ import psycopg
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.roles import Membership, Roles, read_roles
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import assignment, ident
 from holdfast.postgresql.restore.plan.plan import NotRestored
 

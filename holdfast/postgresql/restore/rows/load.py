@@ -12,8 +12,8 @@ import psycopg
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS, put_pages
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.progress import note_result, once, read_ledger, read_result

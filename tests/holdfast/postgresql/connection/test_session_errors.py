@@ -11,9 +11,9 @@ from bench.support.faults.network import Fault, faulty_network
 from holdfast.common.errors import exit_code_of
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.arrow_session import ArrowSession
-from holdfast.postgresql.connection.outages import BrokenOffError, explained
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import BrokenOffError, explained
 from tests.support.servers.small_disk import small_disk
 
 pytestmark = pytest.mark.service
