@@ -88,7 +88,7 @@ def connect(address: Address, **options: Any) -> Connection:
     return connection
 
 
-def acting(session: Connection) -> str:
+def session_role(session: Connection) -> str:
     """Return the session's current role.
 
     It is another one than has logged in where that was altered by SET role.

@@ -15,7 +15,7 @@ import psycopg
 
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
 from holdfast.common.words import named
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import session_role
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.logical.publishable import PublishableRelation, read_relations
@@ -239,7 +239,7 @@ def _by_owner(session: Connection, plan: PublicationPlan) -> str:
     what = "must be changed" if plan.exists else "is missing"
     why = f" ({named([each.label for each in plan.surplus])} would refuse changes)" if plan.surplus else ""
     return (
-        f"publication {plan.name} {what}{why}, and {acting(session)} may not do it: as the tables' owner run "
+        f"publication {plan.name} {what}{why}, and {session_role(session)} may not do it: as the tables' owner run "
         f"{' '.join(plan.statements())} (holdfast source setup --changes says or runs it)"
     )
 

@@ -17,7 +17,7 @@ import psycopg
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import USER_SCHEMA
-from holdfast.postgresql.connection.session import acting, connect
+from holdfast.postgresql.connection.session import connect, session_role
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
 from holdfast.postgresql.setup.schema_rights import read_schemas
@@ -205,7 +205,7 @@ select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n 
 
 def _hides_rows(session: Connection, role: Role) -> bool:
     # The role is looked up while the query is planned, so there has to be one.
-    values = {"new": not role.exists, "role": role.name if role.exists else acting(session)}
+    values = {"new": not role.exists, "role": role.name if role.exists else session_role(session)}
     row = session.execute(_HIDES, values).fetchone()
     return bool(row and row[0])
 
@@ -426,7 +426,7 @@ def run(address: Address, plan: Plan) -> None:
                     for statement in change.statements:
                         session.execute(statement.encode())
                 if left := plan.left(session):
-                    raise RefusedError(f"{acting(session)} cannot do all of it for {plan.role}: {named(left)}")
+                    raise RefusedError(f"{session_role(session)} cannot do all of it for {plan.role}: {named(left)}")
         except (psycopg.Error, HoldfastError) as error:
             before = f"done before: {named(done)}" if done else "nothing was changed"
             raise _failure(error, plan, part.database, before) from error

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
-from holdfast.postgresql.connection.session import acting, connect
+from holdfast.postgresql.connection.session import connect, session_role
 from holdfast.postgresql.logical.publication import plan_publication
 from holdfast.postgresql.logical.stream_state import look, retention_warning, system_identifier, why_broken
 from holdfast.postgresql.setup.readiness import Readiness
@@ -57,7 +57,7 @@ def check_stream(
             tables = read_catalog(session, read_tables(session), values=False).with_rows(globs, exclude)
             plan = plan_publication(session, name or _UNNAMED, tables)
             facts["not_followed"] = dict(plan.not_followed)
-            warnings += _of_tables(plan, acting(session))
+            warnings += _of_tables(plan, session_role(session))
         except RefusedError as error:
             what, _, do = str(error).partition(": ")
             warnings.append(Obstacle(what, do))

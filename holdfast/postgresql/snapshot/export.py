@@ -15,7 +15,7 @@ from psycopg import sql
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.postgresql.connection.session import acting, connect
+from holdfast.postgresql.connection.session import connect, session_role
 from holdfast.postgresql.snapshot.preconditions import Obstacle
 from holdfast.postgresql.snapshot.readers_first import become_reader
 
@@ -164,7 +164,7 @@ def why_not_exact(session: Connection) -> tuple[Obstacle, ...]:
         "select rolname, rolreplication or rolsuper from pg_catalog.pg_roles where rolname = session_user"
     ).fetchone()
     obstacles = why_no_slot(session)
-    if row is None or row[1] or row[0] == acting(session):
+    if row is None or row[1] or row[0] == session_role(session):
         return obstacles
     mended = f"alter role {row[0]} replication"
     return (*obstacles, Obstacle(f"{row[0]}, who logs in, has no REPLICATION right", mended))
@@ -199,7 +199,7 @@ def why_no_decoding(session: Connection) -> tuple[Obstacle, ...]:
     reasons = {
         Obstacle("the server is a standby", "back up from the primary"): standby,
         Obstacle(f"wal_level is {level}, not logical", "set wal_level = logical and restart"): level != "logical",
-        Obstacle("the role has no REPLICATION right", f"alter role {acting(session)} replication"): not may,
+        Obstacle("the role has no REPLICATION right", f"alter role {session_role(session)} replication"): not may,
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 

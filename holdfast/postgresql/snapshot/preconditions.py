@@ -13,7 +13,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.postgresql.catalog.keepable import UnkeepableTypeError, check_keepable
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import session_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -115,7 +115,7 @@ def obstacles(session: Connection) -> Iterator[Obstacle]:
             "the database's encoding is SQL_ASCII: its text has no known encoding and cannot be kept exactly",
             "move it into a database that has one, or back it up with pg_dump",
         )
-    yield from _missing_rights(acting(session), unreadable(session))
+    yield from _missing_rights(session_role(session), unreadable(session))
     if sequences := _column(session, _UNLOGGED_SEQUENCES):
         yield Obstacle(
             f"the server is a standby, and unlogged sequences cannot be read on one ({named(sequences)})",

@@ -9,7 +9,7 @@ import json
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import session_role
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.restore.plan.plan import NotRestored
@@ -56,7 +56,7 @@ def _define(session: Connection, group: LargeObjectGroup, oids: Sequence[int]) -
     if not oids:
         return
     more = f" and {len(oids) - 1} more" if len(oids) > 1 else ""
-    for what, statements in _definition(group, oids, acting(session)).items():
+    for what, statements in _definition(group, oids, session_role(session)).items():
         done = "; ".join(statements)
         if statements and (error := refusal_of(session, done)) is not None:
             yield NotRestored(f"{what} of large object {oids[0]}{more}", words(error), f"{done};")

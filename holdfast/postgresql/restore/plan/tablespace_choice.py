@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import session_role
 from holdfast.postgresql.dump.sqltext import tokens
 
 if TYPE_CHECKING:
@@ -53,6 +53,6 @@ def check_tablespaces(session: Connection, address: Address, names: Sequence[str
     }
     if missing := [name for name in names if name not in usable]:
         raise RefusedError(
-            f"{address.url} lacks tablespaces of the backup, or {acting(session)} may not create in them: "
+            f"{address.url} lacks tablespaces of the backup, or {session_role(session)} may not create in them: "
             f"{', '.join(missing)}. Create them first (CREATE TABLESPACE …), or restore with --tablespaces drop"
         )
