@@ -6,7 +6,7 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.dump.sqltext import chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
 from holdfast.postgresql.dump.toc import RELATIONS
 
 if TYPE_CHECKING:

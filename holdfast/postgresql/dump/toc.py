@@ -20,7 +20,7 @@ from holdfast.postgresql.catalog.own_objects import (
     PUBLISH_TRIGGER,
 )
 from holdfast.postgresql.dump.dump import script_of
-from holdfast.postgresql.dump.sqltext import COMMENT, Token, chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, Token, chain_at, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator

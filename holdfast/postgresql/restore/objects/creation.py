@@ -19,7 +19,7 @@ from holdfast.postgresql.catalog.definitions import read_uses
 from holdfast.postgresql.connection.session import SETTINGS_QUERY, is_refusal, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rights.guard import RESET
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.definitions import Definition
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.sqltext import Token
+    from holdfast.postgresql.dump.sql_tokens import Token
     from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 

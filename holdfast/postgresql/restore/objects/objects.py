@@ -21,7 +21,7 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.session import is_refusal, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.dump.sqltext import chains
+from holdfast.postgresql.dump.sql_tokens import chains
 from holdfast.postgresql.dump.toc import TABLES
 from holdfast.postgresql.restore.objects.creation import OWNER, create, is_refused
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import TYPE_CHECKING
 
-from holdfast.postgresql.dump.sqltext import SPACE, tokens
+from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
 from holdfast.postgresql.restore.plan.rename import Maps, Name, Names, free_name, multiranges
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from holdfast.common.words import named
 from holdfast.postgresql.catalog.definitions import Definition, NamedObject
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sqltext import statements, tokens
+from holdfast.postgresql.dump.sql_tokens import statements, tokens
 from holdfast.postgresql.dump.toc import DumpEntry
 from holdfast.postgresql.restore.plan.naming import name_everything
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan

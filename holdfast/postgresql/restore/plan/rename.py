@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.connection.sql import ident, literal, qualified
-from holdfast.postgresql.dump.sqltext import (
+from holdfast.postgresql.dump.sql_tokens import (
     CAST,
     COMMENT,
     DOLLAR,

@@ -11,7 +11,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.common.lsn import PG_CLASS
-from holdfast.postgresql.dump.sqltext import chain_at, tokens
+from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
 from holdfast.postgresql.dump.toc import TABLES
 
 if TYPE_CHECKING:

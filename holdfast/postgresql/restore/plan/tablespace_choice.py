@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import session_role
-from holdfast.postgresql.dump.sqltext import tokens
+from holdfast.postgresql.dump.sql_tokens import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from holdfast.postgresql.dump.sqltext import SPACE, tokens
+from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
 from holdfast.postgresql.dump.toc import TABLES
 from holdfast.postgresql.restore.rights.search_paths import lend_by, path_of
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.roles import read_roles
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, Token, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, Token, statements, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored, without_superusers
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 

@@ -17,7 +17,7 @@ import psycopg
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.connection.session_errors import words
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
 from holdfast.postgresql.dump.toc import ROUTINES
 from holdfast.postgresql.restore.plan.plan import NotRestored
 

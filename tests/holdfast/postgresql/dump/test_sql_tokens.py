@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.postgresql.dump.sqltext import Token, chain_at, parse_name, string_value, tokens
+from holdfast.postgresql.dump.sql_tokens import Token, chain_at, parse_name, string_value, tokens
 
 PIECES = [
     "'",
