@@ -6,13 +6,13 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
+from holdfast.postgresql.dump.dump_entries import RELATIONS
 from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
-from holdfast.postgresql.dump.toc import RELATIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 COMMENTS: Final = frozenset({"COMMENT"})
 PRIVILEGES: Final = frozenset({"ACL", "DEFAULT ACL"})

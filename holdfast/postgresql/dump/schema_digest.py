@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import HoldfastError
-from holdfast.postgresql.dump.toc import read_entries
+from holdfast.postgresql.dump.dump_entries import read_entries
 
 if TYPE_CHECKING:
     from holdfast.postgresql.catalog.catalog import Catalog

@@ -9,8 +9,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.postgresql.catalog.catalog import Catalog
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.dump.dump_objects import DumpObjects
-    from holdfast.postgresql.dump.toc import DumpEntry
 
 Side = Literal["earlier", "later", "neither"]
 """The schema whose definition of an object is that of the position; `neither`: it was not there."""

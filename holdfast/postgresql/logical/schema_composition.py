@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.lsn import PG_CLASS
+from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.dump_objects import (
     JOINING,
     PRIVILEGES,
@@ -20,7 +21,6 @@ from holdfast.postgresql.dump.dump_objects import (
     in_order,
     places,
 )
-from holdfast.postgresql.dump.toc import TABLES
 from holdfast.postgresql.logical import ddl_triggers
 from holdfast.postgresql.logical.composed_schema import ComposedSchema
 from holdfast.postgresql.logical.ddl_triggers import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.common.lsn import Touches
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.logical.composed_schema import KnownSchema, Side
 
 _REMADE: Final = frozenset({"CHECK CONSTRAINT", "CONSTRAINT", "FK CONSTRAINT", "INDEX", "STATISTICS"})

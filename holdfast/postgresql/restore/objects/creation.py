@@ -32,8 +32,8 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.definitions import Definition
     from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.dump.sql_tokens import Token
-    from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 OWNER: Final = "owner of "

@@ -21,8 +21,8 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.session import is_refusal, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import chains
-from holdfast.postgresql.dump.toc import TABLES
 from holdfast.postgresql.restore.objects.creation import OWNER, create, is_refused
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.plan.plan import NotRestored
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 LOCK_WAIT_S = 60.0

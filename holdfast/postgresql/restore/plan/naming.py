@@ -14,7 +14,7 @@ from holdfast.postgresql.restore.plan.rename import Maps, Name, Names, free_name
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.selection import Selection
     from holdfast.postgresql.restore.plan.target_state import Target
 

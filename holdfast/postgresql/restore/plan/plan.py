@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
     from holdfast.postgresql.catalog.sequences import SequenceValue
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.rename import Name
 
 

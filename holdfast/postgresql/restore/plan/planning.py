@@ -10,8 +10,8 @@ from holdfast.common.words import named
 from holdfast.postgresql.catalog.definitions import Definition, NamedObject
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.sql_tokens import statements, tokens
-from holdfast.postgresql.dump.toc import DumpEntry
 from holdfast.postgresql.restore.plan.naming import name_everything
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
 from holdfast.postgresql.restore.plan.rename import Maps, Names, check_routines, mentions

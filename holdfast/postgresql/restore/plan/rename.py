@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Mapping, Sequence
 
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 Name = tuple[str, str]
 """Schema and name."""

@@ -11,14 +11,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.common.lsn import PG_CLASS
+from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
-from holdfast.postgresql.dump.toc import TABLES
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.catalog.catalog import Catalog
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.rename import Maps
     from holdfast.postgresql.restore.plan.target_state import Target
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 _BUILT = frozenset({"INDEX", "CONSTRAINT"})
 FOREIGN_KEY = "FK CONSTRAINT"

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 _SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 _BATCH = 500

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
-from holdfast.postgresql.dump.toc import TABLES
 from holdfast.postgresql.restore.rights.search_paths import lend_by, path_of
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 
 def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 _GRANTS: Final = ("ACL", "DEFAULT ACL")

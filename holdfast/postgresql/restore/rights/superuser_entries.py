@@ -15,8 +15,8 @@ import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import server_error
+from holdfast.postgresql.dump.dump_entries import ROUTINES, TABLES
 from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
-from holdfast.postgresql.dump.toc import ROUTINES, TABLES
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.dump.sql_tokens import Token
-    from holdfast.postgresql.dump.toc import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 FOUNDATION: Final = ("SCHEMA", "EXTENSION")

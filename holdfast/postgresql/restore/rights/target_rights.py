@@ -17,15 +17,15 @@ import psycopg
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.dump.dump_entries import ROUTINES
 from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
-from holdfast.postgresql.dump.toc import ROUTINES
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.postgresql.connection.session import Connection
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
 
 _PROBE = "holdfast_probe"

@@ -18,8 +18,8 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump import dump_schema
+from holdfast.postgresql.dump.dump_entries import DumpEntry, read_entries
 from holdfast.postgresql.dump.programs import need
-from holdfast.postgresql.dump.toc import DumpEntry, read_entries
 from holdfast.postgresql.restore.objects import objects
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.common.errors import RefusedError, UsageError
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.rename import (
     Maps,
     Names,

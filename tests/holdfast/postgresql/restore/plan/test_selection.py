@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.rename import Maps
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.rights.inlined import lend_to_read
 from holdfast.postgresql.restore.rights.search_paths import give_back
 from tests.support.databases.planned_shop import entry

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.common.errors import RefusedError
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from holdfast.postgresql.restore.rights.superuser_entries import (
     run_as_superuser,

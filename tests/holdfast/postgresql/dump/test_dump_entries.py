@@ -10,8 +10,8 @@ from holdfast.common.errors import DamagedError
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOG_SCHEMA, LOG_TRIGGERS, PUBLISH_SCHEMA
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.dump_entries import DumpEntry, parse_script, read_entries
 from holdfast.postgresql.dump.programs import need
-from holdfast.postgresql.dump.toc import DumpEntry, parse_script, read_entries
 
 HEAD = """--
 -- PostgreSQL database dump
