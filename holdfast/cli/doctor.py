@@ -214,7 +214,7 @@ def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
 
 def _program(name: str, newest: int) -> DoctorFinding:
     """Return the finding about a client program, for servers of a major version."""
-    found = programs.find(name, at_least=newest)
+    found = programs.find_program(name, at_least=newest)
     if found is None:
         return DoctorFinding(
             name,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import find, lacks_tls
+from holdfast.postgresql.dump.programs import find_program, lacks_tls
 from holdfast.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ def check_dumper(address: Address) -> None:
     :raises RefusedError: it was built without TLS; says which one to install.
     """
     tls = address.tls
-    if not tls.is_wanted or find("pg_dump", at_least=NEWEST, tls=tls):
+    if not tls.is_wanted or find_program("pg_dump", at_least=NEWEST, tls=tls):
         return  # it suits every server
     with connect(address) as session:
         major = session.info.server_version // 10000

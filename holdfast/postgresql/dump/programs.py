@@ -81,7 +81,7 @@ def has_tls(program: Path) -> bool:
     return _NO_TLS.encode() not in done.stderr
 
 
-def find(
+def find_program(
     name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
 ) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
@@ -104,14 +104,16 @@ def find(
     return min(suitable, key=lambda each: each[:3])[3] if suitable else None
 
 
-def need(name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None) -> Path:
+def need_program(
+    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
+) -> Path:
     """Return a suitable program.
 
     :param at_least, among, tls: as `find` takes them.
     :raises HoldfastError: there is none; says what to install.
     :raises RefusedError: there is one, but without TLS, which is asked for.
     """
-    found = find(name, at_least=at_least, among=among, tls=tls)
+    found = find_program(name, at_least=at_least, among=among, tls=tls)
     if found is not None:
         return found
     if why := lacks_tls(name, at_least=at_least, among=among, tls=tls):
@@ -132,8 +134,8 @@ def lacks_tls(
     if tls is None or not tls.is_wanted:
         return None
     paths = None if among is None else list(among)
-    without = find(name, at_least=at_least, among=paths)
-    if without is None or find(name, at_least=at_least, among=paths, tls=tls) is not None:
+    without = find_program(name, at_least=at_least, among=paths)
+    if without is None or find_program(name, at_least=at_least, among=paths, tls=tls) is not None:
         return None
     version = version_of(without)
     major = version.major if version else at_least
@@ -154,7 +156,7 @@ def below_floor(
 
     :param at_least, among, tls: as `find` takes them.
     """
-    found = find(name, at_least=at_least, among=among, tls=tls)
+    found = find_program(name, at_least=at_least, among=among, tls=tls)
     version = version_of(found) if found else None
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""

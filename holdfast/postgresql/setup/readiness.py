@@ -19,7 +19,7 @@ from holdfast.postgresql.catalog.database_settings import trusted_only
 from holdfast.postgresql.connection.reading_role import reading_address, reads_with_replication
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
-from holdfast.postgresql.dump.programs import below_floor, need, version_of
+from holdfast.postgresql.dump.programs import below_floor, need_program, version_of
 from holdfast.postgresql.logical import ddl_triggers as definitions
 from holdfast.postgresql.logical import new_tables
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact
@@ -254,7 +254,7 @@ def check_clients(major: int, *, tls: TlsSettings | None = None) -> Readiness:
     :param tls: what its address asks of TLS.
     """
     try:
-        program = need("pg_dump", at_least=major, tls=tls)
+        program = need_program("pg_dump", at_least=major, tls=tls)
     except HoldfastError as error:
         what, _, do = str(error).partition(": ")
         return Readiness({"pg_dump": None, "libpq": str(libpq_release())}, (Obstacle(what, do),), (*_old_libpq(),))

@@ -11,7 +11,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.common.postgresql_tls import REMEDY
 from holdfast.postgresql.connection.arrow_session import ArrowSession
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import find, has_tls, version_of, why_no_connection
+from holdfast.postgresql.dump.programs import find_program, has_tls, version_of, why_no_connection
 from holdfast.postgresql.setup.readiness import Readiness
 from holdfast.postgresql.snapshot.preconditions import Obstacle
 
@@ -40,7 +40,7 @@ def check_tls(address: Address, major: int) -> Readiness:
     }
     if not (asked.is_wanted or asked.is_remote):
         return Readiness({"tls": facts}, (), ())
-    program = find("pg_dump", at_least=major, tls=asked)
+    program = find_program("pg_dump", at_least=major, tls=asked)
     with connect(address) as session:
         row = session.execute(_VERSION).fetchone()
     facts["psycopg"] = row[0] if row else None

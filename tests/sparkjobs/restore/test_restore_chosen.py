@@ -12,7 +12,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import all_gone, finish, job_of, start, until
 from tests.support.jobs.gate import GUARD, loading_held_up
@@ -57,7 +57,7 @@ def schema_of(address: Address, *tables: str) -> str:
     """What PostgreSQL's own pg_dump says of tables, or of all."""
     options = ["--schema-only", "--restrict-key=same", *(f"--table={each}" for each in tables)]
     done = subprocess.run(
-        [need("pg_dump", at_least=18), *options, "--dbname", address.url],
+        [need_program("pg_dump", at_least=18), *options, "--dbname", address.url],
         env=address.environment(),
         capture_output=True,
         text=True,

@@ -176,7 +176,7 @@ def _sessions(address: Address) -> int:
 
 
 def _program() -> str:
-    return str(programs.need("pgbench", at_least=_VERSION))
+    return str(programs.need_program("pgbench", at_least=_VERSION))
 
 
 def _run(address: Address, *options: str) -> None:

@@ -11,7 +11,7 @@ from holdfast.postgresql.catalog.own_objects import LEDGER, LOG_SCHEMA, LOG_TRIG
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump_entries import DumpEntry, parse_script, read_entries
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 
 HEAD = """--
 -- PostgreSQL database dump
@@ -142,7 +142,7 @@ def test_what_is_ours_stays_with_its_source(address: Address) -> None:
         session.execute(OURS)
         version = session.info.server_version
     # As older releases dumped it: with what a restore had left there.
-    program = need("pg_dump", at_least=version // 10000)
+    program = need_program("pg_dump", at_least=version // 10000)
     options = ["--schema-only", "--format=custom", "--encoding=UTF8", "--dbname", address.url]
     dump = subprocess.run([program, *options], env=address.environment(), capture_output=True, check=True).stdout
     assert {each.label for each in read_entries(dump, server_version=version)} == {

@@ -19,7 +19,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump import dump_schema
 from holdfast.postgresql.dump.dump_entries import DumpEntry, read_entries
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.objects import objects
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
@@ -106,7 +106,7 @@ def source() -> Iterator[Source]:
 def schema_of(address: Address, *schemas: str) -> list[str]:
     options = ["--schema-only", "--restrict-key=same", *(f"--schema={each}" for each in schemas)]
     done = subprocess.run(
-        [need("pg_dump", at_least=18), *options, "--dbname", address.url],
+        [need_program("pg_dump", at_least=18), *options, "--dbname", address.url],
         env=address.environment(),
         capture_output=True,
         text=True,
