@@ -20,8 +20,8 @@ from holdfast.archive.format.block import Mark, PassedTable, Transactions
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
 from holdfast.postgresql.connection.arrow_session import ArrowSession
-from holdfast.postgresql.logical.changes import TRANSACTIONS, read_window
 from holdfast.postgresql.logical.window import WindowRequest
+from holdfast.postgresql.logical.window_reader import TRANSACTIONS, read_window
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:

@@ -407,7 +407,7 @@ def test_a_publication_older_than_what_the_slot_may_decode_needs_no_second_decod
         return peek_query(*arguments) if what == "data" else "select 1 / 0"
 
     stream = open_tables("create table public.t (id int primary key)")
-    monkeypatch.setattr("holdfast.postgresql.logical.changes.peek_query", without_counting)
+    monkeypatch.setattr("holdfast.postgresql.logical.window_reader.peek_query", without_counting)
     run(stream, "insert into public.t values (1)")
     assert shown(stream.changes("public.t")) == [("I", {1: 1})]
     run(stream, f"alter publication {stream.name} set (publish = 'insert')")
