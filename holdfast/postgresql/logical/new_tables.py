@@ -26,7 +26,7 @@ select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(
 """
 
 
-def left(session: Connection) -> bool:
+def has_new_tables_trigger(session: Connection) -> bool:
     """Return whether any part of the event trigger exists."""
     row = session.execute(_LEFT.encode()).fetchone()
     return bool(row and row[0])

@@ -166,7 +166,7 @@ def _guarded(session: Connection, catalog: Catalog) -> Iterator[Obstacle]:
 
 def _triggers(session: Connection) -> Iterator[Obstacle]:
     do = "run 'holdfast source setup SOURCE --changes' as a superuser, which"
-    if new_tables.left(session):
+    if new_tables.has_new_tables_trigger(session):
         yield Obstacle(
             "the event trigger of --new-tables is there: by its function, owners of schemas can become superuser",
             f"{do} removes it",

@@ -96,7 +96,7 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
 
 def removals(session: Connection) -> Iterator[OwnersTask]:
     """Yield the tasks that remove what earlier releases made, and no database should have."""
-    if new_tables.left(session):
+    if new_tables.has_new_tables_trigger(session):
         why = "remove the event trigger of --new-tables, by which owners of schemas can become superuser"
         yield OwnersTask("new tables", why, new_tables.DROPPED)
 

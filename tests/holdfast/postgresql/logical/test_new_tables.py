@@ -67,7 +67,7 @@ def test_the_trigger_of_an_earlier_release_is_found_and_removed(address: Address
     assert found.startswith("the event trigger of --new-tables is there: by its function, owners of schemas can become")
     assert "remove the event trigger of --new-tables" in set_up(address, stream)
     with connect(address) as session:
-        assert not new_tables.left(session)
+        assert not new_tables.has_new_tables_trigger(session)
     assert warned(address) == []
 
 
