@@ -22,7 +22,7 @@ from holdfast.postgresql.values.type_mapping import layout
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.postgresql.logical.pgoutput import Messages
+    from holdfast.postgresql.logical.pgoutput import PgoutputMessages
     from holdfast.postgresql.logical.relation_schema import ChangeForm
     from holdfast.postgresql.values.arrow import Bools
     from holdfast.postgresql.values.from_text import Cells
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
 
 
-def change_rows(messages: Messages, rows: Int64s, form: ChangeForm, limit: int) -> pa.RecordBatch:
+def change_rows(messages: PgoutputMessages, rows: Int64s, form: ChangeForm, limit: int) -> pa.RecordBatch:
     """Return the change rows of some messages, in order of commits and numbers.
 
     :param rows: numbers of messages, each a change of this table.
@@ -67,7 +67,7 @@ class _Side(NamedTuple):
 class _Changes:
     """Group of messages while it becomes rows."""
 
-    def __init__(self, messages: Messages, rows: Int64s, form: ChangeForm, limit: int) -> None:
+    def __init__(self, messages: PgoutputMessages, rows: Int64s, form: ChangeForm, limit: int) -> None:
         self._messages = messages
         self._form = form
         self._stored = layout(form.columns)

@@ -108,7 +108,7 @@ class Commits:
 
 
 @dataclass(frozen=True)
-class Messages:
+class PgoutputMessages:
     """One batch, taken apart.
 
     Per message: `lsn` of its transaction, and its `number` among the transaction's changes, from 0.
@@ -165,7 +165,7 @@ class MessageReader:
         """Return a relation as it was announced last."""
         return self._relations.get(oid)
 
-    def read(self, batch: pa.Array) -> Messages:
+    def read(self, batch: pa.Array) -> PgoutputMessages:
         """Take a batch of messages apart.
 
         :param batch: a binary array without NULLs.
@@ -196,7 +196,7 @@ class MessageReader:
         )
         rows = np.concatenate([rows, np.array([row for row, _ in truncated], np.int64)])
         groups = self._grouped(octets, starts, ends, kinds, rows, oids)
-        return Messages(
+        return PgoutputMessages(
             buffer=batch.buffers()[2],
             octets=octets,
             kinds=kinds,

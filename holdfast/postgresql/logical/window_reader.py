@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.arrow_session import ArrowSession
     from holdfast.postgresql.logical.ddl_triggers import Touched
-    from holdfast.postgresql.logical.pgoutput import LogicalMessage, Messages, RelationMessage
+    from holdfast.postgresql.logical.pgoutput import LogicalMessage, PgoutputMessages, RelationMessage
     from holdfast.postgresql.logical.relation_schema import ChangeForm, Shown
     from holdfast.postgresql.logical.window import WindowRequest
     from holdfast.postgresql.values.pg_hash import Int64s
@@ -199,7 +199,7 @@ class WindowReader:
         if most is not None and self._seen.messages > most:
             raise TooMuchError(f"more than {most:,} changes are to be read")
 
-    def _changes(self, messages: Messages, relation: RelationMessage, rows: Int64s) -> ChangeBatch:
+    def _changes(self, messages: PgoutputMessages, relation: RelationMessage, rows: Int64s) -> ChangeBatch:
         form = self._forms.get(relation)
         if form is None:
             form = self._forms[relation] = self._finder.of(relation, self._reader.types)
@@ -219,7 +219,7 @@ class WindowReader:
         """
         return self._recorded is not None and oid not in self._recorded
 
-    def _passed(self, messages: Messages, relation: RelationMessage, rows: Int64s) -> ChangeBatch | None:
+    def _passed(self, messages: PgoutputMessages, relation: RelationMessage, rows: Int64s) -> ChangeBatch | None:
         """Return the changes of a table that comes and goes; None where they are not chosen, or cannot be kept."""
         seen, is_chosen = self._seen.passed.get(relation.oid), self._request.is_chosen
         if not (self._is_named(relation.oid) if seen is None else seen.kept):
@@ -278,7 +278,7 @@ class WindowReader:
         every = None if touched is None or known is None else known | touched
         self._seen.defined[position] = every if every is None or len(every) <= ddl_triggers.MOST_OBJECTS else None
 
-    def _finish(self, messages: Messages, touching: list[Int64s], said: list[_Said]) -> None:
+    def _finish(self, messages: PgoutputMessages, touching: list[Int64s], said: list[_Said]) -> None:
         """Record the ended transactions that count, with their marks and definition changes."""
         commits, ended = messages.commits, len(messages.commits.rows)
         touched = np.zeros(ended + 1, np.bool_)  # the last one goes on in the next batch
