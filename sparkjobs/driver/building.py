@@ -12,7 +12,7 @@ from holdfast.postgresql.connection.parallel_sessions import OneSession, Session
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.logical.ddl_triggers import told
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.postgresql.restore.objects.unbound_partitions import attach_unbound
@@ -91,8 +91,8 @@ class Building:
         """Build everything, and return what is not restored beside what the plan leaves out."""
         extending = replace(self._address, search_path=_DEFAULT_PATH)
         with (
-            Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as own,
-            Sessions(extending, 1, settings=objects.SETTINGS) as self._extending,
+            Sessions(self._address, _SESSIONS, settings=object_creation.SETTINGS) as own,
+            Sessions(extending, 1, settings=object_creation.SETTINGS) as self._extending,
         ):
             if self._plan.is_built_apart:
                 return self._build_apart(own)
@@ -143,7 +143,7 @@ class Building:
             if not plan.beside:
                 close_database(self._session, plan.login)
             lend(self._session, plan)
-            with connect(login) as session, Sessions(login, _SESSIONS, settings=objects.SETTINGS) as sessions:
+            with connect(login) as session, Sessions(login, _SESSIONS, settings=object_creation.SETTINGS) as sessions:
                 late = self._build(plan, login, session, sessions, superuser)
                 late = (*late, *give_back(session))
                 self._forbid_writing(plan, is_over=True)
@@ -172,7 +172,7 @@ class Building:
         rows = sum(parts.base.rows for _, parts in self._tables)
         size = sum(table.size for table in plan.tables)
         made = self._counting("creating tables")
-        created = objects.create_tables(sessions, self._extending, plan, superuser, made)
+        created = object_creation.create_tables(sessions, self._extending, plan, superuser, made)
         late = (*created, *self._restore_configuration(plan))
         if plan.login:
             lend_references(self._session, plan)
@@ -181,7 +181,7 @@ class Building:
             loading.run(sessions)
             self._forbid_writing(plan)
         made = self._counting("building indexes and constraints", rows=rows, size=size)
-        built = objects.create_rest(sessions, plan, superuser, made)
+        built = object_creation.create_rest(sessions, plan, superuser, made)
         find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
         self._job.log.progress("comparing with the archive", rows=rows, size=size)
         different = self._compare(plan, loading, sessions, superuser or sessions)
@@ -189,9 +189,13 @@ class Building:
         self._job.check()
         self._job.log.progress("refreshing views and statistics", rows=rows, size=size)
         if superuser is None:  # it sees what policies let it see: it owns the views
-            late = (*late, *objects.hide_rows(sessions, plan), *load.refresh_views(sessions, plan.materialized_views))
+            late = (
+                *late,
+                *object_creation.hide_rows(sessions, plan),
+                *load.refresh_views(sessions, plan.materialized_views),
+            )
         else:
-            late = (*late, *self._fill_views(sessions, plan), *objects.hide_rows(sessions, plan))
+            late = (*late, *self._fill_views(sessions, plan), *object_creation.hide_rows(sessions, plan))
         most = load.most_locked(self._session)
         return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
 

@@ -10,7 +10,7 @@ from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import check_comparable
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.session_errors import explained
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import (
@@ -360,7 +360,7 @@ class Restoring:
             late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
         rows = sum(each.rows for each in self._loading(self._address, self._session).expected().values())
         self._check_complete(late)
-        late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))
+        late = (*late, *self._login_left(), *object_creation.finish(self._session, self.plan))
         return late, rows
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:

@@ -134,7 +134,7 @@ def test_a_restore_that_was_ended_goes_on_with_its_large_objects(
         raise ConnectionError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.postgresql.restore.objects.objects.create_large_objects", half)
+        patch.setattr("holdfast.postgresql.restore.objects.object_creation.create_large_objects", half)
         failed(run_restore(target))
     code, record = run_restore(target)
     assert (code, record.error) == (0, None)

@@ -20,7 +20,7 @@ from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump import dump_schema
 from holdfast.postgresql.dump.dump_entries import DumpEntry, read_entries
 from holdfast.postgresql.dump.programs import need_program
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
 from holdfast.postgresql.restore.plan.planning import make_plan
@@ -37,13 +37,13 @@ CLAIM = progress.TargetClaim("archive", "block", ("*",), (), commit=1, run="run"
 
 
 def create_tables(target: Address, plan: RestorePlan) -> None:
-    with Sessions(target, 2, settings=objects.SETTINGS) as sessions:
-        objects.create_tables(sessions, sessions, plan)
+    with Sessions(target, 2, settings=object_creation.SETTINGS) as sessions:
+        object_creation.create_tables(sessions, sessions, plan)
 
 
 def create_rest(target: Address, plan: RestorePlan, *, sessions: int) -> tuple[NotRestored, ...]:
-    with Sessions(target, sessions, settings=objects.SETTINGS) as opened:
-        return (*objects.create_rest(opened, plan), *objects.hide_rows(opened, plan))
+    with Sessions(target, sessions, settings=object_creation.SETTINGS) as opened:
+        return (*object_creation.create_rest(opened, plan), *object_creation.hide_rows(opened, plan))
 
 
 def begin(target: Address) -> None:
@@ -208,7 +208,7 @@ def test_everything_comes_as_it_was_and_each_step_is_done_once(source: Source) -
         assert create_rest(target, plan, sessions=4) == ()
     with connect(target) as session:
         assert session.execute("select count(*) from holdfast_restore.created").fetchone() == (0,)
-        assert objects.finish(session, plan) == ()
+        assert object_creation.finish(session, plan) == ()
     assert schema_of(target) == schema_of(source.address)
 
 
@@ -229,7 +229,7 @@ def test_what_an_error_ends_goes_on_behind_what_is_done(source: Source) -> None:
         assert before
         assert after
         assert 0 < before[0] < after[0]
-        objects.finish(session, plan)
+        object_creation.finish(session, plan)
     assert schema_of(target) == schema_of(source.address)
 
 
@@ -332,7 +332,7 @@ def test_an_index_that_fails_ends_a_strict_restore_with_the_servers_words(source
 def test_a_key_waits_for_a_busy_table_of_the_target_only_so_long(
     source: Source, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(objects, "LOCK_WAIT_S", 0.1)
+    monkeypatch.setattr(object_creation, "LOCK_WAIT_S", 0.1)
     target = source.database("busy")
     assert [each.target.name for each in source.create(target, "public.round_b").tables] == ["round_b"]
     with connect(target) as session:
