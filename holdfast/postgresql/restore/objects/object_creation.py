@@ -23,7 +23,7 @@ from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import chains
-from holdfast.postgresql.restore.objects.creation import OWNER, create, is_refused
+from holdfast.postgresql.restore.objects.entry_creation import OWNER, create, is_refused
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.progress import (

@@ -7,7 +7,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from holdfast.postgresql.restore.objects.creation import create, without_parameter
+from holdfast.postgresql.restore.objects.entry_creation import create, without_parameter
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from tests.support.databases.planned_shop import entry
 
