@@ -12,7 +12,7 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.sql_tokens import statements, tokens
-from holdfast.postgresql.restore.plan.naming import name_everything
+from holdfast.postgresql.restore.plan.object_names import name_everything
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
 from holdfast.postgresql.restore.plan.rename import Maps, Names, check_routines, mentions
 from holdfast.postgresql.restore.plan.selection import ATTACHED, Selection

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.restore.plan.naming import name_everything
+from holdfast.postgresql.restore.plan.object_names import name_everything
 from holdfast.postgresql.restore.plan.rename import Maps, Names
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
