@@ -22,9 +22,7 @@ _INDEXED = frozenset({"PRIMARY", "UNIQUE", "EXCLUDE"})
 _NOT_IN_SCHEMAS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "DEFAULT ACL", "SCHEMA"})
 
 
-def name_everything(
-    selection: Selection, created: Sequence[DumpEntry], maps: Maps
-) -> tuple[Names, list[tuple[str, str]]]:
+def name_objects(selection: Selection, created: Sequence[DumpEntry], maps: Maps) -> tuple[Names, list[tuple[str, str]]]:
     """Return all new names, and the changed ones of tables' own objects.
 
     The latter are for people.

@@ -12,7 +12,7 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.sql_tokens import statements, tokens
-from holdfast.postgresql.restore.plan.object_names import name_everything
+from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
 from holdfast.postgresql.restore.plan.rename import Maps, Names, check_routines, mentions
 from holdfast.postgresql.restore.plan.selection import ATTACHED, Selection
@@ -76,7 +76,7 @@ def make_plan(
     oids = {entry.oid for entry in created if selection.is_table(entry)}
     tables = [table for table in catalog.tables if table.oid in oids]
     _check(tables, created, maps, target, stored, chosen=bool(globs))
-    names, renamed = name_everything(selection, created, maps)
+    names, renamed = name_objects(selection, created, maps)
     created = _without_unused_schemas(selection, created, names, whole=not globs)
     extensions = {entry.name for entry in created if entry.kind == "EXTENSION"}
     final = [_renamed(selection, entry, names) for entry in created]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.restore.plan.object_names import name_everything
+from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.rename import Maps, Names
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
@@ -24,7 +24,7 @@ def named(
     entries = (*ENTRIES, *more)
     selection = Selection(entries, CATALOG, target, Maps.parse(maps), chosen)
     selection.run()
-    return name_everything(selection, [each for each in entries if each.id in selection.created], selection.maps)
+    return name_objects(selection, [each for each in entries if each.id in selection.created], selection.maps)
 
 
 def test_nothing_is_renamed_where_nothing_is_mapped_or_taken() -> None:
