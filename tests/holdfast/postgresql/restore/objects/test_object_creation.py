@@ -22,8 +22,8 @@ from holdfast.postgresql.dump.dump_entries import DumpEntry, read_entries
 from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan.make_plan import make_plan
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
-from holdfast.postgresql.restore.plan.planning import make_plan
 from holdfast.postgresql.restore.plan.rename import Maps
 from holdfast.postgresql.restore.plan.target_state import read_target
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot

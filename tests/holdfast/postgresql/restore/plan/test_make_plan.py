@@ -7,8 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from holdfast.common.errors import RefusedError, UsageError
+from holdfast.postgresql.restore.plan.make_plan import make_plan
 from holdfast.postgresql.restore.plan.plan import RestorePlan
-from holdfast.postgresql.restore.plan.planning import make_plan
 from holdfast.postgresql.restore.plan.rename import Maps
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, STORED, entry, having
