@@ -142,7 +142,7 @@ class _Condition:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class RelaxedConstraint:
     """Condition or formula that was dropped so that a table takes its rows.
 
     :param not_restored: what it is, why, and the statement that adds it again.
@@ -162,7 +162,7 @@ class Dropped:
         return {**self.not_restored.describe(), **more}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, str]) -> Dropped:
+    def from_dict(cls, told: Mapping[str, str]) -> RelaxedConstraint:
         """Return the object that `to_dict` described.
 
         An earlier release did not record all of it.
@@ -173,7 +173,7 @@ class Dropped:
 
 def drop_condition(
     session: Connection, table: str, rows: str, error: psycopg.Error, reason: str = ""
-) -> Dropped | None:
+) -> RelaxedConstraint | None:
     """Drop the condition that a table's rows break; None if none gives way.
 
     Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
@@ -209,7 +209,7 @@ def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Erro
     return None
 
 
-def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | None:
+def detach(session: Connection, table: str, error: psycopg.Error) -> RelaxedConstraint | None:
     """Detach a partition from its table.
 
     None where it is no partition, or was there before.
@@ -220,7 +220,7 @@ def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | N
     return None if condition is None else _drop(session, table, condition, words(error))
 
 
-def _drop(session: Connection, table: str, condition: _Condition, reason: str) -> Dropped | None:
+def _drop(session: Connection, table: str, condition: _Condition, reason: str) -> RelaxedConstraint | None:
     try:
         with session.transaction():
             session.execute(f"alter {condition.on} {condition.drop}".encode())
@@ -229,14 +229,16 @@ def _drop(session: Connection, table: str, condition: _Condition, reason: str) -
     except psycopg.ProgrammingError:  # it is inherited from what gives no way
         return None
     added = f"alter {condition.on} {condition.add}"
-    return Dropped(
+    return RelaxedConstraint(
         NotRestored(condition.what, reason, f"{added};"),
         f"{added} not valid;" if condition.name else "",
         f"alter {condition.on} validate constraint {condition.name};" if condition.name else "",
     )
 
 
-def drop_expression(session: Connection, table: str, kept: Sequence[str], error: psycopg.Error) -> Dropped | None:
+def drop_expression(
+    session: Connection, table: str, kept: Sequence[str], error: psycopg.Error
+) -> RelaxedConstraint | None:
     """Drop the expression of a stored generated column, if its functions may fail.
 
     The column becomes an ordinary one. None where there is no such column.
@@ -251,10 +253,10 @@ def drop_expression(session: Connection, table: str, kept: Sequence[str], error:
     session.execute(f"alter table {on} alter column {column} drop expression".encode())
     again = f"alter table {on} drop column {column}, add column {column} {kind} generated always as ({formula}) stored;"
     reason = f"the column has the values of the backup, and none is computed any more: {words(error)}"
-    return Dropped(NotRestored(f"formula of {name} of {on}, {formula}", reason, again), column=name)
+    return RelaxedConstraint(NotRestored(f"formula of {name} of {on}, {formula}", reason, again), column=name)
 
 
-def add_again(session: Connection, dropped: Dropped) -> NotRestored | None:
+def add_again(session: Connection, dropped: RelaxedConstraint) -> NotRestored | None:
     """Add a dropped condition again, where rows satisfy it by now.
 
     Where they do not, it is added for new rows only.

@@ -33,7 +33,7 @@ from holdfast.postgresql.restore.plan.progress import (
     unnoticed,
 )
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
-    Dropped,
+    RelaxedConstraint,
     add_again,
     detach,
     drop_condition,
@@ -257,8 +257,8 @@ def put_conditions_back(session: Connection, table: Table) -> None:
         note_result(session, _conditions(table), json.dumps([each.describe() for each in left]))
 
 
-def _read_dropped(noted: str | None) -> list[Dropped]:
-    return [Dropped.from_dict(each) for each in json.loads(noted or "[]")]
+def _read_dropped(noted: str | None) -> list[RelaxedConstraint]:
+    return [RelaxedConstraint.from_dict(each) for each in json.loads(noted or "[]")]
 
 
 def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
@@ -272,7 +272,9 @@ def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
     return [NotRestored.from_dict(each) for each in reversed(noted)]
 
 
-def _give_way(session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str) -> Dropped | None:
+def _give_way(
+    session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str
+) -> RelaxedConstraint | None:
     """Drop a condition that refuses a row.
 
     It is one of the table, or of one of the partitions that rows go on to.

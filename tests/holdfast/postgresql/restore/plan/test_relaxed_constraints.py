@@ -13,7 +13,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
-    Dropped,
+    RelaxedConstraint,
     add_again,
     detach,
     drop_condition,
@@ -52,7 +52,7 @@ def refused(session: Session, statement: str) -> psycopg.Error:
     return error
 
 
-def given_way(session: Session, statement: str, table: str = "public.t", reason: str = "") -> Dropped:
+def given_way(session: Session, statement: str, table: str = "public.t", reason: str = "") -> RelaxedConstraint:
     """Run a statement that a condition of a table is in the way of, and return that condition, which is dropped."""
     dropped = drop_condition(session, table, table, refused(session, statement), reason)
     assert dropped is not None
@@ -267,9 +267,9 @@ def test_a_formula_whose_function_fails_leaves_the_values_to_the_backup(session:
 
 def test_what_was_dropped_is_told_to_other_processes() -> None:
     told = NotRestored("CHECK c of t", "rows break it", "alter table t add check (a > 0);")
-    dropped = Dropped(told, "not valid", "validate", "column")
-    assert Dropped.from_dict(dropped.to_dict()) == dropped
-    assert Dropped.from_dict(told.describe()) == Dropped(told)
+    dropped = RelaxedConstraint(told, "not valid", "validate", "column")
+    assert RelaxedConstraint.from_dict(dropped.to_dict()) == dropped
+    assert RelaxedConstraint.from_dict(told.describe()) == RelaxedConstraint(told)
 
 
 def test_a_connection_that_is_gone_is_no_refusal(address: Address) -> None:
