@@ -20,7 +20,7 @@ from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.stages import hiding
 from holdfast.postgresql.restore.rights.guard import lower_guard, raise_guard
-from holdfast.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
+from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_over, holders_of, mark_owners
 from holdfast.postgresql.restore.rights.lending import (
     by_period,
     close_database,
@@ -149,7 +149,7 @@ class Building:
                 self._forbid_writing(plan, is_over=True)
                 late = (*late, *mark_owners(self._session, sessions, plan, holders))
             lock_out(self._session)
-            late = (*late, *set_sequences(self._session), *give(self._session, plan, holders))
+            late = (*late, *set_sequences(self._session), *hand_over(self._session, plan, holders))
             late = (*late, *self._fill_for_owners())
             if not plan.beside:
                 open_database(self._session)

@@ -135,7 +135,7 @@ def mark_owners(
     )
 
 
-def give(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> tuple[NotRestored, ...]:
+def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> tuple[NotRestored, ...]:
     """Give everything to its owners, and make the grants that need a superuser.
 
     :param session: a superuser's, when the login can log in no more.
