@@ -21,7 +21,7 @@ from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.stages import hiding
 from holdfast.postgresql.restore.rights.guard import lower_guard, raise_guard
 from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_over, holders_of, mark_owners
-from holdfast.postgresql.restore.rights.lending import (
+from holdfast.postgresql.restore.rights.lent_rights import (
     by_period,
     close_database,
     lend,

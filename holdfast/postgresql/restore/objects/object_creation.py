@@ -37,7 +37,7 @@ from holdfast.postgresql.restore.plan.progress import (
 from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID, refusal_of
 from holdfast.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
-from holdfast.postgresql.restore.rights.lending import is_elsewhere, lend_extensions, referred
+from holdfast.postgresql.restore.rights.lent_rights import is_elsewhere, lend_extensions, referred
 from holdfast.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.plan.plan import RestorePlan
-from holdfast.postgresql.restore.rights.lending import (
+from holdfast.postgresql.restore.rights.lent_rights import (
     by_period,
     close_database,
     is_elsewhere,
