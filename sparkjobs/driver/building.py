@@ -24,8 +24,8 @@ from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_ov
 from holdfast.postgresql.restore.rights.lent_rights import (
     by_period,
     close_database,
-    lend,
     lend_references,
+    lend_rights,
     open_database,
 )
 from holdfast.postgresql.restore.rights.restricted_login import (
@@ -142,7 +142,7 @@ class Building:
             raise_guard(self._session, login)
             if not plan.beside:
                 close_database(self._session, plan.login)
-            lend(self._session, plan)
+            lend_rights(self._session, plan)
             with connect(login) as session, Sessions(login, _SESSIONS, settings=object_creation.SETTINGS) as sessions:
                 late = self._build(plan, login, session, sessions, superuser)
                 late = (*late, *give_back(session))

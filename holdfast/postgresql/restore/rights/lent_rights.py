@@ -64,7 +64,7 @@ where s.datname = pg_catalog.current_database() and s.pid <> pg_catalog.pg_backe
 """
 
 
-def lend(session: Connection, plan: RestorePlan) -> None:
+def lend_rights(session: Connection, plan: RestorePlan) -> None:
     """Let the login create what a plan has, and refer to what the owners may refer to.
 
     :param session: a superuser's.

@@ -15,9 +15,9 @@ from holdfast.postgresql.restore.rights.lent_rights import (
     by_period,
     close_database,
     is_elsewhere,
-    lend,
     lend_extensions,
     lend_references,
+    lend_rights,
     open_database,
     referred,
 )
@@ -65,12 +65,12 @@ def test_the_table_of_a_key_is_read_of_it() -> None:
 
 @pytest.mark.service
 def test_beside_other_things_only_what_is_named_may_be_used(begun: Session, login: Address) -> None:
-    lend(begun, plan(login.user))
+    lend_rights(begun, plan(login.user))
     may = (
         "select array(select nspname::text from pg_namespace where has_schema_privilege(%s, oid, 'create') order by 1)"
     )
     assert begun.execute(may, (login.user,)).fetchone() == (["other", "public"],)
-    lend(begun, plan(login.user, beside=False))
+    lend_rights(begun, plan(login.user, beside=False))
     assert begun.execute(may, (login.user,)).fetchone() == (["other", "public", "third"],)
     lend_extensions(begun, login.user)
     row = begun.execute("select has_foreign_data_wrapper_privilege(%s, 'there', 'usage')", (login.user,)).fetchone()
