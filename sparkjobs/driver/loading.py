@@ -14,7 +14,7 @@ from holdfast.point_in_time.recovery_target import history_of
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT
-from holdfast.postgresql.restore.rights.search_paths import asked_by, lend, take_back
+from holdfast.postgresql.restore.rights.search_paths import asked_by, lend_search_paths, take_back
 from holdfast.postgresql.restore.rows import load, staging_tables
 from holdfast.postgresql.restore.rows.apply import Applied
 from holdfast.postgresql.restore.rows.generated_columns import (
@@ -213,7 +213,7 @@ class Loading:
         asked = asked_by(self._session, [table for table, _ in self._tables if table.oid in misfits])
         failed = self._load_of(asked)
         needing = {} if self._is_strict else {oid: asked[oid] for oid in failed}
-        lend(self._session, {each for some in needing.values() for each in some})
+        lend_search_paths(self._session, {each for some in needing.values() for each in some})
         still = self._load_of(needing)
         helped = {routine for oid in needing.keys() - still for routine, _ in needing[oid]}
         take_back(self._session, {routine for oid in still for routine, _ in needing[oid]} - helped)

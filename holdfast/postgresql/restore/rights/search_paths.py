@@ -110,7 +110,7 @@ def path_of(schema: str, table_schema: str) -> str:
     return ", ".join(map(ident, dict.fromkeys((schema, "public", table_schema))))
 
 
-def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
+def lend_search_paths(session: Connection, functions: Collection[tuple[str, str]]) -> None:
     """Give functions a search_path until the restore has come to its end."""
     for routine, path in functions:
         with once(session, f"{LENT}{routine}") as is_new:
