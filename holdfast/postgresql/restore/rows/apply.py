@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.errors import DamagedError, HoldfastError, MissingRowsError
-from holdfast.postgresql.restore.rows.apply_sql import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
+from holdfast.postgresql.restore.rows.net_statements import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
 from holdfast.postgresql.restore.rows.staging_tables import not_taken
 from holdfast.postgresql.values.copy_in import copy_in
 from holdfast.postgresql.values.hashing import ContentHash, digest

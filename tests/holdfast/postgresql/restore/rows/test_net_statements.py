@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.common.errors import HoldfastError
-from holdfast.postgresql.restore.rows.apply_sql import STAGE, NetStatements
+from holdfast.postgresql.restore.rows.net_statements import STAGE, NetStatements
 from tests.support.databases.records import column, table
 
 ID, WORD, PRICE = column("id"), column("Word", 2, "text"), column("price", 4, "numeric", precision=9, scale=2)
