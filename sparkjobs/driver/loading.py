@@ -24,7 +24,7 @@ from holdfast.postgresql.restore.rows.generated_columns import (
     sum_apart,
     with_changes,
 )
-from holdfast.postgresql.restore.rows.partition_routing import through_roots
+from holdfast.postgresql.restore.rows.partition_routing import partition_roots
 from holdfast.postgresql.values.hashing import ContentHash
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
@@ -283,7 +283,7 @@ class Loading:
     def _routed(self) -> Sequence[tuple[Table, TableParts]]:
         """Return the given tables; a root replaces those that are loaded through it."""
         is_same = self._session.info.parameter_status("server_encoding") == self._encoding
-        roots = through_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
+        roots = partition_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
         return [(roots.get(table.oid, table), parts) for table, parts in self._given]
 
     def _bring_back(self, sessions: Sessions) -> None:

@@ -69,7 +69,7 @@ where not exists (select from pg_catalog.pg_partition_tree(h.root) t join pg_cat
 """
 
 
-def through_roots(session: Connection, tables: Sequence[Table], *, same_encoding: bool) -> Mapping[int, Table]:
+def partition_roots(session: Connection, tables: Sequence[Table], *, same_encoding: bool) -> Mapping[int, Table]:
     """Return the tables that partitions' rows are loaded through, by the partition's oid.
 
     Partitions that are loaded themselves are not among them. Such a table is called as the highest table that hashes
