@@ -99,7 +99,7 @@ class Loading:
         :param steps: what the ledger says is done.
         """
         return [
-            (staging_tables.aside(table, steps) if staging_tables.is_aside(table, steps) else table, file)
+            (staging_tables.staging_table(table, steps) if staging_tables.is_aside(table, steps) else table, file)
             for table, file in files_of(self._tables)
             if not staging_tables.is_loaded(table, file.path, steps)
         ]
@@ -142,7 +142,7 @@ class Loading:
         applied = self._applied(steps)
         expected = {}
         for table, parts in self._tables:
-            there = staging_tables.aside(table, steps) if staging_tables.is_aside(table, steps) else table
+            there = staging_tables.staging_table(table, steps) if staging_tables.is_aside(table, steps) else table
             found = ((steps.get(staging_tables.step_of(there, file.path)) or file.digest) for file in parts.base.files)
             base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
             expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
@@ -328,5 +328,7 @@ def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTabl
     """Return a changed table, or its staging table where its rows are there."""
     table = changed.table
     return (
-        replace(changed, table=staging_tables.aside(table, steps)) if staging_tables.is_aside(table, steps) else changed
+        replace(changed, table=staging_tables.staging_table(table, steps))
+        if staging_tables.is_aside(table, steps)
+        else changed
     )

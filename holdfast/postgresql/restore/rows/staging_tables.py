@@ -86,7 +86,7 @@ def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
     raise server_error(what, error) from error
 
 
-def aside(table: Table, steps: Mapping[str, str]) -> Table:
+def staging_table(table: Table, steps: Mapping[str, str]) -> Table:
     """Return the staging table of a table.
 
     It computes nothing where the ledger says so.
@@ -116,7 +116,7 @@ def is_loaded(table: Table, file: str, steps: Mapping[str, str]) -> bool:
 
     The ledger says so.
     """
-    return step_of(aside(table, steps), file) in steps if is_aside(table, steps) else file in steps
+    return step_of(staging_table(table, steps), file) in steps if is_aside(table, steps) else file in steps
 
 
 def is_aside(table: Table, steps: Collection[str]) -> bool:
@@ -163,7 +163,7 @@ def _set_aside(session: Connection, table: Table, files: Iterable[str], *, is_ke
                 note_result(session, _moved(table), _COMPUTED)
             for file in sorted(files):
                 note_step(session, file)
-            _create_aside(session, table, aside(table, {_moved(table): _COMPUTED if is_kept else ""}))
+            _create_aside(session, table, staging_table(table, {_moved(table): _COMPUTED if is_kept else ""}))
         return is_new
 
 
@@ -190,7 +190,7 @@ def leave_root(session: Connection, tables: Sequence[Table]) -> None:
     """
     steps = read_steps(session)
     names = {table.oid: qualified(table.table_schema, table.name) for table in tables}
-    places = (aside(table, steps) for table in tables)
+    places = (staging_table(table, steps) for table in tables)
     failures = (
         failure_of_bound(session, names[place.oid], qualified(place.table_schema, place.name)) for place in places
     )
@@ -220,7 +220,7 @@ def bring_back(session: Connection, table: Table, *, reason: str | None = None) 
 
 def _bring_back(session: Connection, table: Table, reason: str | None) -> None:
     steps = read_steps(session)
-    there = aside(table, steps)
+    there = staging_table(table, steps)
     source, target = (qualified(each.table_schema, each.name) for each in (there, table))
     computed = {row[0] for row in session.execute(_COMPUTED_HERE, (target,))}  # not, where a formula has given way
     kept = [column.name for column in table.columns if column.name not in computed]
