@@ -31,7 +31,7 @@ from holdfast.postgresql.setup.readiness import (
 from holdfast.postgresql.setup.stream_readiness import check_stream
 from holdfast.postgresql.setup.stream_rights import WantedStream
 from holdfast.postgresql.setup.tls_readiness import check_tls, describe
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 from locking.store import StoreError
 
 if TYPE_CHECKING:

@@ -36,7 +36,7 @@ from holdfast.postgresql.logical.stream_state import (
 )
 from holdfast.postgresql.setup.readiness import superuser
 from holdfast.postgresql.snapshot.export import why_no_decoding
-from holdfast.postgresql.snapshot.preconditions import refuse
+from holdfast.postgresql.snapshot.obstacles import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence

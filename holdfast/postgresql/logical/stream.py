@@ -34,7 +34,7 @@ from holdfast.postgresql.logical.stream_state import (
     why_broken,
 )
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, why_no_slot
-from holdfast.postgresql.snapshot.preconditions import refuse
+from holdfast.postgresql.snapshot.obstacles import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

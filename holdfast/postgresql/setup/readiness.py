@@ -23,7 +23,7 @@ from holdfast.postgresql.dump.programs import below_floor, need_program, version
 from holdfast.postgresql.logical import ddl_triggers as definitions
 from holdfast.postgresql.logical import new_tables
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact
-from holdfast.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, unreadable
+from holdfast.postgresql.snapshot.obstacles import Obstacle, choice_obstacles, obstacles, unreadable
 from holdfast.postgresql.snapshot.snapshot import locked_by_others
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from holdfast.postgresql.logical.publication import plan_publication
 from holdfast.postgresql.logical.stream_state import look, retention_warning, system_identifier, why_broken
 from holdfast.postgresql.setup.readiness import Readiness
 from holdfast.postgresql.snapshot.export import why_no_decoding, why_no_slot
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

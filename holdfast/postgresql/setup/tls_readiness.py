@@ -13,7 +13,7 @@ from holdfast.postgresql.connection.arrow_session import ArrowSession
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.programs import find_program, has_tls, version_of, why_no_connection
 from holdfast.postgresql.setup.readiness import Readiness
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

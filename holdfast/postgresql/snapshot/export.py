@@ -16,7 +16,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.postgresql.connection.session import connect, session_role
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 from holdfast.postgresql.snapshot.readers_first import become_reader
 
 if TYPE_CHECKING:

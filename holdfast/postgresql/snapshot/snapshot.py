@@ -32,7 +32,7 @@ from holdfast.postgresql.connection.reading_role import reading_address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
-from holdfast.postgresql.snapshot.preconditions import obstacles, refuse
+from holdfast.postgresql.snapshot.obstacles import obstacles, refuse
 from holdfast.postgresql.snapshot.readers_first import readers_first
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, refuse
+from holdfast.postgresql.snapshot.obstacles import Obstacle, choice_obstacles, obstacles, refuse
 
 pytestmark = pytest.mark.service
 
