@@ -25,8 +25,8 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.rows.load import content_hash
-from holdfast.postgresql.snapshot.read import cut
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.snapshot.table_reader import cut
 from holdfast.postgresql.values.hashing import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner

@@ -28,7 +28,7 @@ from holdfast.operations import backup_run, job_process
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.dump.programs import need_program
-from holdfast.postgresql.snapshot.read import cut
+from holdfast.postgresql.snapshot.table_reader import cut
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import backup, restore

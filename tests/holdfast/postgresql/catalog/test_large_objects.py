@@ -17,8 +17,8 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.rows.load import check_empty, content_hash
-from holdfast.postgresql.snapshot.read import Piece, cut, open_reader
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.snapshot.table_reader import Piece, cut, open_reader
 from holdfast.postgresql.values.decode import Decoder
 from holdfast.postgresql.values.hashing import ContentHash
 

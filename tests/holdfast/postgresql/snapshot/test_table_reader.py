@@ -16,8 +16,8 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.copy_out import CopiedRows, copy_out
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.snapshot.read import PIECE_BYTES, cut, open_reader
 from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.postgresql.snapshot.table_reader import PIECE_BYTES, cut, open_reader
 from holdfast.postgresql.values.decode import Decoder, ValueTooLargeError
 from tests.support.jobs.command import until
 
@@ -159,7 +159,7 @@ def queries(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         asked.extend(statements)
         return copy_out(session, address, statements)
 
-    monkeypatch.setattr("holdfast.postgresql.snapshot.read.copy_out", listening)
+    monkeypatch.setattr("holdfast.postgresql.snapshot.table_reader.copy_out", listening)
     return asked
 
 
