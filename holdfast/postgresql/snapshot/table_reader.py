@@ -21,7 +21,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.snapshot.export import enter_snapshot
 from holdfast.postgresql.snapshot.snapshot import queue_wait, queued_behind
-from holdfast.postgresql.values.copied import CopyDecoder, from_binary
+from holdfast.postgresql.values.copy_decoder import CopyDecoder, from_binary
 from holdfast.postgresql.values.decode import Decoder, UnkeepableValueError
 from holdfast.postgresql.values.hashing import ContentHash, digests
 

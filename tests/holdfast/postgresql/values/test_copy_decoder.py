@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.common.errors import HoldfastError
-from holdfast.postgresql.values.copied import CopyDecoder, cells, from_binary
+from holdfast.postgresql.values.copy_decoder import CopyDecoder, cells, from_binary
 from holdfast.postgresql.values.decode import Decoder, ValueTooLargeError
 from tests.support.databases.records import column
 from tests.support.databases.tables import Tables
