@@ -25,7 +25,7 @@ from holdfast.postgresql.restore.rows.generated_columns import (
     with_changes,
 )
 from holdfast.postgresql.restore.rows.partition_routing import partition_roots
-from holdfast.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.values.content_hash import ContentHash
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 

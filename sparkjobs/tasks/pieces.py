@@ -13,8 +13,8 @@ from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.packs import Loose, make_pack
 from holdfast.archive.format.resume import FinishedPiece
 from holdfast.postgresql.snapshot.table_reader import PIECE_BYTES, open_reader
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

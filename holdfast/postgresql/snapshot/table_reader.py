@@ -21,9 +21,9 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.snapshot.export import enter_snapshot
 from holdfast.postgresql.snapshot.snapshot import queue_wait, queued_behind
+from holdfast.postgresql.values.content_hash import ContentHash, digests
 from holdfast.postgresql.values.copy_decoder import CopyDecoder, from_binary
 from holdfast.postgresql.values.decode import Decoder, UnkeepableValueError
-from holdfast.postgresql.values.hashing import ContentHash, digests
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

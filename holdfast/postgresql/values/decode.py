@@ -13,7 +13,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.common.value_limit import MAX_VALUE_BYTES, MAX_VALUE_VARIABLE
 from holdfast.postgresql.values import arrow, sidecar
 from holdfast.postgresql.values.columnar import ColumnarReader
-from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.numeric import decode_numeric
 from holdfast.postgresql.values.type_mapping import Form, Stored, layout, schema_of
 

@@ -27,7 +27,7 @@ from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.rows.load import content_hash
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.postgresql.snapshot.table_reader import cut
-from holdfast.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore

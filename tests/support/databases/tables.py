@@ -18,11 +18,11 @@ from holdfast.postgresql.connection.copy_out import copy_out
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.connection.value_settings import VALUE_SETTINGS
+from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_query
 from holdfast.postgresql.values.copy_decoder import CopyDecoder, from_binary
 from holdfast.postgresql.values.copy_in import copy_in
 from holdfast.postgresql.values.decode import Decoder
 from holdfast.postgresql.values.encode import copy_statement, encode
-from holdfast.postgresql.values.hashing import ContentHash, digest, hash_query
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

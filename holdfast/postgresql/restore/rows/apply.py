@@ -21,8 +21,8 @@ import pyarrow.compute as pc
 from holdfast.common.errors import DamagedError, HoldfastError, MissingRowsError
 from holdfast.postgresql.restore.rows.net_statements import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
 from holdfast.postgresql.restore.rows.staging_tables import not_taken
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.hashing import ContentHash, digest
 from holdfast.postgresql.values.schema_evolution import is_same_form
 from holdfast.postgresql.values.type_mapping import schema_of
 

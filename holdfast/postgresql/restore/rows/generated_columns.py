@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.schema_evolution import conform
 
 if TYPE_CHECKING:

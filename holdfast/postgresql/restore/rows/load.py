@@ -20,8 +20,8 @@ from holdfast.postgresql.restore.plan.progress import note_result, once, read_le
 from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.postgresql.restore.rows.staging_tables import not_taken, step_of
+from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_select
 from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.hashing import ContentHash, digest, hash_select
 from holdfast.postgresql.values.schema_evolution import conform, is_same_form
 
 if TYPE_CHECKING:

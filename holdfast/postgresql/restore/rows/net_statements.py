@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.connection.sql import ident, qualified
-from holdfast.postgresql.values.hashing import hash_select, kept_value, row_hash
+from holdfast.postgresql.values.content_hash import hash_select, kept_value, row_hash
 from holdfast.postgresql.values.type_mapping import Form, Stored, layout
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.rows.load import check_empty, content_hash
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.postgresql.snapshot.table_reader import Piece, cut, open_reader
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 
 pytestmark = pytest.mark.service
 

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from holdfast.common.errors import DamagedError, RefusedError
+from holdfast.postgresql.values.content_hash import digest
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import digest
 from holdfast.postgresql.values.schema_evolution import conform, is_same_form
 from holdfast.postgresql.values.type_mapping import schema_of
 from tests.support.databases.every_type import OBJECTS, VALUES

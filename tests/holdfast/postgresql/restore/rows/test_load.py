@@ -19,8 +19,8 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.rows import load
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service

@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.common.errors import DamagedError
+from holdfast.postgresql.values.content_hash import ContentHash, digest, digests, hash_query
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash, digest, digests, hash_query
 from tests.support.databases.tables import Tables, open_tables
 from tests.support.generator.trials import tiered
 
@@ -140,7 +140,7 @@ def test_large_batches_of_long_and_short_texts_have_the_hash_of_the_server(
     tables: Tables, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the size where a batch is hashed in parts."""
-    monkeypatch.setattr("holdfast.postgresql.values.hashing.ROWS_AT_ONCE", 2000)
+    monkeypatch.setattr("holdfast.postgresql.values.content_hash.ROWS_AT_ONCE", 2000)
     table = tables.create("a text, b text")
     tables.fill(
         table,
