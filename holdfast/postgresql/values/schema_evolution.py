@@ -30,7 +30,7 @@ _Values = tuple[pa.Array, pa.Array | None]
 _BOOLS: Final = {"t": True, "f": False}
 
 
-def is_same_form(file_schema: pa.Schema, columns: Sequence[Column]) -> bool:
+def is_same_schema(file_schema: pa.Schema, columns: Sequence[Column]) -> bool:
     """Return whether a file's columns are these, regardless of their names.
 
     Its rows and content hashes can then be taken over.
@@ -48,7 +48,7 @@ def conform(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     schema = schema_of(columns)
     if batch.schema is schema or batch.schema.equals(schema, check_metadata=True):
         return batch
-    if is_same_form(batch.schema, columns):
+    if is_same_schema(batch.schema, columns):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     found = {_number(field): array for field, array in zip(batch.schema, batch.columns, strict=True)}
     stored = layout(tuple(columns))

@@ -23,7 +23,7 @@ from holdfast.postgresql.restore.rows.net_statements import DELETED, EMPTIED, IN
 from holdfast.postgresql.restore.rows.staging_tables import not_taken
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.schema_evolution import is_same_form
+from holdfast.postgresql.values.schema_evolution import is_same_schema
 from holdfast.postgresql.values.type_mapping import schema_of
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ class _Net:
     def _stage(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of changes in the staged schema, and record its contents."""
         width = len(schema_of(self._columns))
-        if not is_same_form(pa.schema(list(batch.schema)[:width]), self._columns):
+        if not is_same_schema(pa.schema(list(batch.schema)[:width]), self._columns):
             raise HoldfastError(f"the changes of {self._table.label} do not have the columns of the table")
         named = {name.rstrip("_"): place for place, name in enumerate(batch.schema.names) if place >= width}
         op = named["__op"]

@@ -22,7 +22,7 @@ from holdfast.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.postgresql.restore.rows.staging_tables import not_taken, step_of
 from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_select
 from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.schema_evolution import conform, is_same_form
+from holdfast.postgresql.values.schema_evolution import conform, is_same_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -188,7 +188,7 @@ class _Brought:
         self.digest = ContentHash()
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if is_same_form(batch.schema, self._columns):
+        if is_same_schema(batch.schema, self._columns):
             return batch
         brought = conform(batch, self._columns)
         self.digest += digest(self._columns, brought)
