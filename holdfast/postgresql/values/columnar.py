@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.values import arrow, sidecar
+from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.type_mapping import Form, Stored
 
 if TYPE_CHECKING:
@@ -233,4 +233,4 @@ def fixed(each: Stored, content: UInt8s, count: int, there: Bools | None) -> pa.
     return pa.Array.from_buffers(each.type, count if there is None else len(there), [bitmap, values])
 
 
-_EPOCHS: Final = {Form.DATE: sidecar.EPOCH_DAYS, Form.TIMESTAMP: sidecar.EPOCH_US}
+_EPOCHS: Final = {Form.DATE: date_text.EPOCH_DAYS, Form.TIMESTAMP: date_text.EPOCH_US}

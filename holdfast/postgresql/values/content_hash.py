@@ -24,7 +24,7 @@ import numpy as np
 
 from holdfast.common.errors import DamagedError
 from holdfast.postgresql.connection.sql import ident, literal
-from holdfast.postgresql.values import arrow, pg_hash, sidecar
+from holdfast.postgresql.values import arrow, date_text, pg_hash
 from holdfast.postgresql.values.numeric import (
     PACKED,
     SPECIAL,
@@ -255,12 +255,12 @@ def _hash_float(array: pa.Array) -> list[UInt64s]:
 
 
 def _hash_date(array: pa.Array) -> list[UInt64s]:
-    days = arrow.numbers(array, np.int32) - np.int32(sidecar.EPOCH_DAYS)
+    days = arrow.numbers(array, np.int32) - np.int32(date_text.EPOCH_DAYS)
     return [pg_hash.hash_uint32(days.view(np.uint32))]
 
 
 def _hash_timestamp(array: pa.Array) -> list[UInt64s]:
-    return [pg_hash.hash_int8(arrow.numbers(array, np.int64) - np.int64(sidecar.EPOCH_US))]
+    return [pg_hash.hash_int8(arrow.numbers(array, np.int64) - np.int64(date_text.EPOCH_US))]
 
 
 def _hash_time(array: pa.Array) -> list[UInt64s]:
@@ -376,8 +376,8 @@ _HASHES: Final[dict[Form, Callable[[pa.Array], list[UInt64s]]]] = {
     Form.OUTPUT: _hash_content,
 }
 _EXACT_HASHES: Final[dict[Form, Callable[[list[str]], tuple[UInt64s, ...]]]] = {
-    Form.DATE: lambda texts: _hash_numbers([sidecar.date_number(text) for text in texts]),
-    Form.TIMESTAMP: lambda texts: _hash_numbers([sidecar.timestamp_number(text) for text in texts]),
-    Form.TIME: lambda texts: _hash_numbers([sidecar.time_number(text) for text in texts]),
+    Form.DATE: lambda texts: _hash_numbers([date_text.date_number(text) for text in texts]),
+    Form.TIMESTAMP: lambda texts: _hash_numbers([date_text.timestamp_number(text) for text in texts]),
+    Form.TIME: lambda texts: _hash_numbers([date_text.time_number(text) for text in texts]),
     Form.DECIMAL: _hash_exact_numerics,
 }

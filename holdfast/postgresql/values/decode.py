@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 
 from holdfast.common.errors import HoldfastError
 from holdfast.common.value_limit import MAX_VALUE_BYTES, MAX_VALUE_VARIABLE
-from holdfast.postgresql.values import arrow, sidecar
+from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.columnar import ColumnarReader
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.numeric import decode_numeric
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
 
 # What Parquet readers take as dates and times, as integers since PostgreSQL's epoch: years 1 to 9999.
-_DATES: Final = (sidecar.date_number("0001-01-01"), sidecar.date_number("9999-12-31"))
+_DATES: Final = (date_text.date_number("0001-01-01"), date_text.date_number("9999-12-31"))
 _MOMENTS: Final = (
-    sidecar.timestamp_number("0001-01-01 00:00:00"),
-    sidecar.timestamp_number("9999-12-31 23:59:59.999999"),
+    date_text.timestamp_number("0001-01-01 00:00:00"),
+    date_text.timestamp_number("9999-12-31 23:59:59.999999"),
 )
-_TIMES: Final = (0, sidecar.DAY_US - 1)
+_TIMES: Final = (0, date_text.DAY_US - 1)
 
 
 class UnkeepableValueError(HoldfastError):
@@ -149,12 +149,14 @@ def _decode(each: Stored, array: pa.Array) -> tuple[pa.Array, ...]:
     if each.form is Form.DECIMAL:
         return decode_numeric(array, each.type)
     if each.form is Form.DATE:
-        return _split(array, np.int32, sidecar.EPOCH_DAYS, _DATES, sidecar.date_text)
+        return _split(array, np.int32, date_text.EPOCH_DAYS, _DATES, date_text.date_text)
     if each.form is Form.TIMESTAMP:
         zone = "+00" if each.type.tz else ""
-        return _split(array, np.int64, sidecar.EPOCH_US, _MOMENTS, lambda raw: sidecar.timestamp_text(raw, zone=zone))
+        return _split(
+            array, np.int64, date_text.EPOCH_US, _MOMENTS, lambda raw: date_text.timestamp_text(raw, zone=zone)
+        )
     if each.form is Form.TIME:
-        return _split(array, np.int64, 0, _TIMES, sidecar.time_text)
+        return _split(array, np.int64, 0, _TIMES, date_text.time_text)
     return (array,)
 
 

@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from holdfast.postgresql.values import arrow, sidecar
+from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.encode import loaded
 from holdfast.postgresql.values.numeric import NumericDigits, digits_of, numeric_bytes
 from holdfast.postgresql.values.type_mapping import Form, Stored
@@ -151,11 +151,11 @@ def _number(array: pa.Array) -> UInt8s:
 
 
 def _date(array: pa.Array) -> UInt8s:
-    return _big_endian(arrow.numbers(array, np.int32) - np.int32(sidecar.EPOCH_DAYS))
+    return _big_endian(arrow.numbers(array, np.int32) - np.int32(date_text.EPOCH_DAYS))
 
 
 def _timestamp(array: pa.Array) -> UInt8s:
-    return _big_endian(arrow.numbers(array, np.int64) - np.int64(sidecar.EPOCH_US))
+    return _big_endian(arrow.numbers(array, np.int64) - np.int64(date_text.EPOCH_US))
 
 
 def _decimal(array: pa.Array) -> UInt8s:
@@ -189,8 +189,8 @@ _FIXED: Final[dict[Form, Callable[[pa.Array], UInt8s]]] = {
     Form.DECIMAL: _decimal,
 }
 _EXACT: Final[dict[Form, Callable[[str], bytes]]] = {
-    Form.DATE: lambda text: struct.pack(">i", sidecar.date_number(text)),
-    Form.TIMESTAMP: lambda text: struct.pack(">q", sidecar.timestamp_number(text)),
-    Form.TIME: lambda text: struct.pack(">q", sidecar.time_number(text)),
+    Form.DATE: lambda text: struct.pack(">i", date_text.date_number(text)),
+    Form.TIMESTAMP: lambda text: struct.pack(">q", date_text.timestamp_number(text)),
+    Form.TIME: lambda text: struct.pack(">q", date_text.time_number(text)),
     Form.DECIMAL: numeric_bytes,
 }

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from holdfast.common.errors import DamagedError
-from holdfast.postgresql.values.sidecar import (
+from holdfast.postgresql.values.date_text import (
     DAY_US,
     date_number,
     date_text,
