@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.values.arrow import Bools
     from holdfast.postgresql.values.from_text import Cells
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import Stored
+    from holdfast.postgresql.values.type_mapping import StoredColumn
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
 
@@ -163,7 +163,7 @@ class _Changes:
         if place in self._form.key_places or (unknown & ~self._updates).any():
             raise ProtocolError(f"changes of {self._form.label} that do not tell the row's key")
 
-    def _filled(self, each: Stored, arrays: Sequence[pa.Array], which: Bools, pair: Int64s) -> Sequence[pa.Array]:
+    def _filled(self, each: StoredColumn, arrays: Sequence[pa.Array], which: Bools, pair: Int64s) -> Sequence[pa.Array]:
         """Return a column with the values that did not change taken from the old rows."""
         if not which.any():
             return arrays
@@ -192,7 +192,7 @@ class _Changes:
         return self._put_together(self._truncates, np.zeros(count, np.bool_), letters, values, _unchanged([], count))
 
     @staticmethod
-    def _nothing(each: Stored, count: int) -> list[pa.Array]:
+    def _nothing(each: StoredColumn, count: int) -> list[pa.Array]:
         return [pa.nulls(count, each.type)] + [pa.nulls(count, pa.string())] * (each.exact is not None)
 
     def _put_together(

@@ -18,7 +18,7 @@ import pyarrow as pa
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.values import arrow, date_text
-from holdfast.postgresql.values.type_mapping import Form, Stored
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class ColumnarReader:
     :param stored: as `layout` gives them.
     """
 
-    def __init__(self, stored: Sequence[Stored]) -> None:
+    def __init__(self, stored: Sequence[StoredColumn]) -> None:
         self._stored = tuple(stored)
         self._fields = ["pg_catalog.count(*)", *(field for each in stored for field in _fields_of(each))]
 
@@ -117,7 +117,7 @@ def _fields_in(view: memoryview, count: int) -> Iterator[memoryview]:
         raise HoldfastError("the server did not send the fields that it was asked for: back up again")
 
 
-def _fields_of(each: Stored) -> Iterator[str]:
+def _fields_of(each: StoredColumn) -> Iterator[str]:
     """Yield the SQL of a column's fields: the mask of values that are there, the values, their lengths."""
     value = ident(each.column.name)
     if not each.column.not_null:
@@ -152,7 +152,7 @@ def _content(array: pa.Array) -> UInt8s:
     return arrow.data(array)[offsets[0] : offsets[-1]]
 
 
-def _column(each: Stored, rows: int, contents: Iterator[UInt8s]) -> pa.Array:
+def _column(each: StoredColumn, rows: int, contents: Iterator[UInt8s]) -> pa.Array:
     there = None if each.column.not_null else _mask(next(contents), rows)
     count = rows if there is None else int(np.count_nonzero(there))
     content = next(contents)
@@ -219,7 +219,7 @@ def variable(kind: pa.DataType, content: UInt8s, lengths: Int64s, there: Bools |
     return pa.Array.from_buffers(kind, len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
-def fixed(each: Stored, content: UInt8s, count: int, there: Bools | None) -> pa.Array:
+def fixed(each: StoredColumn, content: UInt8s, count: int, there: Bools | None) -> pa.Array:
     """Return values of one width, with what the driver adds to dates and times: days or microseconds since 1970."""
     if each.form is Form.BOOL:
         values = arrow.bitmap(_spread(_numbers(content, np.bool_, count), there))

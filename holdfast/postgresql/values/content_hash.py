@@ -33,7 +33,7 @@ from holdfast.postgresql.values.numeric import (
     numeric_bytes,
     packed_digits_of,
 )
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout, output_text
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout, output_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -130,7 +130,7 @@ def _records(columns: Sequence[Column], encoding: str, source: str = "") -> str:
     return f"select {_record_hash(slots)} as r from (select {kept}{source} offset 0) k offset 0"
 
 
-def kept_value(each: Stored, encoding: str = "UTF8") -> str:
+def kept_value(each: StoredColumn, encoding: str = "UTF8") -> str:
     """Return the SQL of a value before its normal form.
 
     In a database of another encoding than UTF8, text becomes its bytes in UTF-8.
@@ -145,7 +145,7 @@ def kept_value(each: Stored, encoding: str = "UTF8") -> str:
     return text if encoding == "UTF8" else f"pg_catalog.convert_to({text}, 'UTF8')"
 
 
-def _slots(each: Stored, value: str, encoding: str) -> list[str]:
+def _slots(each: StoredColumn, value: str, encoding: str) -> list[str]:
     """Return the SQL of a value's normal form; most have one slot in the record."""
     if each.form is Form.DECIMAL:
         return [value, f"{value} < 0"]
@@ -218,7 +218,7 @@ def _combine(hashes: list[UInt64s], rows: int) -> UInt64s:
     return combined
 
 
-def _hash_column(each: Stored, rows: pa.RecordBatch) -> Iterator[UInt64s]:
+def _hash_column(each: StoredColumn, rows: pa.RecordBatch) -> Iterator[UInt64s]:
     """Yield the hashes of a column's slots, zero for NULL."""
     array = rows.column(each.index)
     valid = arrow.validity(array)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.values.decode import Decoder
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import Stored
+    from holdfast.postgresql.values.type_mapping import StoredColumn
 
 _TAB, _LINE, _SLASH, _NULL = b"\t\n\\N"
 _MEANS: Final = np.arange(256, dtype=np.uint8)
@@ -79,7 +79,7 @@ class CopyDecoder:
         return pa.RecordBatch.from_arrays(values + sidecars, schema=self._decoder.schema)
 
 
-def from_binary(stored: Sequence[Stored], sent: bytes, sizes: Sequence[int]) -> pa.RecordBatch:
+def from_binary(stored: Sequence[StoredColumn], sent: bytes, sizes: Sequence[int]) -> pa.RecordBatch:
     """Return rows of a binary COPY as `Decoder.decode` takes them.
 
     :param sent: all rows, one behind the other.
@@ -107,7 +107,7 @@ def from_binary(stored: Sequence[Stored], sent: bytes, sizes: Sequence[int]) -> 
     return pa.RecordBatch.from_arrays(arrays, names=[each.column.name for each in stored])
 
 
-def _column(each: Stored, octets: UInt8s, at: Int64s, lengths: Int64s) -> pa.Array:
+def _column(each: StoredColumn, octets: UInt8s, at: Int64s, lengths: Int64s) -> pa.Array:
     """Return a column's values as a driver gives them.
 
     :param lengths: in octets; -1 of a NULL.

@@ -15,7 +15,7 @@ from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.columnar import ColumnarReader
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.numeric import decode_numeric
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout, schema_of
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -106,7 +106,7 @@ class Decoder:
         return digest(self.columns, decoded)
 
 
-def check_size(each: Stored, sizes: npt.NDArray[np.signedinteger], limit: int) -> None:
+def check_size(each: StoredColumn, sizes: npt.NDArray[np.signedinteger], limit: int) -> None:
     """Refuse values of a column above a limit, all in bytes.
 
     :raises ValueTooLargeError: naming column and row.
@@ -121,7 +121,7 @@ def check_size(each: Stored, sizes: npt.NDArray[np.signedinteger], limit: int) -
         raise ValueTooLargeError(column=each.column.name, row=row, why=why)
 
 
-def check_text(each: Stored, array: pa.Array) -> None:
+def check_text(each: StoredColumn, array: pa.Array) -> None:
     """Refuse values that are no valid text in a column kept as its type's output.
 
     PostgreSQL checks the encoding of text, not of what a type gives out: "char" is one byte before 15, any one.
@@ -144,7 +144,7 @@ def _is_text(value: pa.StringScalar) -> bool:
     return True
 
 
-def _decode(each: Stored, array: pa.Array) -> tuple[pa.Array, ...]:
+def _decode(each: StoredColumn, array: pa.Array) -> tuple[pa.Array, ...]:
     """Return the values, and their sidecar where the form has one."""
     if each.form is Form.DECIMAL:
         return decode_numeric(array, each.type)

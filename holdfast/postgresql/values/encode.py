@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.values import arrow
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ def copy_statement(table: str, columns: Sequence[Column], *, binary: bool = Fals
     return f"copy {what} from stdin{' (format binary)' if binary else ''}"
 
 
-def loaded(columns: Sequence[Column]) -> tuple[Stored, ...]:
+def loaded(columns: Sequence[Column]) -> tuple[StoredColumn, ...]:
     """Return the columns loaded by COPY: all but generated ones."""
     return tuple(each for each in layout(tuple(columns)) if not each.column.generated)
 
@@ -60,7 +60,7 @@ def _joined(fields: list[pa.Array | pa.Scalar], separator: str) -> pa.Array:
     return pc.binary_join_element_wise(*fields, between, null_handling="replace", null_replacement="\\N")
 
 
-def _field(each: Stored, batch: pa.RecordBatch) -> pa.Array:
+def _field(each: StoredColumn, batch: pa.RecordBatch) -> pa.Array:
     array = batch.column(each.index)
     if each.form is Form.BYTES:
         return _bytea(array)

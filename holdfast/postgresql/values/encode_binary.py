@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.encode import loaded
 from holdfast.postgresql.values.numeric import NumericDigits, digits_of, numeric_bytes
-from holdfast.postgresql.values.type_mapping import Form, Stored
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -47,13 +47,13 @@ def has_binary_form(columns: Sequence[Column]) -> bool:
     return all(each.form is not Form.OUTPUT or _is_text_like(each) or _is_uuid(each) for each in loaded(columns))
 
 
-def _is_text_like(each: Stored) -> bool:
+def _is_text_like(each: StoredColumn) -> bool:
     """Return whether the receive function takes the type's text, but for a version byte of jsonb."""
     column = each.column
     return column.kind == "e" or (column.base_schema == "pg_catalog" and column.base in _TEXT_LIKE)
 
 
-def _is_uuid(each: Stored) -> bool:
+def _is_uuid(each: StoredColumn) -> bool:
     return each.column.base_schema == "pg_catalog" and each.column.base == "uuid"
 
 
@@ -97,7 +97,7 @@ def _big_endian(values: npt.NDArray[Any]) -> UInt8s:
     return swapped.view(np.uint8).reshape(len(values), values.itemsize * math.prod(values.shape[1:]))
 
 
-def _pieces(each: Stored, batch: pa.RecordBatch) -> Iterator[UInt8s | pa.Array]:
+def _pieces(each: StoredColumn, batch: pa.RecordBatch) -> Iterator[UInt8s | pa.Array]:
     """Yield the pieces of a field.
 
     They are matrices of bytes where all rows have the same width, and arrays where not.
@@ -122,7 +122,7 @@ def _pieces(each: Stored, batch: pa.RecordBatch) -> Iterator[UInt8s | pa.Array]:
     yield rows
 
 
-def _content(each: Stored, array: pa.Array) -> Iterator[UInt8s | pa.Array]:
+def _content(each: StoredColumn, array: pa.Array) -> Iterator[UInt8s | pa.Array]:
     """Yield a field of variable length: the length, then the bytes."""
     lengths = np.diff(arrow.offsets(array))
     jsonb = each.column.base == "jsonb" and each.form is Form.OUTPUT

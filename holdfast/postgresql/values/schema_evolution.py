@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import EXACT_FIELD_IDS, field_id
 from holdfast.postgresql.values.date_text import time_number
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout, schema_of
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -75,7 +75,7 @@ def _fields_of(columns: tuple[Column, ...]) -> list[tuple[int, pa.DataType]]:
     return _fields(schema_of(columns))
 
 
-def _values(each: Stored, found: dict[int, pa.Array], rows: int) -> _Values:
+def _values(each: StoredColumn, found: dict[int, pa.Array], rows: int) -> _Values:
     """Return a column's values and its sidecar."""
     values = found.get(each.column.number)
     if values is None:
@@ -94,7 +94,7 @@ def _repeated(one: pa.Array, rows: int) -> pa.Array:
     return pa.repeat(one[0], rows) if one.null_count == 0 else pa.nulls(rows, one.type)
 
 
-def _missing(each: Stored) -> tuple[pa.Array, str | None]:
+def _missing(each: StoredColumn) -> tuple[pa.Array, str | None]:
     """Return a column's value in rows older than the column.
 
     It is an array of one, with the exact text of the value where that is needed.
@@ -110,7 +110,7 @@ def _missing(each: Stored) -> tuple[pa.Array, str | None]:
         return pa.nulls(1, each.type), text
 
 
-def _parsed(each: Stored, text: str) -> pa.Array:
+def _parsed(each: StoredColumn, text: str) -> pa.Array:
     if each.form is Form.BOOL:
         return pa.array([_BOOLS[text]])
     if each.form is Form.BYTES:
@@ -122,7 +122,7 @@ def _parsed(each: Stored, text: str) -> pa.Array:
     return pa.array([text], pa.string()).cast(each.type)
 
 
-def _converted(each: Stored, values: pa.Array, exact: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _converted(each: StoredColumn, values: pa.Array, exact: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return values of another type, and those that it cannot hold."""
     old, new, base = values.type, each.type, (each.column.base_schema, each.column.base)
     if pa.types.is_decimal(old):

@@ -70,7 +70,7 @@ _NATURAL: Final[dict[str, tuple[Form, pa.DataType]]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Stored:
+class StoredColumn:
     """Column as stored in the data files.
 
     :param index: of its field in the schema.
@@ -115,7 +115,7 @@ def form_of(column: Column) -> tuple[Form, pa.DataType]:
 
 
 @lru_cache(maxsize=1024)
-def layout(columns: tuple[Column, ...]) -> tuple[Stored, ...]:
+def layout(columns: tuple[Column, ...]) -> tuple[StoredColumn, ...]:
     """Return the columns that have values of their own, as they stand in the files.
 
     :raises UnkeepableTypeError: a type cannot be loaded again.
@@ -127,7 +127,7 @@ def layout(columns: tuple[Column, ...]) -> tuple[Stored, ...]:
     for index, column in enumerate(kept):
         form, kind = form_of(column)
         sidecar = exact if form in _EXCEPTIONAL else None
-        stored.append(Stored(column=column, form=form, type=kind, index=index, exact=sidecar))
+        stored.append(StoredColumn(column=column, form=form, type=kind, index=index, exact=sidecar))
         exact += sidecar is not None
     return tuple(stored)
 

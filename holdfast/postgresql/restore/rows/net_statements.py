@@ -13,7 +13,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.values.content_hash import hash_select, kept_value, row_hash
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout
+from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection
@@ -32,8 +32,8 @@ DELETED: Final = "D"
 class _Pair(NamedTuple):
     """A column of the table and the one that stages its values."""
 
-    own: Stored
-    staged: Stored
+    own: StoredColumn
+    staged: StoredColumn
 
 
 @dataclass(frozen=True)
@@ -203,7 +203,7 @@ def _column(name: str, base: str) -> Column:
     )  # fmt: skip
 
 
-def _comparable(each: Stored) -> str:
+def _comparable(each: StoredColumn) -> str:
     """Return the SQL of a key's value for joining rows.
 
     Text is compared byte by byte, whatever its collation, and types that nobody knows by their text: changes are told
