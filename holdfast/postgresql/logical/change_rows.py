@@ -17,7 +17,7 @@ from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError, tuples
 from holdfast.postgresql.values import arrow
 from holdfast.postgresql.values.decode import UnkeepableValueError
 from holdfast.postgresql.values.from_text import TextDecoder
-from holdfast.postgresql.values.type_mapping import layout
+from holdfast.postgresql.values.stored_columns import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.values.arrow import Bools
     from holdfast.postgresql.values.from_text import Cells
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import StoredColumn
+    from holdfast.postgresql.values.stored_columns import StoredColumn
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
 

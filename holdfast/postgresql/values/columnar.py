@@ -18,7 +18,7 @@ import pyarrow as pa
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.values import arrow, date_text
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

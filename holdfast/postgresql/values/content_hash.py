@@ -33,7 +33,7 @@ from holdfast.postgresql.values.numeric import (
     numeric_bytes,
     packed_digits_of,
 )
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout, output_text
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout, output_text
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

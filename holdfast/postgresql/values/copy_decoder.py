@@ -18,14 +18,14 @@ from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.values import arrow
 from holdfast.postgresql.values.columnar import fixed, variable
 from holdfast.postgresql.values.from_text import Cells, TextDecoder
-from holdfast.postgresql.values.type_mapping import Form
+from holdfast.postgresql.values.stored_columns import Form
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.postgresql.values.decode import Decoder
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import StoredColumn
+    from holdfast.postgresql.values.stored_columns import StoredColumn
 
 _TAB, _LINE, _SLASH, _NULL = b"\t\n\\N"
 _MEANS: Final = np.arange(256, dtype=np.uint8)

@@ -15,7 +15,7 @@ from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.columnar import ColumnarReader
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.numeric import decode_numeric
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout, schema_of
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.values import arrow
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -21,7 +21,7 @@ import pyarrow.compute as pc
 from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.encode import loaded
 from holdfast.postgresql.values.numeric import NumericDigits, digits_of, numeric_bytes
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

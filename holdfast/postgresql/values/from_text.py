@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.values import arrow
 from holdfast.postgresql.values.decode import check_size, check_text
-from holdfast.postgresql.values.type_mapping import Form
+from holdfast.postgresql.values.stored_columns import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.postgresql.values.arrow import Bools
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import StoredColumn
+    from holdfast.postgresql.values.stored_columns import StoredColumn
 
 _ZERO, _DOT, _DASH, _LAST_OF_BC, _TRUE = b"0.-Ct"
 _DIGITS: Final = np.zeros(256, np.bool_)

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import EXACT_FIELD_IDS, field_id
 from holdfast.postgresql.values.date_text import time_number
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout, schema_of
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

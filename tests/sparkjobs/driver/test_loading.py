@@ -23,7 +23,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.rows.staging_tables import MisfitError
 from holdfast.postgresql.values.content_hash import digest
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.loading import Loading, files_of

@@ -20,7 +20,7 @@ from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.rows.apply import Applied
 from holdfast.postgresql.restore.rows.generated_columns import hash_apart, sum_apart
 from holdfast.postgresql.restore.rows.staging_tables import MisfitError
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 from tests.support.archives import histories

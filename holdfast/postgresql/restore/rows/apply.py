@@ -24,7 +24,7 @@ from holdfast.postgresql.restore.rows.staging_tables import not_taken
 from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.copy_in import copy_in
 from holdfast.postgresql.values.schema_evolution import is_same_schema
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

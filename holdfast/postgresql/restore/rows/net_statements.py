@@ -13,7 +13,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.values.content_hash import hash_select, kept_value, row_hash
-from holdfast.postgresql.values.type_mapping import Form, StoredColumn, layout
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout
 
 if TYPE_CHECKING:
     from collections.abc import Collection

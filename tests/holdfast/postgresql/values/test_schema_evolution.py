@@ -11,7 +11,7 @@ from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.postgresql.values.content_hash import digest
 from holdfast.postgresql.values.decode import Decoder
 from holdfast.postgresql.values.schema_evolution import conform, is_same_schema
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 from tests.support.databases.every_type import OBJECTS, VALUES
 from tests.support.databases.type_groups import Kinds, in_groups
 
