@@ -16,7 +16,7 @@ from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.postgresql.restore.objects.unbound_partitions import attach_unbound
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.stages import hiding
 from holdfast.postgresql.restore.rights.guard import lower_guard, raise_guard
@@ -109,14 +109,14 @@ class Building:
         """
         loading = self._loading(self._address, self._session)
         loading.gather()
-        with progress.once(self._session, FILLED) as is_new:
+        with ledger.once(self._session, FILLED) as is_new:
             if is_new:
                 late = self._fill(loading)
                 check(late)
                 self._job.check()
                 set_sequences(self._session)  # no transaction takes that back
-                progress.note_result(self._session, FILLED, json.dumps([each.describe() for each in late]))
-            noted = json.loads(progress.read_result(self._session, FILLED))
+                ledger.note_result(self._session, FILLED, json.dumps([each.describe() for each in late]))
+            noted = json.loads(ledger.read_result(self._session, FILLED))
         return tuple(NotRestored.from_dict(each) for each in noted)
 
     def _fill(self, loading: Loading) -> tuple[NotRestored, ...]:
@@ -138,7 +138,7 @@ class Building:
             keep_password(self._session)
             plan = replace(self._plan, login=login.user)
             holders = holders_of(self._session, plan)
-            progress.let_write(self._session, plan.login)
+            ledger.let_write(self._session, plan.login)
             raise_guard(self._session, login)
             if not plan.beside:
                 close_database(self._session, plan.login)
@@ -177,7 +177,7 @@ class Building:
         if plan.login:
             lend_references(self._session, plan)
         loading = self._loading(address, session)
-        if not progress.read_result(self._session, _COMPARED):
+        if not ledger.read_result(self._session, _COMPARED):
             loading.run(sessions)
             self._forbid_writing(plan)
         made = self._counting("building indexes and constraints", rows=rows, size=size)
@@ -240,11 +240,11 @@ class Building:
         :param pages: of the role that reads large objects.
         :return: the generated columns that the target computes otherwise.
         """
-        if not progress.read_result(self._session, _COMPARED):
+        if not ledger.read_result(self._session, _COMPARED):
             found = loading.compare(sessions, pages)
-            with progress.once(self._session, _COMPARED):
-                progress.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
-        noted = json.loads(progress.read_result(self._session, _COMPARED))
+            with ledger.once(self._session, _COMPARED):
+                ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
+        noted = json.loads(ledger.read_result(self._session, _COMPARED))
         return tuple(NotRestored.from_dict(each) for each in noted)
 
     def _forbid_writing(self, plan: RestorePlan, *, is_over: bool = False) -> None:

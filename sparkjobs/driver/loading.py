@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.point_in_time.recovery_target import history_of
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT
 from holdfast.postgresql.restore.rights.search_paths import asked_by, lend_search_paths, take_back
 from holdfast.postgresql.restore.rows import load, staging_tables
@@ -199,7 +199,7 @@ class Loading:
         return {each.table.oid: Applied.from_json(steps[each.step]) for each in self._changed}
 
     def _steps(self) -> Mapping[str, str]:
-        return progress.read_steps(self._session)
+        return ledger.read_steps(self._session)
 
     def _load_with_functions(self, misfits: set[int]) -> set[int]:
         """Load again the tables with constraints or formulas that call functions.

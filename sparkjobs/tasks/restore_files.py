@@ -17,7 +17,7 @@ from holdfast.common.errors import MissingRowsError
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan.progress import note_result, once
+from holdfast.postgresql.restore.plan.ledger import note_result, once
 from holdfast.postgresql.restore.rows.apply import Applied, apply_net
 from holdfast.postgresql.restore.rows.generated_columns import hash_apart
 from holdfast.postgresql.restore.rows.load import load_file

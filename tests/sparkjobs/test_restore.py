@@ -14,7 +14,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump import programs
 from holdfast.postgresql.dump.client_floors import Release
-from holdfast.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.restore.plan.ledger import read_ledger
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application
 from tests.support.jobs.command import run

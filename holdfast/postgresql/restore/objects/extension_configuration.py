@@ -14,7 +14,7 @@ import psycopg
 from holdfast.postgresql.catalog.extension_rows import column_list, read_rows, table_name
 from holdfast.postgresql.connection.session import is_refusal
 from holdfast.postgresql.connection.session_errors import words
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_steps
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence

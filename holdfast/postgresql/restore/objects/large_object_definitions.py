@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 from holdfast.postgresql.connection.session import session_role
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
 from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 
 if TYPE_CHECKING:

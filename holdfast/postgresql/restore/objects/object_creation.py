@@ -25,8 +25,7 @@ from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import chains
 from holdfast.postgresql.restore.objects.entry_creation import OWNER, create, is_refused
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
-from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import (
+from holdfast.postgresql.restore.plan.ledger import (
     drop_ledger,
     end_ledger,
     note_result,
@@ -34,6 +33,7 @@ from holdfast.postgresql.restore.plan.progress import (
     once,
     read_result,
 )
+from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID, refusal_of
 from holdfast.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages

@@ -14,8 +14,8 @@ import psycopg
 
 from holdfast.postgresql.catalog.sequences import Reading, SequenceBetween, SequenceValue
 from holdfast.postgresql.connection.sql import ident, literal, qualified
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -15,8 +15,8 @@ from holdfast.postgresql.catalog.table import UNKNOWN_BOUND
 from holdfast.postgresql.connection.session import is_refusal, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

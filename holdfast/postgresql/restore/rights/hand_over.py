@@ -18,8 +18,8 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
 from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rights.guard import RESET
 from holdfast.postgresql.restore.rights.superuser_entries import LAST, run_as_superuser

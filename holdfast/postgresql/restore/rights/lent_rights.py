@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sql_tokens import chain_at, chains, tokens
-from holdfast.postgresql.restore.plan.progress import keep, read_kept
+from holdfast.postgresql.restore.plan.ledger import keep, read_kept
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY
 from holdfast.postgresql.restore.plan.tablespace_choice import used_by
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements

@@ -21,7 +21,7 @@ from holdfast.common.words import named
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOADER
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident, literal
-from holdfast.postgresql.restore.plan.progress import keep, let_write, read_kept
+from holdfast.postgresql.restore.plan.ledger import keep, let_write, read_kept
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping

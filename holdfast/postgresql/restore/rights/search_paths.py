@@ -14,8 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident, qualified
-from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import (
+from holdfast.postgresql.restore.plan.ledger import (
     forget_step,
     note_result,
     note_step,
@@ -23,6 +22,7 @@ from holdfast.postgresql.restore.plan.progress import (
     read_result,
     read_steps,
 )
+from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence

@@ -16,8 +16,8 @@ from holdfast.common.errors import BusyError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.columns import read_columns
 from holdfast.postgresql.connection.sql import literal, qualified
+from holdfast.postgresql.restore.plan.ledger import LOCK_WAIT, unnoticed
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import LOCK_WAIT, unnoticed
 from holdfast.postgresql.restore.rows.load import most_locked
 from holdfast.postgresql.restore.rows.staging_tables import bring_back, not_taken
 

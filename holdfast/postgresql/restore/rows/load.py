@@ -15,8 +15,8 @@ from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS, put_pages
 from holdfast.postgresql.connection.session import connect, is_refusal
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_ledger, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_ledger, read_result
 from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.postgresql.restore.rows.staging_tables import not_taken, step_of

@@ -22,8 +22,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.session import is_refusal, server_error
 from holdfast.postgresql.connection.sql import ident, qualified
-from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import (
+from holdfast.postgresql.restore.plan.ledger import (
     ROWS_ASIDE,
     note_result,
     note_step,
@@ -32,6 +31,7 @@ from holdfast.postgresql.restore.plan.progress import (
     read_steps,
     unnoticed,
 )
+from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
     RelaxedConstraint,
     add_again,

@@ -21,7 +21,7 @@ from holdfast.postgresql.dump.dump import dump_schema
 from holdfast.postgresql.dump.dump_entries import DumpEntry, read_entries
 from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.objects import object_creation
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.make_plan import make_plan
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
 from holdfast.postgresql.restore.plan.rename import Maps
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.service
 SQL = Path(__file__).parents[5] / "fixtures" / "postgresql"
 
 
-CLAIM = progress.TargetClaim("archive", "block", ("*",), (), commit=1, run="run")
+CLAIM = ledger.TargetClaim("archive", "block", ("*",), (), commit=1, run="run")
 
 
 def create_tables(target: Address, plan: RestorePlan) -> None:
@@ -48,7 +48,7 @@ def create_rest(target: Address, plan: RestorePlan, *, sessions: int) -> tuple[N
 
 def begin(target: Address) -> None:
     with connect(target) as session:
-        progress.create_ledger(session, CLAIM)
+        ledger.create_ledger(session, CLAIM)
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ def schema_of(address: Address, *schemas: str) -> list[str]:
 
 def undo(address: Address) -> tuple[str, ...]:
     with connect(address) as session:
-        return progress.undo(session)
+        return ledger.undo(session)
 
 
 SOME = frozenset(
@@ -163,7 +163,7 @@ def test_everything_under_another_schema_is_what_renaming_the_schema_gives(sourc
     plan = source.create(target, maps=("public=moved", "select=Sélect 2"))
     assert {each.what.partition(" ")[0] for each in plan.not_restored} == {"default", "event", "publication"}
     with connect(target) as session:
-        progress.drop_ledger(session)
+        ledger.drop_ledger(session)
     truth = source.database("truth", "source")
     with connect(truth) as session:
         for kind, query in (
@@ -293,11 +293,11 @@ def test_what_others_use_by_now_is_not_dropped(source: Source) -> None:
         undo(target)
     with connect(target) as session:
         assert session.execute("select count(*) from public.mine").fetchone() == (0,)
-        assert progress.read_ledger(session) is not None
+        assert ledger.read_ledger(session) is not None
 
 
 def test_what_others_read_is_not_waited_for_endlessly(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(progress, "LOCK_WAIT", "100ms")
+    monkeypatch.setattr(ledger, "LOCK_WAIT", "100ms")
     target = source.database("read")
     source.create(target, "public.wide")
     with connect(target) as reader, reader.transaction():
@@ -310,7 +310,7 @@ def test_what_others_read_is_not_waited_for_endlessly(source: Source, monkeypatc
 def test_what_others_create_meanwhile_is_never_taken_for_ours(source: Source) -> None:
     target = source.database("meanwhile")
     begin(target)
-    with connect(target) as session, connect(target) as other, session.transaction(), progress.noted(session):
+    with connect(target) as session, connect(target) as other, session.transaction(), ledger.noted(session):
         session.execute("create table public.ours (id int)")
         other.execute("create table public.theirs (id int)")
     assert undo(target) == ("table public.ours",)
@@ -336,7 +336,7 @@ def test_a_key_waits_for_a_busy_table_of_the_target_only_so_long(
     target = source.database("busy")
     assert [each.target.name for each in source.create(target, "public.round_b").tables] == ["round_b"]
     with connect(target) as session:
-        progress.drop_ledger(session)
+        ledger.drop_ledger(session)
     plan = source.plan(target, "public.round_a")
     begin(target)
     create_tables(target, plan)

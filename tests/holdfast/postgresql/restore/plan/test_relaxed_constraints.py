@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
     RelaxedConstraint,
@@ -26,14 +26,14 @@ pytestmark = pytest.mark.service
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
-CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
+CLAIM = ledger.TargetClaim("archive", "block", (), (), commit=1, run="run")
 
 
 @pytest.fixture
 def session(address: Address) -> Iterator[Session]:
     """A target that a restore of everything has claimed: all that is in it is the restore's."""
     with connect(address) as opened:
-        progress.create_ledger(opened, CLAIM)
+        ledger.create_ledger(opened, CLAIM)
         yield opened
 
 

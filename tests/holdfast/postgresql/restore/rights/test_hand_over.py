@@ -12,7 +12,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_over, holders_of, mark_owners
 from holdfast.postgresql.restore.rights.restricted_login import (
@@ -94,7 +94,7 @@ def login(begun: Session, address: Address) -> Iterator[Address]:
     with temporary_login(begun, address) as made:
         begun.execute(f"grant create, usage on schema s, public to {made.user}".encode())
         begun.execute(f"grant create on database {address.database} to {made.user}".encode())
-        progress.let_write(begun, made.user)
+        ledger.let_write(begun, made.user)
         keep_password(begun)
         yield made
     begun.execute('drop owned by given_one, "given Two" cascade; drop role given_one, "given Two"')

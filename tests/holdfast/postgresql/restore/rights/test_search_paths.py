@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.catalog.catalog_queries import read_tables
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rights.search_paths import (
     asked_by,
     give_back,
@@ -79,7 +79,7 @@ def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(s
 
 @pytest.mark.service
 def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(session: Session) -> None:
-    with session.transaction(), progress.noted(session):
+    with session.transaction(), ledger.noted(session):
         session.execute("create function lib.ours(int) returns bool language sql immutable as 'select true'")
         session.execute("create table shop.new (id int check (lib.ours(id) and lib.positive(id)))")
     [found] = asked_by(session, [table for table in read_tables(session) if table.name == "new"]).values()

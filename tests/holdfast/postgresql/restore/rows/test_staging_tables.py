@@ -11,7 +11,7 @@ from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.restore.plan.progress import read_steps
+from holdfast.postgresql.restore.plan.ledger import read_steps
 from holdfast.postgresql.restore.rows.staging_tables import (
     MisfitError,
     bring_back,

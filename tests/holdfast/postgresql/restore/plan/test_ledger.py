@@ -12,8 +12,8 @@ from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
-from holdfast.postgresql.restore.plan.progress import TargetClaim
+from holdfast.postgresql.restore.plan import ledger
+from holdfast.postgresql.restore.plan.ledger import TargetClaim
 
 
 @pytest.mark.parametrize(("position", "at"), [("", "commit:7"), ("0/2A", "lsn:0/2A")])
@@ -30,7 +30,7 @@ def target(new_database: Callable[..., Address]) -> Address:
     return new_database()
 
 
-CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
+CLAIM = ledger.TargetClaim("archive", "block", (), (), commit=1, run="run")
 
 
 @pytest.mark.parametrize(
@@ -50,16 +50,16 @@ def test_a_restore_goes_on_with_the_same_one_only(change: dict[str, Any], words:
 
 def test_a_schema_that_is_called_like_a_ledger_is_no_ledger(target: Address) -> None:
     with connect(target) as session:
-        assert progress.read_ledger(session) is None
+        assert ledger.read_ledger(session) is None
         session.execute("create schema holdfast_restore")
         with pytest.raises(RefusedError, match="that no restore of this release has made"):
-            progress.read_ledger(session)
+            ledger.read_ledger(session)
 
 
 def test_the_ledger_is_gone_in_the_end(target: Address) -> None:
     with connect(target) as session:
-        progress.create_ledger(session, CLAIM)
-        progress.drop_ledger(session)
+        ledger.create_ledger(session, CLAIM)
+        ledger.drop_ledger(session)
         assert session.execute("select to_regnamespace('holdfast_restore')").fetchone() == (None,)
 
 
@@ -68,8 +68,8 @@ def test_an_event_trigger_that_refuses_the_undo_is_named(older: Callable[[int], 
     with connect(Address(server.url(), server.password)) as admin:
         admin.execute("create database refusing")
     with connect(Address(server.url("refusing"), server.password)) as session:
-        progress.create_ledger(session, CLAIM)
-        with session.transaction(), progress.noted(session):
+        ledger.create_ledger(session, CLAIM)
+        with session.transaction(), ledger.noted(session):
             session.execute("create table public.made ()")
         session.execute(
             "create function public.no_drop() returns event_trigger language plpgsql as "
@@ -83,6 +83,6 @@ def test_an_event_trigger_that_refuses_the_undo_is_named(older: Callable[[int], 
         session.execute("alter event trigger audit enable always")
         session.execute("alter event trigger forbid enable always")
         with pytest.raises(RefusedError, match=r"event trigger forbid .*dropping is forbidden.*forbid disable"):
-            progress.undo(session)
+            ledger.undo(session)
         session.execute("alter event trigger forbid disable")
-        assert progress.undo(session) == ("table public.made",)
+        assert ledger.undo(session) == ("table public.made",)
