@@ -23,7 +23,7 @@ from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rights.guard import RESET
-from holdfast.postgresql.restore.rights.inlined import lend_to_read
+from holdfast.postgresql.restore.rights.search_paths import lend_to_read
 from holdfast.postgresql.restore.rights.superuser_entries import run_as_superuser
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident, qualified
+from holdfast.postgresql.dump.dump_entries import TABLES
+from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
 from holdfast.postgresql.restore.plan.ledger import (
     forget_step,
     note_result,
@@ -23,12 +25,15 @@ from holdfast.postgresql.restore.plan.ledger import (
     read_steps,
 )
 from holdfast.postgresql.restore.plan.plan import NotRestored
+from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
+
 
 LENT = "search_path of "
 """What the notes of functions begin with that have one of ours."""
@@ -161,3 +166,36 @@ def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
     )
     again = f"alter function {routine} set search_path = {path};"
     return NotRestored(f"search_path of function {routine}", reason, again)
+
+
+def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:
+    """Give functions a search_path that a table asks, and that the server may have to read for that.
+
+    They have it until the restore has come to its end.
+
+    :param session: in the transaction that is to create the entry.
+    :param entries: of the plan, by their numbers.
+    :return: whether there are such functions.
+    """
+    functions = [each for each in _needed(entry, entries) if _is_read(each)] if entry.kind in TABLES else []
+    for function in functions:
+        for statement, _ in owner_statements(function.sql):
+            altered = statement.rpartition(" OWNER TO ")[0]
+            schema = [token for token in tokens(altered) if token.kind != SPACE][2].identifier
+            lend_by(session, altered, path_of(schema, entry.schema))
+    return bool(functions)
+
+
+def _needed(entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> Iterator[DumpEntry]:
+    """Yield the entries that an entry needs, with those of its operators."""
+    for each in entry.needs:
+        if (needed := entries.get(each)) is not None:
+            yield needed
+            if needed.kind == "OPERATOR":
+                yield from _needed(needed, entries)
+
+
+def _is_read(entry: DumpEntry) -> bool:
+    if entry.kind != "FUNCTION" or not has_words(entry.sql, "LANGUAGE", "SQL"):
+        return False
+    return not any(setting.split()[1] == "search_path" for setting in settings_of(entry.sql))

@@ -9,8 +9,7 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.restore.rights.inlined import lend_to_read
-from holdfast.postgresql.restore.rights.search_paths import give_back
+from holdfast.postgresql.restore.rights.search_paths import give_back, lend_to_read
 from tests.support.databases.planned_shop import entry
 
 pytestmark = pytest.mark.service
