@@ -18,9 +18,8 @@ from holdfast.common.words import human_size
 from holdfast.postgresql.connection.reading_role import reader_of
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.stream_state import MAX_RETAINED_BYTES
-from holdfast.postgresql.setup.grants import plan_remove, plan_setup, script
+from holdfast.postgresql.setup.grants import plan_reader, plan_remove, plan_setup, script
 from holdfast.postgresql.setup.grants import run as run_plan
-from holdfast.postgresql.setup.reader_grants import plan_reader
 from holdfast.postgresql.setup.readiness import (
     Readiness,
     check_clients,

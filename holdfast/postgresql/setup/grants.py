@@ -17,6 +17,7 @@ import psycopg
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import USER_SCHEMA
+from holdfast.postgresql.connection.reading_role import reader_of
 from holdfast.postgresql.connection.session import connect, session_role
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.setup.stream_rights import OwnersTask, WantedStream
+
 
 _CREATED = "created"
 _MEMBER = "pg_read_all_data"
@@ -447,3 +449,23 @@ def _failure(error: Exception, plan: Plan, database: str, before: str) -> Holdfa
     if isinstance(error, HoldfastError):
         return HoldfastError(f"in {database}: {error}; {before}")
     return HoldfastError(f"in {database}: {_one_line(str(error))}; {before}: try again")
+
+
+def plan_reader(
+    address: Address, databases: Sequence[str], role_name: str, *, per_schema: bool = False
+) -> Iterator[Plan]:
+    """Yield the plan of the reading role; none for a superuser, who reads as such.
+
+    :param role_name: of the role that it reads for.
+    :raises RefusedError: it cannot be given what it needs.
+    """
+    with connect(address) as session:
+        role, reader = (read_role(session, name) for name in (role_name, reader_of(role_name)))
+    if role.superuser:
+        return
+    plan = plan_setup(address, databases, reader.name, per_schema=per_schema)
+    note = (
+        f"{reader.name} reads rows for {role.name}, without its REPLICATION right, once it has the same "
+        f"password: set it in psql with \\password {reader.quoted}, or one of its own in ~/.pgpass"
+    )
+    yield plan if reader.exists else replace(plan, notes=(note,))
