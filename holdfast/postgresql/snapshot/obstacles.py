@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
-from holdfast.postgresql.catalog.keepable import UnkeepableTypeError, check_keepable
+from holdfast.postgresql.catalog.columns import UnkeepableTypeError, check_keepable
 from holdfast.postgresql.connection.session import session_role
 
 if TYPE_CHECKING:

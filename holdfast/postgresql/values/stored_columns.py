@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Final
 import pyarrow as pa
 
 from holdfast.common.field_ids import EXACT_FIELD_IDS, EXACT_OF, numbered
-from holdfast.postgresql.catalog.keepable import check_keepable
+from holdfast.postgresql.catalog.columns import check_keepable
 from holdfast.postgresql.connection.sql import ident, qualified
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.common.field_ids import EXACT_OF
-from holdfast.postgresql.catalog.keepable import UnkeepableTypeError
+from holdfast.postgresql.catalog.columns import UnkeepableTypeError
 from holdfast.postgresql.values.stored_columns import ROWS_FIELD, Form, form_of, layout, output_text, schema_of
 from tests.support.databases.records import column
 
