@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.catalog.own_objects import PUBLISH_SCHEMA, PUBLISH_TRIGGER
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.logical import ddl_triggers as definitions
 from holdfast.postgresql.logical import new_tables
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publishable import PublishableRelation
+
 
 _NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
 _DEFINITIONS = "definitions"
@@ -189,3 +191,20 @@ def streams_of(session: Connection) -> tuple[str, ...]:
     They belong to any archive. One of which only the slot or the publication is left counts, too.
     """
     return tuple(row[0] for row in session.execute(_STREAMS))
+
+
+DROPPED: Final = (
+    f"DROP EVENT TRIGGER IF EXISTS {PUBLISH_TRIGGER};",
+    f"DROP SCHEMA IF EXISTS {PUBLISH_SCHEMA} CASCADE;",
+)
+
+_LEFT: Final = f"""
+select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(PUBLISH_TRIGGER)})
+  or exists (select from pg_catalog.pg_namespace where nspname = {literal(PUBLISH_SCHEMA)})
+"""
+
+
+def has_new_tables_trigger(session: Connection) -> bool:
+    """Return whether any part of the event trigger exists."""
+    row = session.execute(_LEFT.encode()).fetchone()
+    return bool(row and row[0])
