@@ -21,7 +21,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
 from holdfast.postgresql.dump.programs import below_floor, need_program, version_of
 from holdfast.postgresql.logical import ddl_triggers as definitions
-from holdfast.postgresql.logical import new_tables
+from holdfast.postgresql.setup.stream_rights import has_new_tables_trigger
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact
 from holdfast.postgresql.snapshot.obstacles import Obstacle, choice_obstacles, obstacles, unreadable
 from holdfast.postgresql.snapshot.snapshot import locked_by_others
@@ -166,7 +166,7 @@ def _guarded(session: Connection, catalog: Catalog) -> Iterator[Obstacle]:
 
 def _triggers(session: Connection) -> Iterator[Obstacle]:
     do = "run 'holdfast source setup SOURCE --changes' as a superuser, which"
-    if new_tables.has_new_tables_trigger(session):
+    if has_new_tables_trigger(session):
         yield Obstacle(
             "the event trigger of --new-tables is there: by its function, owners of schemas can become superuser",
             f"{do} removes it",

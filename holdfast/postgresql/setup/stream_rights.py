@@ -15,7 +15,6 @@ from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_table
 from holdfast.postgresql.catalog.own_objects import PUBLISH_SCHEMA, PUBLISH_TRIGGER
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.logical import ddl_triggers as definitions
-from holdfast.postgresql.logical import new_tables
 from holdfast.postgresql.logical.publication import plan_publication
 from holdfast.postgresql.logical.publishable import read_relations
 
@@ -98,9 +97,9 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
 
 def removals(session: Connection) -> Iterator[OwnersTask]:
     """Yield the tasks that remove what earlier releases made, and no database should have."""
-    if new_tables.has_new_tables_trigger(session):
+    if has_new_tables_trigger(session):
         why = "remove the event trigger of --new-tables, by which owners of schemas can become superuser"
-        yield OwnersTask("new tables", why, new_tables.DROPPED)
+        yield OwnersTask("new tables", why, _NEW_TABLES_DROPPED)
 
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
@@ -193,12 +192,17 @@ def streams_of(session: Connection) -> tuple[str, ...]:
     return tuple(row[0] for row in session.execute(_STREAMS))
 
 
-DROPPED: Final = (
+_NEW_TABLES_DROPPED: Final = (
     f"DROP EVENT TRIGGER IF EXISTS {PUBLISH_TRIGGER};",
     f"DROP SCHEMA IF EXISTS {PUBLISH_SCHEMA} CASCADE;",
 )
+"""Removes the event trigger of earlier releases that published new tables.
 
-_LEFT: Final = f"""
+Its function ran with a superuser's rights and took new tables by name, in place of which their schema's owner could put
+a view of his. To add a table to a publication takes the rights of both owners: it cannot be done with less.
+"""
+
+_NEW_TABLES_LEFT: Final = f"""
 select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(PUBLISH_TRIGGER)})
   or exists (select from pg_catalog.pg_namespace where nspname = {literal(PUBLISH_SCHEMA)})
 """
@@ -206,5 +210,5 @@ select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(
 
 def has_new_tables_trigger(session: Connection) -> bool:
     """Return whether any part of the event trigger exists."""
-    row = session.execute(_LEFT.encode()).fetchone()
+    row = session.execute(_NEW_TABLES_LEFT.encode()).fetchone()
     return bool(row and row[0])

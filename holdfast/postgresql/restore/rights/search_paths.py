@@ -169,9 +169,10 @@ def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
 
 
 def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:
-    """Give functions a search_path that a table asks, and that the server may have to read for that.
+    """Lend a search_path to SQL functions that the server inlines as it creates a table.
 
-    They have it until the restore has come to its end.
+    It puts their text into a partition key or a generated column's formula, and finds nothing there without a path. One
+    that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.
 
     :param session: in the transaction that is to create the entry.
     :param entries: of the plan, by their numbers.

@@ -9,10 +9,10 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.logical import ddl_triggers, new_tables
+from holdfast.postgresql.logical import ddl_triggers
 from holdfast.postgresql.setup import grants
 from holdfast.postgresql.setup.readiness import check_database
-from holdfast.postgresql.setup.stream_rights import WantedStream
+from holdfast.postgresql.setup.stream_rights import WantedStream, has_new_tables_trigger
 
 pytestmark = pytest.mark.service
 
@@ -67,7 +67,7 @@ def test_the_trigger_of_an_earlier_release_is_found_and_removed(address: Address
     assert found.startswith("the event trigger of --new-tables is there: by its function, owners of schemas can become")
     assert "remove the event trigger of --new-tables" in set_up(address, stream)
     with connect(address) as session:
-        assert not new_tables.has_new_tables_trigger(session)
+        assert not has_new_tables_trigger(session)
     assert warned(address) == []
 
 
