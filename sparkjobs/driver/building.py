@@ -115,9 +115,8 @@ class Building:
                 check(late)
                 self._job.check()
                 set_sequences(self._session)  # no transaction takes that back
-                ledger.note_result(self._session, FILLED, json.dumps([each.describe() for each in late]))
-            noted = json.loads(ledger.read_result(self._session, FILLED))
-        return tuple(NotRestored.from_dict(each) for each in noted)
+                ledger.note_left_out(self._session, FILLED, late)
+            return tuple(ledger.read_left_out(self._session, FILLED))
 
     def _fill(self, loading: Loading) -> tuple[NotRestored, ...]:
         rows, size = sum(parts.base.rows for _, parts in self._tables), sum(each.size for each in self._plan.tables)
@@ -244,8 +243,7 @@ class Building:
             found = loading.compare(sessions, pages)
             with ledger.once(self._session, _COMPARED):
                 ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
-        noted = json.loads(ledger.read_result(self._session, _COMPARED))
-        return tuple(NotRestored.from_dict(each) for each in noted)
+        return tuple(ledger.read_left_out(self._session, _COMPARED))
 
     def _forbid_writing(self, plan: RestorePlan, *, is_over: bool = False) -> None:
         """Keep code of one owner from the rows of others, once they are loaded."""

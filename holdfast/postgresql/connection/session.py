@@ -152,6 +152,18 @@ def is_refusal(session: psycopg.Connection[Any], error: BaseException | None) ->
     return not error.sqlstate.startswith(_MAY_PASS)
 
 
+def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
+    """Run a statement in a subtransaction; return the server's refusal, if any."""
+    try:
+        with session.transaction():
+            session.execute(statement.encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return error
+    return None
+
+
 def _tail(said: str) -> str:
     """Return the reason in libpq's message, without its closing question."""
     found = re.sub(r".*?(FATAL|failed|is bad): +", "", said).strip() or said

@@ -9,12 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import psycopg
-
 from holdfast.common.errors import HoldfastError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.database_settings import for_superusers
-from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.connection.session import connect, refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
@@ -100,15 +98,9 @@ def run_statements(session: Connection, address: Address, plan: DatabasePlan) ->
     """
     left = []
     for each in plan.statements:
-        try:
-            with session.transaction():
-                session.execute(each.sql.encode())
-        except psycopg.Error as error:
-            if not is_refusal(session, error):
-                raise
+        if (error := refusal_of(session, each.sql)) is not None:
             left.append(_left_out(each, words(error)))
-            continue
-        if each.setting.lower().endswith("preload_libraries") and (why := _why_closed(address)):
+        elif each.setting.lower().endswith("preload_libraries") and (why := _why_closed(address)):
             session.execute(each.undo.encode())
             left.append(_left_out(each, f"no session could begin with it: {why}"))
     return tuple(left)

@@ -16,12 +16,11 @@ import psycopg
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.definitions import read_uses
-from holdfast.postgresql.connection.session import SETTINGS_QUERY, is_refusal, server_error
+from holdfast.postgresql.connection.session import SETTINGS_QUERY, is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rights.guard import RESET
 from holdfast.postgresql.restore.rights.search_paths import lend_to_read
 from holdfast.postgresql.restore.rights.superuser_entries import run_as_superuser

@@ -5,16 +5,14 @@ The restoring role gives these as far as it may.
 
 from __future__ import annotations
 
-import json
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.connection.session import session_role
+from holdfast.postgresql.connection.session import refusal_of, session_role
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, literal
-from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
+from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -39,9 +37,8 @@ def create_large_objects(session: Connection, group: LargeObjectGroup) -> list[N
             if is_new:
                 missing = [row[0] for row in session.execute(_MISSING, (oids,))]
                 session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
-                denied = _define(session, group, missing)
-                note_result(session, step, json.dumps([each.describe() for each in denied]))
-            left += [NotRestored.from_dict(each) for each in json.loads(read_result(session, step))]
+                note_left_out(session, step, _define(session, group, missing))
+            left += read_left_out(session, step)
     return left
 
 

@@ -6,7 +6,6 @@ any point.
 
 from __future__ import annotations
 
-import json
 from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
@@ -18,7 +17,7 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal, server_error
+from holdfast.postgresql.connection.session import is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.dump.dump_entries import TABLES
@@ -28,13 +27,13 @@ from holdfast.postgresql.restore.objects.large_object_definitions import create_
 from holdfast.postgresql.restore.plan.ledger import (
     drop_ledger,
     end_ledger,
-    note_result,
+    note_left_out,
     noted,
     once,
-    read_result,
+    read_left_out,
 )
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID, refusal_of
+from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID
 from holdfast.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
 from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
 from holdfast.postgresql.restore.rights.lent_rights import is_elsewhere, lend_extensions, referred
@@ -155,10 +154,10 @@ def _create_some(
     step, some = f"create {first + start}", entries[start : start + size]
     with once(session, step) as is_new:
         if is_new:
-            _note(session, step, (_create_beside if plan.beside else _create)(session, plan, some, count))
+            note_left_out(session, step, (_create_beside if plan.beside else _create)(session, plan, some, count))
         else:
             count.add(len(some))
-        return _noted(session, step)
+        return read_left_out(session, step)
 
 
 def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotRestored]:
@@ -171,8 +170,8 @@ def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotResto
     step = f"again: {left.what}"
     with once(session, step) as is_new:
         if is_new and (why := refusal_of(session, left.statement)) is not None:
-            _note(session, step, [replace(left, reason=words(why))])
-        return _noted(session, step)
+            note_left_out(session, step, [replace(left, reason=words(why))])
+        return read_left_out(session, step)
 
 
 def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry], count: _Count) -> list[NotRestored]:
@@ -307,8 +306,8 @@ def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Se
                 if borrowed and is_key:
                     session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
                 with noted(session) if is_object else nullcontext():
-                    _note(session, step, create(session, plan, entry))
-            return _noted(session, step)
+                    note_left_out(session, step, create(session, plan, entry))
+            return read_left_out(session, step)
     except HoldfastError as error:
         gives_way = borrowed or not plan.is_strict
         if session.broken or not ((borrowed and is_key) or (gives_way and is_refused(session, error))):
@@ -351,27 +350,17 @@ def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: Holdfa
     try:
         with once(session, step) as is_new:
             if not is_new:
-                return _noted(session, step) or [_left_out(entry, refused)]
+                return read_left_out(session, step) or [_left_out(entry, refused)]
             session.execute(f"{entry.settings} {entry.sql.rstrip().removesuffix(';')} NOT VALID;".encode())
             table, name = session.execute(_ADDED).fetchone() or ("", "")
             reason = f"{NOT_VALID}{words(refused.__cause__ or refused)}"
             left = NotRestored(entry.label, reason, f"alter table {table} validate constraint {name};")
-            _note(session, step, [left])
+            note_left_out(session, step, [left])
             return [left]
     except psycopg.Error as error:
         if not is_refusal(session, error):
             raise server_error(f"{entry.label} could not be created", error) from error
         return [_left_out(entry, refused)]
-
-
-def _note(session: Connection, step: str, left: Sequence[NotRestored]) -> None:
-    if left:
-        note_result(session, step, json.dumps([each.describe() for each in left]))
-
-
-def _noted(session: Connection, step: str) -> Sequence[NotRestored]:
-    """Return the record of a step that is done."""
-    return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
 
 
 def _left_out(entry: DumpEntry, error: HoldfastError) -> NotRestored:

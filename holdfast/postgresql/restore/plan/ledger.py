@@ -18,10 +18,11 @@ import psycopg
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOADER
 from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.target_state import Target
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterable, Iterator, Mapping
 
     from holdfast.postgresql.connection.session import Connection
 
@@ -291,6 +292,17 @@ def read_result(session: Connection, step: str) -> str:
 def note_result(session: Connection, step: str, result: str) -> None:
     """Record the result of a step, in the transaction that does it."""
     session.execute(f"update {_noted_in(session)} set result = %s where step = %s".encode(), (result, step))
+
+
+def note_left_out(session: Connection, step: str, left_out: Iterable[NotRestored]) -> None:
+    """Record what a step does not restore, in the transaction that does it."""
+    if described := [each.describe() for each in left_out]:
+        note_result(session, step, json.dumps(described))
+
+
+def read_left_out(session: Connection, step: str) -> list[NotRestored]:
+    """Return what a step has not restored, also where it was done before."""
+    return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
 
 
 def note_step(session: Connection, step: str) -> bool:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import psycopg
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session import refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.restore.plan.plan import NotRestored
@@ -198,15 +198,8 @@ def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Erro
     :param table: may be no partition, to which any row belongs.
     :param rows: the table that they are in.
     """
-    try:
-        with session.transaction():
-            (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
-            session.execute(f"select count(*) from {rows} where {belonging}".encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        return error
-    return None
+    (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
+    return refusal_of(session, f"select count(*) from {rows} where {belonging}")
 
 
 def detach(session: Connection, table: str, error: psycopg.Error) -> RelaxedConstraint | None:
@@ -272,18 +265,6 @@ def add_again(session: Connection, dropped: RelaxedConstraint) -> NotRestored | 
     if dropped.not_valid and refusal_of(session, dropped.not_valid) is None:
         return NotRestored(told.what, NOT_VALID + words(error), dropped.validate)
     return NotRestored(told.what, words(error), told.statement)
-
-
-def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
-    """Run a statement in a subtransaction; return the server's refusal, if any."""
-    try:
-        with session.transaction():
-            session.execute(statement.encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        return error
-    return None
 
 
 def _asking(session: Connection, table: str) -> _Condition | None:

@@ -7,7 +7,6 @@ names them, so nothing of the archive's text is in these statements. ALTER … O
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
+from holdfast.postgresql.connection.session import refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
-from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
+from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rights.guard import RESET
 from holdfast.postgresql.restore.rights.superuser_entries import LAST, run_as_superuser
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
@@ -177,9 +176,8 @@ def _run_all(sessions: Sessions, what: str, some: Sequence[tuple[str, str, str]]
         with once(session, step) as is_new:
             if is_new:
                 session.execute(RESET.encode())
-                left = _all(session, some[start : start + _BATCH])
-                note_result(session, step, json.dumps([each.describe() for each in left]))
-        return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
+                note_left_out(session, step, _all(session, some[start : start + _BATCH]))
+        return read_left_out(session, step)
 
     for left in sessions.run(range(0, len(some), _BATCH), run, at_once=1):
         yield from left

@@ -14,7 +14,7 @@ import psycopg
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.roles import Membership, Roles, read_roles
-from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session import refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import assignment, ident
 from holdfast.postgresql.restore.plan.plan import NotRestored
@@ -185,12 +185,7 @@ def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]
 
 
 def _grant(session: Connection, membership: Membership) -> NotRestored | None:
-    try:
-        with session.transaction():
-            session.execute(membership.statement().encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        what = f"membership of {membership.member} in {membership.role}"
-        return NotRestored(what, words(error), f"{membership.statement()};")
-    return None
+    if (error := refusal_of(session, membership.statement())) is None:
+        return None
+    what = f"membership of {membership.member} in {membership.role}"
+    return NotRestored(what, words(error), f"{membership.statement()};")

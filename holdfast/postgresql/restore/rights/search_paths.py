@@ -18,10 +18,11 @@ from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
 from holdfast.postgresql.restore.plan.ledger import (
     forget_step,
+    note_left_out,
     note_result,
     note_step,
     once,
-    read_result,
+    read_left_out,
     read_steps,
 )
 from holdfast.postgresql.restore.plan.plan import NotRestored
@@ -153,9 +154,9 @@ def give_back(session: Connection) -> tuple[NotRestored, ...]:
         if is_new:
             steps = read_steps(session)
             noted = [step.removeprefix(LENT) for step in steps if step.startswith(LENT)]
-            told = [_given_back(session, *each) for each in session.execute(_LENT, {"noted": noted}).fetchall()]
-            note_result(session, _GIVEN_BACK, json.dumps([each.describe() for each in told]))
-    return tuple(NotRestored.from_dict(each) for each in json.loads(read_result(session, _GIVEN_BACK)))
+            lent = session.execute(_LENT, {"noted": noted}).fetchall()
+            note_left_out(session, _GIVEN_BACK, [_given_back(session, *each) for each in lent])
+    return tuple(read_left_out(session, _GIVEN_BACK))
 
 
 def _given_back(session: Connection, routine: str, path: str) -> NotRestored:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -12,12 +11,11 @@ import psycopg
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS, put_pages
-from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.connection.session import connect, is_refusal, refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.restore.plan.ledger import note_result, once, read_ledger, read_result
+from holdfast.postgresql.restore.plan.ledger import note_left_out, note_result, once, read_ledger, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.postgresql.restore.rows.staging_tables import not_taken, step_of
 from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_select
@@ -310,10 +308,9 @@ def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRe
     """
     step = f"analyze from {qualified(*names[0])}"
     with once(session, step) as is_new:
-        if is_new and (left := refused_statistics(session, names)):
-            note_result(session, step, json.dumps([each.describe() for each in left]))
-        noted = read_result(session, step)
-    return [NotRestored.from_dict(each) for each in json.loads(noted or "[]")]
+        if is_new:
+            note_left_out(session, step, refused_statistics(session, names))
+        return read_left_out(session, step)
 
 
 def refused_statistics(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:

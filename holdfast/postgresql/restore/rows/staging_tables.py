@@ -20,7 +20,7 @@ import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal, server_error
+from holdfast.postgresql.connection.session import is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.restore.plan.ledger import (
     ROWS_ASIDE,
@@ -39,7 +39,6 @@ from holdfast.postgresql.restore.plan.relaxed_constraints import (
     drop_condition,
     drop_expression,
     failure_of_bound,
-    refusal_of,
 )
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, refusal_of
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
@@ -19,7 +19,6 @@ from holdfast.postgresql.restore.plan.relaxed_constraints import (
     drop_condition,
     drop_expression,
     failure_of_bound,
-    refusal_of,
 )
 
 pytestmark = pytest.mark.service
