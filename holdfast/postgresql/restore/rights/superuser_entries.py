@@ -7,7 +7,6 @@ or in an untrusted language, and what is built of them) needs an archive that no
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
@@ -53,43 +52,24 @@ _NATIVE = {
 _ABOUT = ("ACL", "COMMENT", "SECURITY LABEL")
 """Entries that say something of another one, which they need."""
 
-_FORMS = (
-    ("COMMENT", "ON"),
-    ("ALTER", "DEFAULT", "PRIVILEGES"),
-    ("ALTER", "EVENT", "TRIGGER"),
-    ("ALTER", "PUBLICATION"),
-    ("CREATE", "ACCESS", "METHOD"),
-    ("CREATE", "AGGREGATE"),
-    ("CREATE", "EVENT", "TRIGGER"),
-    ("CREATE", "EXTENSION"),
-    ("CREATE", "FOREIGN", "DATA", "WRAPPER"),
-    ("CREATE", "FUNCTION"),
-    ("CREATE", "LANGUAGE"),
-    ("CREATE", "OPERATOR", "CLASS"),
-    ("CREATE", "OPERATOR", "FAMILY"),
-    ("CREATE", "OR", "REPLACE", "LANGUAGE"),
-    ("CREATE", "PROCEDURAL", "LANGUAGE"),
-    ("CREATE", "PUBLICATION"),
-    ("CREATE", "SUBSCRIPTION"),
-    ("CREATE", "TEXT", "SEARCH"),
-    ("CREATE", "TRANSFORM"),
-    ("CREATE", "TRUSTED"),
-    ("CREATE", "TYPE"),
-    ("GRANT",),
-    ("REVOKE",),
-)
-"""How statements may begin. None of them plans a query, and none has a part that could.
+_WORDS = {
+    "DEFAULT ACL": "DEFAULT PRIVILEGES",
+    "PROCEDURAL LANGUAGE": "LANGUAGE",
+    "PUBLICATION TABLES IN SCHEMA": "PUBLICATION",
+    "SHELL TYPE": "TYPE",
+}
+"""What the statements of an entry are about, where its kind has other words for it."""
 
-Source: PostgreSQL manual, 'SQL Commands'.
-"""
+_KINDS = {
+    *(*_SAFE, *_NATIVE, *ROUTINES),
+    *("AGGREGATE", "OPERATOR CLASS", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA", "SCHEMA", "SHELL TYPE", "TYPE"),
+}
+"""What a superuser may create, or give to an owner; `ALTER … OWNER TO` takes no list of actions for any of these."""
+
+_ALTERED = ("DEFAULT ACL", "EVENT TRIGGER", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA")
+"""Those that are altered in other ways, too."""
 
 _OWN_ROUTINES = "select pg_catalog.count(*) from pg_catalog.pg_proc where proowner = session_user::pg_catalog.regrole"
-
-_OWNED = {
-    *("AGGREGATE", "EVENT", "FOREIGN", "FUNCTION", "LANGUAGE", "OPERATOR", "PROCEDURAL", "PROCEDURE", "PUBLICATION"),
-    *("SCHEMA", "SUBSCRIPTION", "TEXT", "TYPE"),
-}
-"""How `ALTER … OWNER TO` may go on: none of these takes a list of actions."""
 
 _OF_SUPERUSERS = {"EVENT TRIGGER", "FOREIGN DATA WRAPPER", "PROCEDURAL LANGUAGE", "PUBLICATION", "SUBSCRIPTION"}
 """Kinds that a superuser owns, or that run nothing with their owner's rights."""
@@ -164,8 +144,6 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
     if entry.kind not in _OF_SUPERUSERS:
         for statement, _ in owner_statements(sql):
             sql = sql.replace(statement, f"{statement.rpartition(' OWNER TO ')[0]} OWNER TO {login};", 1)
-    if len(re.findall(r"\bCREATE\b", " ".join(token.word for token in tokens(sql)))) > 1 and entry.kind in ROUTINES:
-        raise RefusedError(f"{entry.label} is not created by a superuser: it creates more than one thing")
     with session.transaction():
         before = session.execute(_OWN_ROUTINES).fetchone()
         for statement in _allowed(entry, sql):
@@ -178,31 +156,38 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
 
 
 def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
+    is_created = False
     for statement in statements(f"{sql};"):
         bare = [token for token in statement if token.kind not in (SPACE, COMMENT)]
         if len(bare) < 2:
             continue
         text = "".join(" " if token.kind == COMMENT else token.text for token in statement)
-        if not _has_form(bare) or _evaluates(bare) or not _is_of(entry, bare):
+        if not _has_form(entry, bare) or _evaluates(bare):
             raise RefusedError(f"{entry.label} is not created by a superuser: {text[:200]} is no form that may be")
+        if is_created and bare[0].word == "CREATE":
+            raise RefusedError(f"{entry.label} is not created by a superuser: it creates more than one thing")
+        is_created = is_created or bare[0].word == "CREATE"
         yield text
 
 
-def _is_of(entry: DumpEntry, statement: Sequence[Token]) -> bool:
-    """Return whether a statement that creates something creates what its entry is."""
-    if statement[0].word != "CREATE":
-        return True
-    words = [token.word for token in statement[1:5] if token.word not in ("OR", "REPLACE", "TRUSTED", "PROCEDURAL")]
-    return words[0] == entry.kind.removeprefix("PROCEDURAL ").removeprefix("SHELL ").split()[0]
+def _has_form(entry: DumpEntry, statement: Sequence[Token]) -> bool:
+    """Return whether a statement is about what its entry is, and neither plans a query nor has a part that could.
 
-
-def _has_form(statement: Sequence[Token]) -> bool:
-    words = [token.word for token in statement]
-    if words[0] == "ALTER" and words[-4:-2] == ["OWNER", "TO"]:
-        return words[1] in _OWNED
-    if words[0] in ("GRANT", "REVOKE"):
+    Source: PostgreSQL manual, 'SQL Commands'.
+    """
+    first, *words = [token.word for token in statement]
+    if first in ("GRANT", "REVOKE"):
         return any(word == "ON" and words[place + 1] in _GRANTED_ON for place, word in enumerate(words[:-1]))
-    return any(tuple(words[: len(form)]) == form for form in _FORMS)
+    if first == "COMMENT":
+        return words[0] == "ON"
+    if entry.kind == "PROCEDURAL LANGUAGE":
+        words = [word for word in words if word not in ("OR", "REPLACE", "TRUSTED", "PROCEDURAL")]
+    kind = _WORDS.get(entry.kind, entry.kind).split()
+    if entry.kind not in _KINDS or words[: len(kind)] != kind:
+        return False
+    if first == "CREATE":
+        return entry.kind != "SCHEMA"  # it may have others inside
+    return first == "ALTER" and (words[-4:-2] == ["OWNER", "TO"] or entry.kind in _ALTERED)
 
 
 def _evaluates(statement: Sequence[Token]) -> bool:
