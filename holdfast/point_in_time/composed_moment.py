@@ -19,9 +19,8 @@ from holdfast.common.lsn import PG_CLASS
 from holdfast.common.words import named
 from holdfast.postgresql.dump.dump_entries import read_entries
 from holdfast.postgresql.dump.dump_objects import DumpObjects
-from holdfast.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
 from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_DESCRIPTION, PRIVILEGES
-from holdfast.postgresql.logical.schema_composition import compose
+from holdfast.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

@@ -12,8 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.lsn import show_position
-from holdfast.postgresql.logical.pgoutput import DELETE, INSERT, KEY, NEW, OLD, TRUNCATE, UPDATE
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError, tuples
+from holdfast.postgresql.logical.pgoutput import DELETE, INSERT, KEY, NEW, OLD, TRUNCATE, UPDATE, ProtocolError, tuples
 from holdfast.postgresql.values import arrow
 from holdfast.postgresql.values.decode import UnkeepableValueError
 from holdfast.postgresql.values.from_text import TextDecoder

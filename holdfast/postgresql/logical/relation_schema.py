@@ -19,7 +19,7 @@ from holdfast.postgresql.catalog.column_numbers import candidates, slots
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError
+from holdfast.postgresql.logical.pgoutput import ProtocolError
 from holdfast.postgresql.values.stored_columns import schema_of
 
 if TYPE_CHECKING:

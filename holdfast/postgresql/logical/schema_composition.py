@@ -7,9 +7,9 @@ sides is not known, whoever made them.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from holdfast.common.lsn import PG_CLASS
 from holdfast.postgresql.dump.dump_entries import TABLES
@@ -22,7 +22,6 @@ from holdfast.postgresql.dump.dump_objects import (
     places,
 )
 from holdfast.postgresql.logical import ddl_triggers
-from holdfast.postgresql.logical.composed_schema import ComposedSchema
 from holdfast.postgresql.logical.ddl_triggers import (
     PG_ATTRIBUTE,
     PG_CONSTRAINT,
@@ -37,7 +36,8 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.dump.dump_entries import DumpEntry
-    from holdfast.postgresql.logical.composed_schema import KnownSchema, Side
+    from holdfast.postgresql.dump.dump_objects import DumpObjects
+
 
 _REMADE: Final = frozenset({"CHECK CONSTRAINT", "CONSTRAINT", "FK CONSTRAINT", "INDEX", "STATISTICS"})
 """Kinds that ALTER TABLE makes anew, under another oid and without a word, where it alters a column's type."""
@@ -446,3 +446,34 @@ def _is_table(key: Key) -> bool:
 
 def _oid(key: Key) -> int:
     return key[2] if len(key) > 2 and isinstance(key[2], int) else 0
+
+
+Side = Literal["earlier", "later", "neither"]
+"""The schema whose definition of an object is that of the position; `neither`: it was not there."""
+
+
+@dataclass(frozen=True)
+class ComposedSchema:
+    """A schema that is put together of two.
+
+    :param catalog: without the values of sequences.
+    :param entries: of the dumps, in an order that allows their creation.
+    :param unsure: objects that may have been otherwise, for people.
+    :param doubtful: tables that may have had other columns or names, or may not have been there: by oid, whose
+        definition is taken.
+    :param displaced: tables among them, by oid, that are left out since another one had their name.
+    """
+
+    catalog: Catalog
+    entries: tuple[DumpEntry, ...]
+    unsure: tuple[str, ...]
+    doubtful: Mapping[int, Side]
+    displaced: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KnownSchema:
+    """The schema at the end of a backup."""
+
+    catalog: Catalog
+    dump: DumpObjects

@@ -27,10 +27,10 @@ from holdfast.postgresql.catalog.catalog_queries import (
     read_tables,
 )
 from holdfast.postgresql.catalog.extension_rows import CONFIGURED, READABLE
-from holdfast.postgresql.connection.kept_settings import KeptSettings
 from holdfast.postgresql.connection.reading_role import reading_address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.connection.value_settings import KeptSettings
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
 from holdfast.postgresql.snapshot.obstacles import obstacles, refuse
 from holdfast.postgresql.snapshot.readers_first import readers_first

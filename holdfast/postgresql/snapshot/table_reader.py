@@ -16,9 +16,9 @@ import psycopg
 
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.connection.copy_out import BATCH_BYTES, copy_out, named_errors
-from holdfast.postgresql.connection.kept_settings import KeptSettings
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.connection.value_settings import KeptSettings
 from holdfast.postgresql.snapshot.export import enter_snapshot
 from holdfast.postgresql.snapshot.snapshot import queue_wait, queued_behind
 from holdfast.postgresql.values.content_hash import ContentHash, digests

@@ -20,9 +20,8 @@ from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.connection.value_settings import VALUE_SETTINGS
 from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_query
 from holdfast.postgresql.values.copy_decoder import CopyDecoder, from_binary
-from holdfast.postgresql.values.copy_in import copy_in
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.encode import copy_statement, encode
+from holdfast.postgresql.values.encode import copy_in, copy_statement, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -22,7 +22,7 @@ from holdfast.common.errors import DamagedError, HoldfastError, MissingRowsError
 from holdfast.postgresql.restore.rows.net_statements import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
 from holdfast.postgresql.restore.rows.staging_tables import not_taken
 from holdfast.postgresql.values.content_hash import ContentHash, digest
-from holdfast.postgresql.values.copy_in import copy_in
+from holdfast.postgresql.values.encode import copy_in
 from holdfast.postgresql.values.schema_evolution import is_same_schema
 from holdfast.postgresql.values.stored_columns import schema_of
 

@@ -19,7 +19,7 @@ from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.postgresql.restore.rows.staging_tables import not_taken, step_of
 from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_select
-from holdfast.postgresql.values.copy_in import copy_in
+from holdfast.postgresql.values.encode import copy_in
 from holdfast.postgresql.values.schema_evolution import conform, is_same_schema
 
 if TYPE_CHECKING:

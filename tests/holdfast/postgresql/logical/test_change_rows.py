@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.postgresql.logical.change_rows import change_rows
-from holdfast.postgresql.logical.pgoutput import MessageReader
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError
+from holdfast.postgresql.logical.pgoutput import MessageReader, ProtocolError
 from holdfast.postgresql.logical.relation_schema import ChangeForm
 from holdfast.postgresql.values.decode import UnkeepableValueError
 from tests.support.databases.records import column

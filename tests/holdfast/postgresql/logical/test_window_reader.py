@@ -16,7 +16,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.peek import DECODING_MEMORY, SkippedChangesError, peek_query
-from holdfast.postgresql.logical.window import SeenMark
+from holdfast.postgresql.logical.window_reader import SeenMark
 from tests.support.databases.streams import Change, Stream, changes_of, open_stream, replayed
 from tests.support.jobs.command import until
 from tests.support.servers.versions import running

@@ -4,8 +4,8 @@ import pytest
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.kept_settings import KeptSettings
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.value_settings import KeptSettings
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot, open_snapshot
 from holdfast.postgresql.snapshot.table_reader import open_reader
 
