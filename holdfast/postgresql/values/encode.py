@@ -3,8 +3,8 @@
 Fields are joined by Arrow, column by column; no row is touched on its own.
 
 A binary field is its length in four bytes and its value as the type's receive function takes it; NULL is the length -1
-(PostgreSQL manual, COPY, Binary Format). Columns of fixed width that stand side by side without a NULL are one matrix of
-bytes; Arrow joins those, and the contents of text, row by row.
+(PostgreSQL manual, COPY, Binary Format). Columns of fixed width that stand side by side without a NULL are one matrix
+of bytes; Arrow joins those, and the contents of text, row by row.
 """
 
 from __future__ import annotations
