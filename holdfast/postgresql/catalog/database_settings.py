@@ -87,7 +87,7 @@ class DatabaseSettings(CatalogRecord):
     @property
     def roles(self) -> frozenset[str]:
         """Return the roles that have a setting or a privilege."""
-        names = {each.role for each in self.settings} | {each.role for each in self.grants or ()}
+        names = {setting.role for setting in self.settings} | {each.role for each in self.grants or ()}
         return frozenset(names - {""})
 
     def statements(self, database: str) -> tuple[DatabaseStatement, ...]:
@@ -102,31 +102,33 @@ class DatabaseSettings(CatalogRecord):
         return tuple(made)
 
     def _settings(self, database: str) -> Iterator[DatabaseStatement]:
-        for each in self.settings:
-            whose = f"ROLE {ident(each.role)} IN DATABASE {database}" if each.role else f"DATABASE {database}"
-            what = f"setting {each.name}{f' of role {each.role}' if each.role else ''}"
-            undo = f"ALTER {whose} RESET {'.'.join(map(ident, each.name.split('.')))}"
-            yield DatabaseStatement(what, f"ALTER {whose} SET {assignment(each.text)}", each.role, each.name, undo)
+        for setting in self.settings:
+            whose = f"ROLE {ident(setting.role)} IN DATABASE {database}" if setting.role else f"DATABASE {database}"
+            what = f"setting {setting.name}{f' of role {setting.role}' if setting.role else ''}"
+            undo = f"ALTER {whose} RESET {'.'.join(map(ident, setting.name.split('.')))}"
+            yield DatabaseStatement(
+                what, f"ALTER {whose} SET {assignment(setting.text)}", setting.role, setting.name, undo
+            )
 
     def _privileges(self, database: str) -> Iterator[DatabaseStatement]:
         """Yield what makes the privileges of a new database these: everybody has two there, and nobody else any."""
         if self.grants is None:
             return
-        everybody = {each.privilege for each in self.grants if not each.role}
+        everybody = {grant.privilege for grant in self.grants if not grant.role}
         for privilege in _EVERYBODYS:
             if privilege not in everybody:
                 yield DatabaseStatement(
                     f"privilege {privilege} taken from everybody",
                     f"REVOKE {privilege} ON DATABASE {database} FROM PUBLIC",
                 )
-        for each in self.grants:
-            if each.privilege in _PRIVILEGES and (each.role or each.privilege not in _EVERYBODYS):
-                to = ident(each.role) if each.role else "PUBLIC"
-                option = " WITH GRANT OPTION" if each.grantable else ""
+        for grant in self.grants:
+            if grant.privilege in _PRIVILEGES and (grant.role or grant.privilege not in _EVERYBODYS):
+                to = ident(grant.role) if grant.role else "PUBLIC"
+                option = " WITH GRANT OPTION" if grant.grantable else ""
                 yield DatabaseStatement(
-                    f"privilege {each.privilege} of {each.role or 'everybody'}",
-                    f"GRANT {each.privilege} ON DATABASE {database} TO {to}{option}",
-                    each.role,
+                    f"privilege {grant.privilege} of {grant.role or 'everybody'}",
+                    f"GRANT {grant.privilege} ON DATABASE {database} TO {to}{option}",
+                    grant.role,
                 )
 
 
@@ -205,7 +207,7 @@ def for_superusers(session: Connection, names: Collection[str]) -> frozenset[str
 
 def trusted_only(session: Connection, recorded: DatabaseSettings) -> str:
     """Return a sentence on the settings that a superuser's restore makes only where the archive is trusted; or ""."""
-    guarded = sorted(for_superusers(session, {each.name for each in recorded.settings}))
+    guarded = sorted(for_superusers(session, {setting.name for setting in recorded.settings}))
     if not guarded:
         return ""
     return (

@@ -117,7 +117,7 @@ def floor_from(client: str, major: int) -> Release:
     """Return the oldest safe release of a major version, or of the next one that is mended."""
     mended = [major for advisory in _about(client) for major in advisory.mended]
     majors = range(major, max([major, *mended]) + 1)
-    return next((floor for each in majors if (floor := floor_of(client, each))), Release(major, 0))
+    return next((floor for major in majors if (floor := floor_of(client, major))), Release(major, 0))
 
 
 def libpq_release() -> Release:

@@ -39,8 +39,8 @@ def schema_digest(catalog: Catalog, dump: bytes) -> str:
         catalog.model_dump(mode="json", exclude={"tables", *_NO_DEFINITIONS}),
         [table.model_dump(mode="json", exclude=set(_OF_ROWS)) for table in catalog.tables],
         [
-            (each.section, each.class_oid, each.oid, each.kind, each.full_name, each.sql, each.settings)
-            for each in entries
+            (entry.section, entry.class_oid, entry.oid, entry.kind, entry.full_name, entry.sql, entry.settings)
+            for entry in entries
         ],
     ]
     return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()

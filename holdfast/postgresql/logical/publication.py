@@ -78,7 +78,7 @@ class PublicationPlan:
 
 def _list(relations: Sequence[PublishableRelation]) -> str:
     # Without ONLY, the tables that inherit from one would enter with it.
-    return ", ".join(f"ONLY {each.sql}" for each in relations)
+    return ", ".join(f"ONLY {relation.sql}" for relation in relations)
 
 
 def plan_publication(
@@ -237,7 +237,7 @@ def _why_missing(plan: PublicationPlan) -> str:
 
 def _by_owner(session: Connection, plan: PublicationPlan) -> str:
     what = "must be changed" if plan.exists else "is missing"
-    why = f" ({named([each.label for each in plan.surplus])} would refuse changes)" if plan.surplus else ""
+    why = f" ({named([relation.label for relation in plan.surplus])} would refuse changes)" if plan.surplus else ""
     return (
         f"publication {plan.name} {what}{why}, and {session_role(session)} may not do it: as the tables' owner run "
         f"{' '.join(plan.statements())} (holdfast source setup --changes says or runs it)"

@@ -358,4 +358,4 @@ def _key(
         return agreed if set(agreed) <= {column.number for column in columns} else ()
     found = tuple(column.number for column, shown in zip(columns, relation.columns, strict=True) if shown.in_key)
     orders = [each for table in tables for each in (table.primary, table.identity)]
-    return next((each for each in orders if len(each) == len(found) and set(each) == set(found)), found)
+    return next((order for order in orders if len(order) == len(found) and set(order) == set(found)), found)

@@ -137,7 +137,7 @@ class _Composition:
         found: dict[Key, Side] = {}
         for keys in [each for each in holders.values() if len(each) > 1]:
             near = [key for key in keys if key not in doubtful] or [key for key in keys if sides[key] == self._nearest]
-            for key in [each for each in keys if each in doubtful and each != (near or keys)[0]]:
+            for key in [key for key in keys if key in doubtful and key != (near or keys)[0]]:
                 other: Side = "earlier" if sides[key] == "later" else "later"
                 is_free = key in self._objects(other) and self._own_name(key, other) not in holders
                 found[key] = other if is_free else "neither"
@@ -177,7 +177,7 @@ class _Composition:
             if self._was_remade(key, side):
                 return ("later" if side == "later" else "neither"), True
             needs = self._known[side].dump.needs(key)
-            if any(_is_table(each) and self._side(each) == ("neither", True) for each in needs):
+            if any(_is_table(need) and self._side(need) == ("neither", True) for need in needs):
                 return "neither", True
             columns = self._of_columns(needs)
             if columns and not is_there(columns):  # it may have had another oid, of which neither schema tells
@@ -228,12 +228,12 @@ class _Composition:
 
     def _of_tables(self, needs: Iterable[Key]) -> frozenset[int]:
         """Return the positions at which the columns of tables were touched, or else the tables."""
-        tables = [each for each in needs if _is_table(each)]
-        return self._of_columns(tables) or frozenset(at for each in tables for at in self._own(each))
+        tables = [need for need in needs if _is_table(need)]
+        return self._of_columns(tables) or frozenset(at for table in tables for at in self._own(table))
 
     def _of_columns(self, needs: Iterable[Key]) -> frozenset[int]:
-        tables = [each for each in needs if _is_table(each)]
-        return frozenset(at for each in tables for at in self._touches.get((PG_ATTRIBUTE, _oid(each)), ()))
+        tables = [need for need in needs if _is_table(need)]
+        return frozenset(at for table in tables for at in self._touches.get((PG_ATTRIBUTE, _oid(table)), ()))
 
     def _was_remade(self, key: Key, side: Side) -> bool:
         """Return whether the other schema has the same object, which was made anew without being told of."""
@@ -277,10 +277,10 @@ class _Composition:
         return "later" if self._is_past(positions) else "earlier"
 
     def _is_past(self, positions: Iterable[int]) -> bool:
-        return all(each < self._position for each in positions)
+        return all(position < self._position for position in positions)
 
     def _is_ahead(self, positions: Iterable[int]) -> bool:
-        return all(each >= self._position for each in positions)
+        return all(position >= self._position for position in positions)
 
     def _is_mixed(self, positions: Iterable[int]) -> bool:
         return not self._is_past(positions) and not self._is_ahead(positions)
@@ -320,7 +320,7 @@ class _Composition:
             if self._objects(side)[key].entry.section != "pre-data":
                 continue
             needs = self._known[side].dump.needs(key)
-            if any(each not in chosen or self._is_of_other(key, each, side, chosen) for each in needs):
+            if any(need not in chosen or self._is_of_other(key, need, side, chosen) for need in needs):
                 return False
         return True
 
@@ -351,8 +351,8 @@ class _Composition:
         for entry, at in taken:
             number = numbers[at, entry.id]
             keys = self._known[at].dump.keys
-            needs = (numbers.get((at, each)) or own.get(keys.get(each, ())) for each in entry.needs)
-            needed = tuple(dict.fromkeys(each for each in needs if each and each != number))
+            needs = (numbers.get((at, need)) or own.get(keys.get(need, ())) for need in entry.needs)
+            needed = tuple(dict.fromkeys(need for need in needs if need and need != number))
             found[number] = order[at][entry.id], replace(entry, id=number, needs=needed)
         yield from in_order(found)
 

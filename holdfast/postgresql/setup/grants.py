@@ -274,7 +274,7 @@ def plan_remove(
     if not ours and not loose:
         others = f", only in {named(sorted(record.databases))}" if record.databases else ""
         return Plan(role.name, (), (f"setup has given {role.name} nothing in {named(list(databases))}{others}",))
-    left = [each for each in record.databases if each in there and each not in ours]
+    left = [database for database in record.databases if database in there and database not in ours]
     dropped = not left and _CREATED in record.of_role and not keep_role
     if dropped and owned:
         raise RefusedError(

@@ -98,7 +98,7 @@ def _of_tables(plan: PublicationPlan, user: str) -> Iterator[Obstacle]:
     foreign = [each.label for each in plan.missing if not (plan.owned and each.owned)]
     if foreign or (plan.surplus and not plan.owned):
         yield Obstacle(
-            f"{user} may not publish {named(foreign) or named([each.label for each in plan.surplus])}",
+            f"{user} may not publish {named(foreign) or named([relation.label for relation in plan.surplus])}",
             "let holdfast source setup --changes do it, as the tables' owner",
         )
 

@@ -158,7 +158,9 @@ class _Creation:
 
     def _path(self) -> str:
         """Return the search_path on which the operators of its definitions are found."""
-        schemas = (use.names[0] for each in self._definitions for use in each.uses if use.kind == "operator")
+        schemas = (
+            use.names[0] for definition in self._definitions for use in definition.uses if use.kind == "operator"
+        )
         return ", ".join(map(ident, dict.fromkeys(schemas)))
 
     def _drop_owners(self) -> None:
@@ -187,8 +189,8 @@ def without_parameter(sql: str, message: str) -> tuple[str, str]:
         for start, end in _lists(statement):
             listed = "".join(token.text for token in statement[start : end + 1])
             items = [each.strip() for each in listed[listed.index("(") + 1 : -1].split(",")]
-            name = name or next((_name(each) for each in items if _is_in(_name(each), message)), "")
-            kept = [each for each in items if _name(each) != name]
+            name = name or next((_name(item) for item in items if _is_in(_name(item), message)), "")
+            kept = [item for item in items if _name(item) != name]
             if name and len(kept) < len(items):
                 word = statement[start].word
                 less = text.replace(listed, f"{word} ({', '.join(kept)})" if kept else "", 1)

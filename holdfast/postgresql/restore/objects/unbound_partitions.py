@@ -64,7 +64,7 @@ def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, 
     """
     roots = {table.source.oid: table.target for table in plan.tables}
     unbound = [
-        (table, next((roots[each] for each in table.source.parents if each in roots), None))
+        (table, next((roots[parent] for parent in table.source.parents if parent in roots), None))
         for table in plan.tables
         if table.source.bound == UNKNOWN_BOUND
     ]

@@ -116,7 +116,7 @@ def _check(
     chosen: bool,
 ) -> None:
     _check_maps(tables, created, maps)
-    if chosen and (lacking := [each.label for each in tables if each.has_rows and each.oid not in stored]):
+    if chosen and (lacking := [table.label for table in tables if table.has_rows and table.oid not in stored]):
         raise RefusedError(
             f"there are no rows of {named(lacking, 5)} for this moment, or none that fit what it is then: take another "
             "one ('holdfast points' lists them, and when a table was not followed), or choose other tables"
@@ -150,7 +150,7 @@ def _check_maps(tables: Sequence[Table], created: Sequence[DumpEntry], maps: Map
 def _check_extensions(created: Sequence[DumpEntry], maps: Maps, target: Target) -> None:
     schemas = {entry.id: entry.name for entry in created if entry.kind == "SCHEMA"}
     for entry in created:
-        for schema in (schemas[each] for each in entry.needs if entry.kind == "EXTENSION" and each in schemas):
+        for schema in (schemas[need] for need in entry.needs if entry.kind == "EXTENSION" and need in schemas):
             if schema in maps.schemas and not target.has("SCHEMA", "", schema):
                 raise RefusedError(
                     f"extension {entry.name} stays in schema {schema}, which --map moves: create both in the target "
@@ -189,7 +189,7 @@ def _without_unused_schemas(
     The only table of such a schema goes to another one.
     """
     used = {_place(entry, names)[0] for entry in created}
-    needed = {each for entry in created if entry.kind == "EXTENSION" for each in entry.needs}
+    needed = {need for entry in created if entry.kind == "EXTENSION" for need in entry.needs}
     unused = {
         entry.id
         for entry in created
@@ -282,9 +282,9 @@ def _definitions(catalog: Catalog, created: Sequence[DumpEntry], names: Names) -
     """
     entries = {(entry.class_oid, entry.oid): entry.id for entry in created}
     found: dict[int, list[Definition]] = {}
-    for each in catalog.definitions:
-        if (entry := next((entries[key] for key in each.objects if key in entries), None)) is not None:
-            found.setdefault(entry, []).append(_with_names(each, names))
+    for definition in catalog.definitions:
+        if (entry := next((entries[key] for key in definition.objects if key in entries), None)) is not None:
+            found.setdefault(entry, []).append(_with_names(definition, names))
     return found
 
 

@@ -311,7 +311,7 @@ def renamed_entries(entries: Iterable[DumpEntry], renamed: Mapping[Name, Name]) 
     for entry in entries:
         if entry.is_relation:
             relations[entry.id] = (entry.schema, entry.name)
-        table = next((relations[each] for each in entry.needs if each in relations), None)
+        table = next((relations[need] for need in entry.needs if need in relations), None)
         name = renamed.get((entry.schema, entry.name), ("", entry.name))[1] if entry.is_relation else entry.name
         found.append(replace(entry, name=name, sql=names.rewrite(entry, table)))
     return tuple(found)

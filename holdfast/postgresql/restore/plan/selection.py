@@ -192,7 +192,9 @@ class Selection:
 
     def _parent_is_created(self, entry: DumpEntry) -> bool:
         owner = self.owner(entry)
-        parents = {each for table in self.catalog.tables if owner and table.oid == owner.oid for each in table.parents}
+        parents = {
+            parent for table in self.catalog.tables if owner and table.oid == owner.oid for parent in table.parents
+        }
         return any(self.is_table(other) and other.oid in parents for other in self.created.values())
 
     def _gather(self, entry: DumpEntry, hard: bool, found: dict[int, DumpEntry], there: dict[int, DumpEntry]) -> str:
@@ -227,8 +229,8 @@ class Selection:
         if entry.kind == "CONSTRAINT" and _OVER_GIST.search(entry.sql):
             yield from (other.id for other in self.entries if (other.kind, other.name) == ("EXTENSION", "btree_gist"))
         if entry.kind == "SEQUENCE OWNED BY":  # names the table, which only the sequence's entry needs
-            for each in entry.needs:
-                if (sequence := self._by_id.get(each)) is not None:
+            for need in entry.needs:
+                if (sequence := self._by_id.get(need)) is not None:
                     yield from sequence.needs
 
     def _only_for_order(self, entry: DumpEntry, other: DumpEntry) -> bool:
@@ -255,7 +257,7 @@ class Selection:
         return self.maps.of_table(entry.schema, entry.name) if self.is_table(entry) else self.maps.of(*_key(entry))
 
     def _find_owner(self, entry: DumpEntry) -> DumpEntry | None:
-        needed = [self._by_id[each] for each in entry.needs if each in self._by_id]
+        needed = [self._by_id[need] for need in entry.needs if need in self._by_id]
         if entry.kind == "USER MAPPING":  # needs nothing, by pg_dump's account
             servers = (other for other in self.entries if other.kind == "SERVER")
             return next((server for server in servers if entry.name.endswith(f" SERVER {server.name}")), None)

@@ -130,7 +130,7 @@ def mark_owners(
     ]
     return (
         *_run_all(sessions, "owners", marks),
-        *_run_all(sessions, "privileges", [each for each in grants if each[1]]),
+        *_run_all(sessions, "privileges", [grant for grant in grants if grant[1]]),
     )
 
 
@@ -201,7 +201,7 @@ def _some(items: Sequence[Any]) -> Iterator[Any]:
 
 def _owner_of(plan: RestorePlan, entry: DumpEntry) -> str:
     """Return the owner of what an entry is about; "" where it is not known."""
-    objects = (plan.by_id[each] for each in entry.needs if each in plan.by_id)
+    objects = (plan.by_id[need] for need in entry.needs if need in plan.by_id)
     return next((owner for each in objects for _, owner in owner_statements(each.sql)), "")
 
 

@@ -99,7 +99,7 @@ def lend_references(session: Connection, plan: RestorePlan) -> None:
 
 def by_period(plan: RestorePlan) -> Iterator[str]:
     """Yield the tables that foreign keys with a PERIOD lead to, as the server writes them."""
-    return (referred(each) for each in plan.entries if each.kind == FOREIGN_KEY and has_words(each.sql, "PERIOD"))
+    return (referred(entry) for entry in plan.entries if entry.kind == FOREIGN_KEY and has_words(entry.sql, "PERIOD"))
 
 
 def is_elsewhere(plan: RestorePlan, table: str) -> bool:
@@ -140,8 +140,8 @@ def _grant(session: Connection, query: str, asked: dict[str, Any]) -> None:
 
 
 def _owner(plan: RestorePlan, key: DumpEntry) -> str:
-    tables = (plan.by_id[each] for each in key.needs if each in plan.by_id and plan.by_id[each].is_relation)
-    return next((owner for each in tables for _, owner in owner_statements(each.sql)), "")
+    tables = (plan.by_id[need] for need in key.needs if need in plan.by_id and plan.by_id[need].is_relation)
+    return next((owner for table in tables for _, owner in owner_statements(table.sql)), "")
 
 
 def referred(key: DumpEntry) -> str:

@@ -58,7 +58,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
     for entry in plan.entries:
         changed = replace(entry, sql=_given(entry, "" if is_creator else owner))
         if entry.kind in _GRANTS:
-            old = {owners[each] for each in entry.needs if each in owners}
+            old = {owners[need] for need in entry.needs if need in owners}
             if entry.kind == "DEFAULT ACL":
                 old = set(owners.values())
             sql = "".join(
@@ -73,7 +73,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
         plan,
         entries=tuple(entries),
         roles=tuple(sorted({owner}.union(*(_named_roles(entry, plan.roles) for entry in entries)))),
-        large_objects=tuple(each.model_copy(update={"owner": owner}) for each in plan.large_objects),
+        large_objects=tuple(large_object.model_copy(update={"owner": owner}) for large_object in plan.large_objects),
         not_restored=(*plan.not_restored, *left),
     )
 

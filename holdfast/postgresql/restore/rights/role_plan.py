@@ -98,7 +98,11 @@ def plan_roles(
     lacking = [
         f"{role.name}: {each.upper()} in the backup" for role in created for each in may_not if getattr(role, each)
     ]
-    granted = [_grantable(session, each) for each in wanted.memberships if new.intersection((each.role, each.member))]
+    granted = [
+        _grantable(session, membership)
+        for membership in wanted.memberships
+        if new.intersection((membership.role, membership.member))
+    ]
     mine = {each.role for each in granted if each.member == session.info.user and each.set is not False}
     return RolePlan(
         created=tuple(role.model_copy(update=dict.fromkeys(may_not, False)) for role in created),
@@ -153,14 +157,15 @@ def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
                     yield f"{role.name}: {theirs[key]} in the target, {mine[key]} in the backup"
             if set(role.settings) != set(other.settings):
                 yield f"{role.name}: other settings (ALTER ROLE … SET) in the target than in the backup"
-    memberships = {(each.role, each.member): each for each in there.memberships}
-    for each in wanted.memberships:
-        if each.member in known and (each.role in known or each.role.startswith("pg_")):
-            found = memberships.get((each.role, each.member))
+    memberships = {(membership.role, membership.member): membership for membership in there.memberships}
+    for membership in wanted.memberships:
+        if membership.member in known and (membership.role in known or membership.role.startswith("pg_")):
+            found = memberships.get((membership.role, membership.member))
             if found is None:
-                yield f"{each.member}: in the backup a member of {each.role}, in the target not"
-            elif each.statement() != found.statement() and each.inherit is not None:
-                yield f"{each.member}: other options as a member of {each.role} in the target than in the backup"
+                yield f"{membership.member}: in the backup a member of {membership.role}, in the target not"
+            elif membership.statement() != found.statement() and membership.inherit is not None:
+                options = f"other options as a member of {membership.role}"
+                yield f"{membership.member}: {options} in the target than in the backup"
 
 
 def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]:

@@ -190,8 +190,8 @@ def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, Du
 
 def _needed(entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> Iterator[DumpEntry]:
     """Yield the entries that an entry needs, with those of its operators."""
-    for each in entry.needs:
-        if (needed := entries.get(each)) is not None:
+    for need in entry.needs:
+        if (needed := entries.get(need)) is not None:
             yield needed
             if needed.kind == "OPERATOR":
                 yield from _needed(needed, entries)

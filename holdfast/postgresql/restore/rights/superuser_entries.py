@@ -97,7 +97,7 @@ def superuser_entries(entries: Sequence[DumpEntry], settings: Collection[str]) -
     known = {entry.id: entry for entry in entries}
     for entry in entries:
         if entry.kind in _ABOUT:
-            objects = [known[each] for each in entry.needs if each in known]
+            objects = [known[need] for need in entry.needs if need in known]
             if not objects or any(each.id in found for each in objects):
                 found[entry.id] = any(found.get(each.id, False) for each in objects)
     return found
@@ -130,7 +130,7 @@ def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> Re
 
 
 def _first(plan: RestorePlan, out: Collection[int], entry: DumpEntry) -> str:
-    return next(plan.by_id[each].label for each in entry.needs if each in out)
+    return next(plan.by_id[need].label for need in entry.needs if need in out)
 
 
 def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:

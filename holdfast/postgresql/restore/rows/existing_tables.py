@@ -161,13 +161,13 @@ def present(
 ) -> tuple[tuple[SequenceValue, ...], tuple[NotRestored, ...]]:
     """Return the sequences that the target has, and those that it lacks."""
     there = set(session.execute(_SEQUENCES_THERE).fetchall())
-    lacking = [each for each in values if (each.sequence_schema, each.name) not in there]
+    lacking = [value for value in values if (value.sequence_schema, value.name) not in there]
     named_so = tuple(
         NotRestored(f"where sequence {each.sequence_schema}.{each.name} stood", "the target has no such sequence")
         for each in lacking
         if not each.extension
     )
-    return tuple(each for each in values if each not in lacking and not each.extension), named_so
+    return tuple(value for value in values if value not in lacking and not value.extension), named_so
 
 
 def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:

@@ -46,7 +46,7 @@ class Recomputed:
         return tuple(self._named(column) for column in self.columns)
 
     def _named(self, column: Column) -> NotRestored:
-        expressions = dict(each.split(" ", 1) for each in self.table.expressions)
+        expressions = dict(expression.split(" ", 1) for expression in self.table.expressions)
         expression = expressions.get(str(column.number), "its expression")
         return NotRestored(
             f"values of generated column {self.table.label}.{column.name}",
@@ -85,8 +85,8 @@ def nothing(table: Table) -> Apart:
 def sum_apart(parts: Iterable[Apart]) -> Apart:
     """Return the hashes of sets of rows together, of the columns that are known of all."""
     first, *others = parts
-    for each in others:
-        first = {name: hashed + each[name] for name, hashed in first.items() if name in each}
+    for other in others:
+        first = {name: hashed + other[name] for name, hashed in first.items() if name in other}
     return first
 
 

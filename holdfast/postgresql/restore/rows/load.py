@@ -229,7 +229,7 @@ def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[N
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
     with the server's words. So is what reads a foreign table: its server is not asked.
     """
-    named_views = {qualified(each.relation_schema, each.name): each for each in views}
+    named_views = {qualified(view.relation_schema, view.name): view for view in views}
     (there,) = sessions.run([list(named_views)], _reaching) if views else ({},)
     names = {name: view for name, view in named_views.items() if name in there}  # the others were left out
     reaching = {name: table for name, table in there.items() if table}

@@ -148,7 +148,11 @@ def set_aside(
     :param is_begun: rows may be in the table already. Of a root's, nobody knows any more whose they are.
     """
     with session.transaction():
-        new = [each for each in tables if _set_aside(session, each, files[each.oid], is_kept=each.oid in keep_computed)]
+        new = [
+            table
+            for table in tables
+            if _set_aside(session, table, files[table.oid], is_kept=table.oid in keep_computed)
+        ]
         if new and is_begun:
             only = "only " if new[0].has_rows else ""
             session.execute(f"truncate {only}{qualified(new[0].table_schema, new[0].name)}".encode())
