@@ -222,7 +222,8 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
         def end() -> tuple[str, ...]:
             output, errors = process.communicate()
             done = subprocess.CompletedProcess(command, process.returncode, output, errors)
-            return _warnings(_succeeded(program, done))
+            said = _words(_succeeded(program, done).stderr)
+            return tuple(line.strip() for line in said.splitlines() if line.strip())
 
         try:
             yield end
@@ -239,10 +240,6 @@ def output_of(program: Path, arguments: list[str]) -> str:
     """
     done = subprocess.run([program, *arguments], capture_output=True, check=False, stdin=subprocess.DEVNULL)
     return _succeeded(program, done).stdout.decode("utf-8", "surrogateescape")
-
-
-def _warnings(done: subprocess.CompletedProcess[bytes]) -> tuple[str, ...]:
-    return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
 
 
 def _succeeded(program: Path, done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[bytes]:

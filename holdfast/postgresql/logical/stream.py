@@ -187,8 +187,9 @@ def _make_slot(session: Connection, name: str, wait: float) -> None:
             session.execute(query.encode(), (name, PLUGIN))
     except psycopg.errors.QueryCanceled as error:
         drop_slot(session, name)  # it may have been made in the last moment
+        transactions = "; ".join(row[0] for row in session.execute(_OPEN)) or "they have ended since"
         raise BusyError(
-            f"open transactions kept the new slot {name} waiting for {wait:.0f} s: {_open_transactions(session)}. "
+            f"open transactions kept the new slot {name} waiting for {wait:.0f} s: {transactions}. "
             "Let them end, then start again"
         ) from error
     except psycopg.errors.DuplicateObject as error:
@@ -205,10 +206,6 @@ select format('prepared transaction %s of %s since %s', gid, owner, prepared::ti
 from pg_catalog.pg_prepared_xacts
 order by 2 limit 3
 """
-
-
-def _open_transactions(session: Connection) -> str:
-    return "; ".join(row[0] for row in session.execute(_OPEN)) or "they have ended since"
 
 
 def advance(session: Connection, name: str, position: str) -> None:

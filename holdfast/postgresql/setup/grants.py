@@ -267,7 +267,7 @@ def plan_remove(
     with connect(address) as session:
         role = read_role(session, role_name)
         there = {row[0] for row in session.execute("select datname from pg_catalog.pg_database")}
-        owned = _owned(session, role)
+        owned = tuple(row[0] for row in session.execute(_OWNED, {"role": role.name}))
     record = role.record
     ours = [database for database in databases if database in record.databases]
     loose = list(_loose_streams(address, databases, record, streams or {}))
@@ -380,10 +380,6 @@ where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype = 'o'
   and s.refobjid = (select oid from pg_catalog.pg_roles where rolname = %(role)s)
 group by 1 order by 1
 """
-
-
-def _owned(session: Connection, role: Role) -> tuple[str, ...]:
-    return tuple(row[0] for row in session.execute(_OWNED, {"role": role.name}))
 
 
 def script(plan: Plan) -> str:

@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import sql
 
 from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.postgresql.catalog.catalog_queries import (
@@ -30,6 +29,7 @@ from holdfast.postgresql.catalog.extension_rows import CONFIGURED, READABLE
 from holdfast.postgresql.connection.reading_role import reading_address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.connection.value_settings import KeptSettings
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
 from holdfast.postgresql.snapshot.obstacles import obstacles, refuse
@@ -233,14 +233,10 @@ def _versions(session: Connection, oids: list[int]) -> tuple[Any, ...] | None:
 
 def _lock_all(session: Connection) -> list[int]:
     tables = session.execute(_TO_LOCK).fetchall()
-    _lock([sql.Identifier(schema, name) for _, schema, name in tables], session)
-    return [oid for oid, _, _ in tables]
-
-
-def _lock(tables: list[sql.Identifier], session: Connection) -> None:
     for start in range(0, len(tables), _LOCK_BATCH):
-        names = sql.SQL(", ").join(sql.SQL("ONLY ") + table for table in tables[start : start + _LOCK_BATCH])
-        session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+        names = ", ".join(f"ONLY {qualified(schema, name)}" for _, schema, name in tables[start : start + _LOCK_BATCH])
+        session.execute(f"LOCK TABLE {names} IN ACCESS SHARE MODE".encode())
+    return [oid for oid, _, _ in tables]
 
 
 _LOCKED = """

@@ -93,21 +93,13 @@ class ContentHash:
             raise DamagedError(f"not a content hash: {text!r}") from None
 
 
-def hash_query(table: str, columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
-    """Return the query of a table's row count and sum of hashes (PostgreSQL 14 and later).
+def hash_select(source: str, columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
+    """Return the query of the row count and sum of hashes of rows (PostgreSQL 14 and later).
 
     The session must have the settings of `VALUE_SETTINGS`.
 
-    :param table: quoted and qualified.
+    :param source: what stands behind FROM, quoted and qualified; it has these columns, by name.
     :param encoding: the database's, as `server_encoding` says it.
-    """
-    return hash_select(f"only {table}", columns, encoding=encoding)
-
-
-def hash_select(source: str, columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
-    """Return the query of `hash_query` over other rows.
-
-    :param source: what stands behind FROM; it has these columns, by name.
     """
     rows = _records(columns, encoding, f" from {source}")
     return f"select count(*), coalesce(sum({_MIXED}), 0) from ({rows}) h"

@@ -79,7 +79,7 @@ def make_plan(
     names, renamed = name_objects(selection, created, maps)
     created = _without_unused_schemas(selection, created, names, whole=not globs)
     extensions = {entry.name for entry in created if entry.kind == "EXTENSION"}
-    final = [_renamed(selection, entry, names) for entry in created]
+    final = [replace(entry, sql=names.rewrite(entry, _table_of(selection, entry))) for entry in created]
     return RestorePlan(
         tables=tuple(_planned(table, names, stored) for table in tables),
         entries=(*_missing_schemas(created, final, names, target), *final),
@@ -175,10 +175,6 @@ def _table_of(selection: Selection, entry: DumpEntry) -> tuple[str, str] | None:
     while (above := selection.owner(owner)) is not None:
         owner = above
     return (owner.schema, owner.name) if owner.is_relation else None
-
-
-def _renamed(selection: Selection, entry: DumpEntry, names: Names) -> DumpEntry:
-    return replace(entry, sql=names.rewrite(entry, _table_of(selection, entry)))
 
 
 def _without_unused_schemas(

@@ -150,8 +150,10 @@ def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]
         if entry.kind in LAST and entry.id in plan.superusers:
             left += _refused(session, plan, entry)
         elif entry.kind == "ACL":
-            for grantor, statement in _grants_of_others(entry):
-                left += _refused(session, plan, replace(entry, sql=statement), grantor)
+            for grantor, tokens in _grants(entry):
+                if grantor and tokens[0].word in ("GRANT", "REVOKE"):  # the owner's own are made by now
+                    statement = replace(entry, sql="".join(token.text for token in tokens))
+                    left += _refused(session, plan, statement, grantor)
     return tuple(left)
 
 
@@ -218,12 +220,6 @@ def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Ite
                 id(name) for word, name in pairwise(bare) if word.word in ("TO", "FROM") and name.identifier == owner
             }
             yield "".join(holder if holder and id(token) in about else token.text for token in tokens)
-
-
-def _grants_of_others(entry: DumpEntry) -> Iterator[tuple[str, str]]:
-    for grantor, tokens in _grants(entry):
-        if grantor and [token.word for token in tokens][:1] in (["GRANT"], ["REVOKE"]):
-            yield grantor, "".join(token.text for token in tokens)
 
 
 def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Any]]]:

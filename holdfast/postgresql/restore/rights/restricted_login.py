@@ -91,7 +91,9 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
     :param is_quiet: the database's own event triggers do not act on what the login does.
     :raises RefusedError: it may not log in; says what to do.
     """
-    _sweep(session)
+    for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+(_[0-9]+|_owner)?$",)).fetchall():
+        with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
+            _is_dropped(session, name)
     session.execute(_SESSIONS, (login_name(session),))  # of a try that was killed
     with tidied(lambda: _lock_out(address)):
         login = _make(session, address, login_name(session), is_quiet=is_quiet)
@@ -279,9 +281,3 @@ def _try(session: Connection, address: Address, login: Address) -> None:
             "role that is no superuser, or say --trust-source where owners in the source may do what a superuser may "
             "here"
         ) from error
-
-
-def _sweep(session: Connection) -> None:
-    for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+(_[0-9]+|_owner)?$",)).fetchall():
-        with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
-            _is_dropped(session, name)

@@ -121,16 +121,13 @@ def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> Re
         if not out.intersection((entry.id, *entry.needs)):
             continue
         if entry.kind in TABLES:
-            raise RefusedError(f"{entry.label} needs {_first(plan, out, entry)}, which is {_NATIVE_CODE}: {_REMEDY}")
+            needed = next(plan.by_id[need].label for need in entry.needs if need in out)
+            raise RefusedError(f"{entry.label} needs {needed}, which is {_NATIVE_CODE}: {_REMEDY}")
         reason = _NATIVE_CODE if superusers.get(entry.id) else "what it needs is not restored"
         left.append(NotRestored(entry.label, f"{reason}: {_REMEDY}", entry.sql))
         out.add(entry.id)
     kept = tuple(entry for entry in plan.entries if entry.id not in out)
     return replace(plan, entries=kept, not_restored=(*plan.not_restored, *left))
-
-
-def _first(plan: RestorePlan, out: Collection[int], entry: DumpEntry) -> str:
-    return next(plan.by_id[need].label for need in entry.needs if need in out)
 
 
 def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:

@@ -91,15 +91,11 @@ def staging_table(table: Table, steps: Mapping[str, str]) -> Table:
     It computes nothing where the ledger says so.
     """
     update: dict[str, Any] = {"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}", "kind": "r"}
-    if _keeps_computed(table, steps):
+    if steps.get(_moved(table)) == _COMPUTED:
         update["columns"] = tuple(
             replace(column, generated="") if column.generated == "s" else column for column in table.columns
         )
     return table.model_copy(update=update)
-
-
-def _keeps_computed(table: Table, steps: Mapping[str, str]) -> bool:
-    return steps.get(_moved(table)) == _COMPUTED
 
 
 def step_of(table: Table, file: str) -> str:

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.common.errors import DamagedError
-from holdfast.postgresql.values.content_hash import ContentHash, digest, digests, hash_query
+from holdfast.postgresql.values.content_hash import ContentHash, digest, digests, hash_select
 from holdfast.postgresql.values.decode import Decoder
 from tests.support.databases.tables import Tables, open_tables
 from tests.support.generator.trials import tiered
@@ -97,7 +97,7 @@ def test_values_that_the_server_may_take_for_equal_differ_in_the_hash(
 
 @pytest.mark.service
 def test_values_swapped_between_two_rows_always_change_the_hash(tables: Tables) -> None:
-    query = hash_query("public.pairs", ())
+    query = hash_select("only public.pairs", ())
     assert "hashint8extended(r, r)" in query
     table = tables.create("a int, b int")
     columns = tables.columns(table)
