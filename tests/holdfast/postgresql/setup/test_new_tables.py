@@ -16,7 +16,7 @@ from holdfast.postgresql.setup.stream_rights import WantedStream, has_new_tables
 
 pytestmark = pytest.mark.service
 
-OLD = Path(__file__).parents[4] / "fixtures" / "postgresql" / "new_tables.sql"
+OLD = Path(__file__).parents[3] / "fixtures" / "postgresql" / "new_tables.sql"
 
 ROLE = "backs_up_without_new_tables"
 

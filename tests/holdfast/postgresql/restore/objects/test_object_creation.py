@@ -30,7 +30,7 @@ from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 
 pytestmark = pytest.mark.service
 
-SQL = Path(__file__).parents[5] / "fixtures" / "postgresql"
+SQL = Path(__file__).parents[4] / "fixtures" / "postgresql"
 
 
 CLAIM = ledger.TargetClaim("archive", "block", ("*",), (), commit=1, run="run")
