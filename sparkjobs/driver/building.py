@@ -11,7 +11,7 @@ from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.connection.parallel_sessions import OneSession, Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.logical.ddl_triggers import told
+from holdfast.postgresql.logical.ddl_triggers import trigger_version
 from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
@@ -132,7 +132,7 @@ class Building:
     def _build_apart(self, superuser: Sessions) -> tuple[NotRestored, ...]:
         """Build everything by a login of the restore's own, and give it to its owners."""
         check_password(self._session)
-        is_quiet = not told(self._session)  # what lets the log tell of definitions must not be silent
+        is_quiet = not trigger_version(self._session)  # what lets the log tell of definitions must not be silent
         with temporary_login(self._session, self._address, is_quiet=is_quiet) as login:
             keep_password(self._session)
             plan = replace(self._plan, login=login.user)

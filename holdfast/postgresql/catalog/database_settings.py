@@ -144,7 +144,7 @@ from pg_catalog.pg_db_role_setting s cross join pg_catalog.unnest(s.setconfig) w
 where s.setdatabase = %(database)s order by role, m.place
 """
 
-# Who owns the target may be another role, so that the owner's privileges are told, too.
+# Who owns the target may be another role, so that the owner's privileges are recorded, too.
 _GRANTS = """
 select case a.grantee when 0 then '' else pg_catalog.pg_get_userbyid(a.grantee)::text end as role,
   a.privilege_type::text as privilege, bool_or(a.is_grantable) as grantable

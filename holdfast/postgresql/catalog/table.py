@@ -115,7 +115,7 @@ class Table(CatalogRecord):
 
         This holds as far as no change shows another key.
 
-        Where the log holds whole old rows, changes show none: a primary key that was dropped and made anew is another.
+        Where the log holds whole old rows, changes show none: a primary key that was dropped and made again is another.
         """
         same = self.tells_apart == before.tells_apart
         return same and (self.replica_identity != _BY_ALL or self.has_primary_of(before))
@@ -172,7 +172,7 @@ class Table(CatalogRecord):
         The log then holds nothing of its rows.
 
         PostgreSQL refuses that of a table that is published by its own name, but not of a partition of one. ALTER TABLE
-        writes the rows anew both ways.
+        rewrites the rows both ways.
 
         :param before: what it was.
         """

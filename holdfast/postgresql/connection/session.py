@@ -1,6 +1,6 @@
 """Sessions with fixed settings for reading, comparing and loading values.
 
-The settings hold from the first statement on, whoever sends it: they are in the packet that begins a connection
+The settings hold from the first statement on, also the driver's: they are in the packet that begins a connection
 (`Address.link`). Else the database's owner would say by its `search_path` what a driver's own first queries mean.
 """
 

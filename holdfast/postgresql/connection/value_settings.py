@@ -24,7 +24,7 @@ VALUE_SETTINGS: Final[dict[str, str]] = {
     "timezone": "UTC",
     "extra_float_digits": "3",
     "bytea_output": "hex",
-    "lc_monetary": "C",  # money shows and reads its integer with two decimals, whatever it means
+    "lc_monetary": "C",  # money shows and reads its integer with two decimals, also of a currency without them
     "xmloption": "content",  # or xml fragments would be refused on their way back
     "array_nulls": "on",  # or NULL in an array is read as a word
     "quote_all_identifiers": "off",  # or regclass and the like are written otherwise

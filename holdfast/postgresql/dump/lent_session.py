@@ -65,7 +65,7 @@ def lent(session: Connection) -> Iterator[Address]:
             yield Address(f"postgresql://{user}@/{database}?host={quote(folder, safe='')}&port={_PORT}")
         finally:
             with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # whoever waits for the program is woken
+                listener.shutdown(socket.SHUT_RDWR)  # the thread that waits for the program is woken
             thread.join()
 
 
@@ -132,8 +132,8 @@ class _Answers:
         self._send(b"C", (result.command_status or b"") + b"\0")
 
     def _error(self, severity: str, code: str, message: str) -> None:
-        told = {b"S": severity, b"V": severity, b"C": code, b"M": message}
-        self._send(b"E", b"".join(field + text.encode() + b"\0" for field, text in told.items()) + b"\0")
+        fields = {b"S": severity, b"V": severity, b"C": code, b"M": message}
+        self._send(b"E", b"".join(field + text.encode() + b"\0" for field, text in fields.items()) + b"\0")
 
     def _ready(self) -> None:
         connection = self._session.pgconn

@@ -247,8 +247,8 @@ def _succeeded(program: Path, done: subprocess.CompletedProcess[bytes]) -> subpr
         lines = [line for line in _words(done.stderr).splitlines() if line.strip()]
         words = [shorten(line, _LINE, placeholder=" …") for line in lines]
         kind = UsageError if any(_OLDER_CLIENT in line for line in lines) else HoldfastError
-        told = f"{program.name} failed: {' '.join(words[:3])[:800]}"
-        raise kind(": ".join(filter(None, (told, tls_advice(told)))))
+        message = f"{program.name} failed: {' '.join(words[:3])[:800]}"
+        raise kind(": ".join(filter(None, (message, tls_advice(message)))))
     return done
 
 

@@ -35,7 +35,7 @@ def schema_digest(catalog: Catalog, dump: bytes) -> str:
         entries = read_entries(dump, server_version=catalog.server_version)
     except HoldfastError:
         return ""
-    told = [
+    definitions = [
         catalog.model_dump(mode="json", exclude={"tables", *_NO_DEFINITIONS}),
         [table.model_dump(mode="json", exclude=set(_OF_ROWS)) for table in catalog.tables],
         [
@@ -43,4 +43,4 @@ def schema_digest(catalog: Catalog, dump: bytes) -> str:
             for entry in entries
         ],
     ]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()

@@ -84,7 +84,7 @@ class _Changes:
         has_old = tags == expected
         ok = np.where(kinds == INSERT, tags == NEW, has_old | ((kinds == UPDATE) & (tags == NEW)))
         if not ok.all():
-            raise ProtocolError(f"changes of {self._form.label} that are not told as its replica identity says")
+            raise ProtocolError(f"changes of {self._form.label} that are not logged as its replica identity says")
         ends = at.copy()
         old, ends[has_old] = tuples(octets, at[has_old] + 1, count)
         has_new = kinds != DELETE
@@ -146,8 +146,8 @@ class _Changes:
         for place, (each, cells) in enumerate(zip(self._stored, self._new.cells, strict=True)):
             value, *exact = self._text.decode(each, cells)
             if cells.unchanged is not None:
-                told = self._form.keeps_old_rows or place in self._form.key_places
-                filled = cells.unchanged & (pair >= 0) & told
+                is_logged = self._form.keeps_old_rows or place in self._form.key_places
+                filled = cells.unchanged & (pair >= 0) & is_logged
                 value, *exact = self._filled(each, (value, *exact), filled, pair)
                 unknown = cells.unchanged & ~filled
                 if unknown.any():

@@ -170,7 +170,7 @@ having count(*) = {len(LOG_TRIGGERS)}
 _CURRENT: Final = f"bool_and(p.prosrc = {literal(_BODY)} and '{_PATH}' = any(p.proconfig))"
 
 
-def told(session: Connection) -> str:
+def trigger_version(session: Connection) -> str:
     """Return the version of the DDL event triggers; "" where they are not in force.
 
     Where it is the same at two moments, all changes between them are told.
@@ -203,7 +203,7 @@ def _is_object(value: object) -> bool:
     )
 
 
-def left(session: Connection) -> bool:
+def has_triggers(session: Connection) -> bool:
     """Return whether any part of the event triggers exists."""
     row = session.execute(
         "select exists (select from pg_catalog.pg_event_trigger where evtname = any(%s)) "
@@ -223,6 +223,6 @@ def without_event_triggers(address: Address) -> Address:
     quiet = replace(address, event_triggers=False)
     try:
         with connect(quiet) as session:
-            return address if told(session) else quiet
+            return address if trigger_version(session) else quiet
     except HoldfastError:
         return address

@@ -182,7 +182,7 @@ class _PublicationChoice:
 def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
     """Bring a publication up to date, as far as the session's role may.
 
-    The plan is made anew while the tables that enter are locked.
+    The plan is made again while the tables that enter are locked.
 
     :return: the tables whose changes cannot be followed, by label, each with the reason and what to do.
     :raises RefusedError: it is not there, or must be changed, and only its owner may; names the SQL.

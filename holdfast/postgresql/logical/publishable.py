@@ -86,7 +86,7 @@ class PublishableRelation:
             return "its replica identity is nothing"
         if not self.indexed:
             return self._why_no_index()
-        # Older servers take it, but do not send the column, and rows could not be told apart.
+        # Older servers take it, but do not send the column, and rows could not be distinguished.
         return "its replica identity has a generated column" if self.generated else ""
 
     def _unbearable(self, version: int) -> bool:

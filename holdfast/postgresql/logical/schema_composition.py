@@ -2,7 +2,7 @@
 
 An object that was touched only behind the position is what the earlier schema has; one that was touched only before it
 is what the later one has. Touches are claims that anybody may add to, but not take away: an object with touches on both
-sides is not known, whoever made them.
+sides is not known.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 _REMADE: Final = frozenset({"CHECK CONSTRAINT", "CONSTRAINT", "FK CONSTRAINT", "INDEX", "STATISTICS"})
-"""Kinds that ALTER TABLE makes anew, under another oid and without a word, where it alters a column's type."""
+"""Kinds that ALTER TABLE makes again, under another oid and without a word, where it alters a column's type."""
 
 _PARTS: Final = frozenset({0, PG_CLASS, PG_CONSTRAINT, PG_DESCRIPTION})
 """Catalogs whose objects alone tell of nothing that came and went. Of tables, their columns do."""
@@ -236,7 +236,7 @@ class _Composition:
         return frozenset(at for table in tables for at in self._touches.get((PG_ATTRIBUTE, _oid(table)), ()))
 
     def _was_remade(self, key: Key, side: Side) -> bool:
-        """Return whether the other schema has the same object, which was made anew without being told of."""
+        """Return whether the other schema has the same object, which was made again without a word in the log."""
         other: Side = "earlier" if side == "later" else "later"
         twin = self._alone[other].get((key[0], self._objects(side)[key].text))
         return twin is not None and not self._own(key if side == "earlier" else twin)
@@ -377,7 +377,7 @@ class _Composition:
                 if is_mixed:  # of privileges it is not even known whose
                     self._unsure.append(f"{name} that were given and taken back")
                 return side, True
-            if not touched:  # whoever changes an owner changes privileges, too
+            if not touched:  # a change of owner changes privileges, too
                 return side, self._differs(key)
             if is_mixed:
                 return side, False

@@ -1,7 +1,7 @@
 """Stream of a source's changes: a replication slot and its publication.
 
 The slot keeps the server's log until its changes are archived, so that none is missed, and so the disk may fill up
-where nobody archives them. What becomes of it between two backups (dropped, made anew, advanced by somebody else,
+where nobody archives them. What becomes of it between two backups (dropped, made again, advanced by somebody else,
 given up by the server) is found by comparing it with what the archive's last block says.
 """
 
@@ -19,7 +19,7 @@ from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.logical.ddl_triggers import told
+from holdfast.postgresql.logical.ddl_triggers import trigger_version
 from holdfast.postgresql.logical.flush_position import flush_position, schema_fingerprint
 from holdfast.postgresql.logical.peek import count_copies, in_use, wait_until_free
 from holdfast.postgresql.logical.publication import born_since, not_followed, plan_publication, reconcile
@@ -99,9 +99,9 @@ def seen(session: Connection) -> Seen:
     """
     row = session.execute(_SEEN).fetchone()
     if row is None:
-        return Seen("", told(session))
+        return Seen("", trigger_version(session))
     oldest, newest, following = row
-    return Seen(f"{oldest}:{newest + (following - newest) % (1 << 32)}:", told(session))
+    return Seen(f"{oldest}:{newest + (following - newest) % (1 << 32)}:", trigger_version(session))
 
 
 def stream_name(archive_id: str, source: str) -> str:
@@ -162,7 +162,7 @@ def check_unchanged(session: Connection, name: str, publication_oid: int, positi
     PostgreSQL 18 skips changes where there is no publication, and tells it by a warning only. A server that crashes
     forgets that a slot was advanced, so that what is archived already is read again.
 
-    :raises HoldfastError: it was dropped, made anew or changed meanwhile, or the slot is lost, or was put back.
+    :raises HoldfastError: it was dropped, made again or changed meanwhile, or the slot is lost, or was put back.
     """
     state = look(session, name)
     if state is None or state.lost or state.publication_oid != publication_oid or state.publication_problem:

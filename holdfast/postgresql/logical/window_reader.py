@@ -487,8 +487,8 @@ class Window:
         labels; the first and last ones seen of tables that come and go in between.
     :param passed: these tables, by their names at first.
     :param defined: commits that changed definitions, where event triggers tell the log.
-    :param uncertain: oids of tables with a column that could not be told, another key, or a label that is gone: they
-        need a new snapshot.
+    :param uncertain: oids of tables with a column that could not be identified, another key, or a label that is gone:
+        they need a new snapshot.
     :param messages: how many the server sent; `bounded`: their number may have ended the window.
     """
 

@@ -1,7 +1,7 @@
 """Backup roles, with a record of the rights given by setup.
 
 What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was
-there before is never dropped. The record only chooses among rights that are worked out anew: no text of
+there before is never dropped. The record only chooses among rights that are worked out again: no text of
 it is ever run, since others may be able to change a comment.
 """
 

@@ -171,7 +171,7 @@ def _triggers(session: Connection) -> Iterator[Obstacle]:
             "the event trigger of --new-tables is there: by its function, owners of schemas can become superuser",
             f"{do} removes it",
         )
-    if definitions.told(session) and not definitions.is_current(session):
+    if definitions.trigger_version(session) and not definitions.is_current(session):
         yield Obstacle("the event triggers of --definitions are of an earlier release", f"{do} puts new ones there")
 
 
@@ -185,7 +185,7 @@ def _remarks(unlogged: Sequence[str], not_included: Sequence[str]) -> Iterator[O
         )
 
 
-# To whoever is no superuser PostgreSQL shows neither, and pg_dump writes what it is shown.
+# Others than superusers PostgreSQL shows neither, and pg_dump writes what it is shown.
 _HIDDEN_FROM_DUMP = """
 select format('options of the user mapping of %s on server %s: only a superuser sees them', usename, srvname)
 from pg_catalog.pg_user_mappings where umoptions is null and current_setting('is_superuser') = 'off'
@@ -197,7 +197,7 @@ order by 1
 """
 
 
-# Who logs in takes the connections, whoever it becomes by ALTER ROLE … SET role: that one's rights are those that hold.
+# Who logs in takes the connections, also by ALTER ROLE … SET role; the rights are those of the role that is set.
 # Of other people's sessions everybody sees whose they are and in which database; background workers have no user.
 _ROLE = """
 select r.rolname as role, r.rolsuper as superuser, r.rolbypassrls as bypassrls, r.rolreplication as replication,

@@ -62,7 +62,7 @@ def check_stream(
             what, _, do = str(error).partition(": ")
             warnings.append(Obstacle(what, do))
         except UsageError:
-            pass  # the look at the database has told it
+            pass  # the look at the database reports it
         warnings += _of_settings(session)
         if expected and (why := why_broken(expected, state, system_identifier(session))):
             warnings.append(Obstacle(f"no changes can be joined to the archive: {why}", _ANEW))

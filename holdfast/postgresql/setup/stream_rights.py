@@ -90,8 +90,8 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
     plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
     if statements := plan.statements():
         yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
-    if (wanted.definitions or definitions.told(session)) and not definitions.is_current(session):
-        cleared = definitions.DROPPED if definitions.left(session) else ()
+    if (wanted.definitions or definitions.trigger_version(session)) and not definitions.is_current(session):
+        cleared = definitions.DROPPED if definitions.has_triggers(session) else ()
         yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
 
 
@@ -104,7 +104,7 @@ def removals(session: Connection) -> Iterator[OwnersTask]:
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
     """Yield the owner's further options, each with its benefit."""
-    if not wanted.definitions and not definitions.told(session):
+    if not wanted.definitions and not definitions.trigger_version(session):
         yield (
             "moments between two backups have their own definitions before the first change and behind the last one "
             "with --definitions: event triggers of a superuser tell the log of each change"
@@ -135,7 +135,7 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
     for name in names:
         if session.execute("select 1 from pg_catalog.pg_publication where pubname = %s", (name,)).fetchone():
             yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
-    if _DEFINITIONS in given and definitions.left(session):
+    if _DEFINITIONS in given and definitions.has_triggers(session):
         yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
     relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
     for key, had in given.items():

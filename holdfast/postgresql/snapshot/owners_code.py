@@ -1,8 +1,8 @@
 """Code of tables' owners that the server runs when it plans a query of them.
 
 The planner loads and folds expressions of indexes and of statistics, predicates, policies and the like, with the rights
-of the session, whatever the query asks for; no setting of a session keeps it from that. A plain COPY of a table plans
-nothing. So a query is planned only of a table that has none of these, looked at before it and after it, outside of the
+of the session, also where the query asks for none of it; no setting of a session keeps it from that. A plain COPY of a
+table plans nothing. So a query is planned only of a table that has none of these, looked at before it and after it, outside of the
 snapshot: the planner, too, sees what is there now.
 """
 

@@ -68,7 +68,7 @@ def readers_first(address: Address, holder: Connection, turn: threading.Lock) ->
 
 
 def _watch(address: Address, holder: Connection, turn: threading.Lock, is_over: threading.Event) -> None:
-    # Where a session breaks, readers wait as long as they do without this; whoever started the backup sees to the rest.
+    # Where a session breaks, readers wait as long as they do without this; who started the backup sees to the rest.
     with suppress(psycopg.Error, HoldfastError), connect(address) as session:
         row = session.execute(_DEADLOCK_TIMEOUT).fetchone()
         wait_ms = 1000 + (row[0] if row else 1000)

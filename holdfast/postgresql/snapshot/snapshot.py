@@ -218,8 +218,8 @@ order by 2, 3
 """
 
 
-# The row versions of what the catalog says of tables: whoever changes a table makes new ones. A query looks columns
-# and storage up as they are now, in whatever snapshot it reads.
+# The row versions of what the catalog says of tables: each change of a table makes new ones. A query looks columns
+# and storage up as they are now, in any snapshot.
 _VERSIONS = """
 select count(*), sum(pg_catalog.hashtextextended(pg_catalog.concat_ws(' ', c.oid, c.xmin, a.attnum, a.xmin), 0))
 from pg_catalog.pg_class c left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0

@@ -39,7 +39,7 @@ class Cells(NamedTuple):
 
     :param start, length: of the text; where there is none, an empty place.
     :param text: which are there.
-    :param unchanged: which did not change and are not in the log; None where all are told.
+    :param unchanged: which did not change and are not in the log; None where all are there.
     """
 
     start: Int64s

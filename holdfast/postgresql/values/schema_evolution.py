@@ -1,9 +1,9 @@
 """Schema evolution: rows of a data file in the table's present schema.
 
-Columns are told by their numbers, which a table's files keep as Parquet field ids, so that renames do not matter. A
+Columns are known by their numbers, which a table's files keep as Parquet field ids, so that renames do not matter. A
 column that came later has in older rows what the catalog says of them, one that was dropped falls away, and a type
-that PostgreSQL changes without writing the rows anew (ALTER TABLE, 'SET DATA TYPE') is converted here. Whatever makes
-PostgreSQL write them anew comes with a snapshot of the new form.
+that PostgreSQL changes without a rewrite of the rows (ALTER TABLE, 'SET DATA TYPE') is converted here. What makes
+PostgreSQL rewrite them comes with a snapshot of the new form.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Creation of a plan's objects, before and after the rows.
 
-Each step is done once, whoever tries it again (`ledger.once`), so a restore that was ended goes on from
+Each step is done once, however often it is tried (`ledger.once`), so a restore that was ended goes on from
 any point.
 """
 

@@ -65,9 +65,9 @@ class NotRestored:
         return {"object": self.what, "reason": self.reason, "statement": self.statement}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, str]) -> NotRestored:
+    def from_dict(cls, described: Mapping[str, str]) -> NotRestored:
         """Return the object that `describe` described."""
-        return cls(told["object"], told["reason"], told["statement"])
+        return cls(described["object"], described["reason"], described["statement"])
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RestorePlan:
     :param renamed: indexes, sequences and statistics whose names are taken or follow their table's.
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
-    :param beside: other things may be in the target, so what is created must be told from them.
+    :param beside: other things may be in the target, so what is created must be kept apart from them.
     :param empty: oids, in the source, of tables that come without their rows.
     :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed, which ends the restore
         when all else is done.

@@ -162,13 +162,13 @@ class RelaxedConstraint:
         return {**self.not_restored.describe(), **more}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, str]) -> RelaxedConstraint:
+    def from_dict(cls, described: Mapping[str, str]) -> RelaxedConstraint:
         """Return the object that `to_dict` described.
 
         An earlier release did not record all of it.
         """
-        more = (told.get(name, "") for name in ("not_valid", "validate", "column"))
-        return cls(NotRestored.from_dict(told), *more)
+        more = (described.get(name, "") for name in ("not_valid", "validate", "column"))
+        return cls(NotRestored.from_dict(described), *more)
 
 
 def drop_condition(
@@ -254,17 +254,17 @@ def add_again(session: Connection, dropped: RelaxedConstraint) -> NotRestored | 
 
     Where they do not, it is added for new rows only.
 
-    :return: what is to be told of it; None where it is as it was.
+    :return: what to report of it; None where it is as it was.
     """
-    told = dropped.not_restored
+    report = dropped.not_restored
     if dropped.column:
-        return told
-    error = refusal_of(session, told.statement)
+        return report
+    error = refusal_of(session, report.statement)
     if error is None:
         return None
     if dropped.not_valid and refusal_of(session, dropped.not_valid) is None:
-        return NotRestored(told.what, NOT_VALID + words(error), dropped.validate)
-    return NotRestored(told.what, words(error), told.statement)
+        return NotRestored(report.what, NOT_VALID + words(error), dropped.validate)
+    return NotRestored(report.what, words(error), report.statement)
 
 
 def _asking(session: Connection, table: str) -> _Condition | None:

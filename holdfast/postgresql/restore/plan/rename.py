@@ -1,6 +1,6 @@
 """New names of restored objects (`--map`), and pg_dump's SQL rewritten to them.
 
-pg_dump writes SQL for an empty search_path: whatever is not PostgreSQL's own is written `schema.name`. So names
+pg_dump writes SQL for an empty search_path: what is not PostgreSQL's own is written `schema.name`. So names
 are found as tokens, and nothing else is touched: not the text of functions, not values.
 """
 

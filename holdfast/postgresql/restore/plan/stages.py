@@ -132,7 +132,7 @@ def _built(entries: Sequence[DumpEntry]) -> set[int]:
 def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
     """Return the predecessors of each entry of a stage, by their places in it.
 
-    Those are what it needs and whoever locks a table in a way that conflicts: two sessions that lock the same
+    Those are what it needs and what locks a table in a way that conflicts: two sessions that lock the same
     tables in another order would deadlock. An index lets others be built on its table; a key or constraint does not.
 
     :param entries: all of the plan, which know partitions.

@@ -1,7 +1,7 @@
 """Roles at the target of a restore: existing ones, or created on request.
 
-A role belongs to a whole server, so one that is there is never changed, and one that was made stays, whatever
-becomes of the restore.
+A role belongs to a whole server, so one that is there is never changed, and one that was made stays, also
+where the restore fails.
 """
 
 from __future__ import annotations

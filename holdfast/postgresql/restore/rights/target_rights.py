@@ -61,14 +61,14 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
         return plan
     asked = _Asked(session, plan.entries)
     denied = [each for entry in plan.entries for each in asked.denied(entry)]
-    if strict and (what := named([told.what for _, _, told in denied if told is not None])):
+    if strict and (what := named([report.what for _, _, report in denied if report is not None])):
         raise RefusedError(
             f"{session.info.user} may not create all of it: {what}. Restore as a superuser, or without --strict"
         )
     runs: dict[int, str] = {}
     for entry, text, _ in denied:
         runs[entry.id] = runs.get(entry.id, entry.sql).replace(text, "", 1)
-    left = tuple(told for _, _, told in denied if told is not None)
+    left = tuple(report for _, _, report in denied if report is not None)
     return replace(plan, runs=runs, not_restored=(*plan.not_restored, *left))
 
 

@@ -3,7 +3,7 @@
 They are staged by COPY, and applied by a few statements.
 
 Every row that goes or comes is hashed, so that what the table must hold afterwards is known without trusting the
-target: `Applied.after`. Stored generated columns are not in changes: the target computes them anew. Where a table has
+target: `Applied.after`. Stored generated columns are not in changes: the target computes them again. Where a table has
 some, the server hashes the rows that came twice: without these columns, to compare them with the archive, and with
 them, to join the hash of the base, which has them.
 """

@@ -206,7 +206,7 @@ def _column(name: str, base: str) -> Column:
 def _comparable(each: StoredColumn) -> str:
     """Return the SQL of a key's value for joining rows.
 
-    Text is compared byte by byte, whatever its collation, and types that nobody knows by their text: changes are told
+    Text is compared byte by byte in any collation, and types that nobody knows by their text: changes are kept
     apart by it, and their own operators may be anywhere or missing.
     """
     value = kept_value(each)

@@ -2,7 +2,7 @@
 
 They are loaded through the table that has them.
 
-An enum's values are hashed by the oids of its labels, which each database makes anew, and so is what has some in it;
+An enum's values are hashed by the oids of its labels, which are each database's own, and so is what has some in it;
 names such as regclass by what they stand for; text of a collation that is not deterministic by a library's version,
 and in an encoding. pg_dump loads through the root where a key is an enum (flagInhTables() and getPartitioningInfo() of
 PostgreSQL's source); this asks which keys are safe instead.
