@@ -2,8 +2,8 @@
 
 The planner loads and folds expressions of indexes and of statistics, predicates, policies and the like, with the rights
 of the session, also where the query asks for none of it; no setting of a session keeps it from that. A plain COPY of a
-table plans nothing. So a query is planned only of a table that has none of these, looked at before it and after it, outside of the
-snapshot: the planner, too, sees what is there now.
+table plans nothing. So a query is planned only of a table that has none of these, looked at before it and after it,
+outside of the snapshot: the planner, too, sees what is there now.
 """
 
 from __future__ import annotations
