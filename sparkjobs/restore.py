@@ -22,7 +22,7 @@ from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.dump.programs import unsafe_readers
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.plan import ledger
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.rows import load
 from holdfast.replication.work.consistent_read import open_to_read
 from sparkjobs.driver.application import Job, database_address, end, run_request
@@ -79,7 +79,7 @@ def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> ledg
 
     :param archive: its id.
     """
-    names = Maps.parse(wish.map)
+    names = NameMaps.parse(wish.map)
     maps = [f"{ident(old)}={ident(new)}" for old, new in names.schemas.items()]
     maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in names.tables.items()]
     tables, maps = sorted(set(wish.tables)), sorted(maps)

@@ -22,7 +22,7 @@ from holdfast.postgresql.restore.plan.plan import (
     without_superusers,
     without_tablespaces,
 )
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.postgresql.restore.plan.target_state import Target, read_target
@@ -153,7 +153,7 @@ class Restoring:
                 found,
                 globs=wish.tables,
                 exclude=wish.exclude,
-                maps=Maps.parse(wish.map),
+                maps=NameMaps.parse(wish.map),
                 stored=dict.fromkeys((table.oid for table in self._catalog.tables), (0, 0, 0))
                 if wish.schema_only
                 else stored,

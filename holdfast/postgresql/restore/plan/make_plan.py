@@ -14,7 +14,7 @@ from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.sql_tokens import statements, tokens
 from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
-from holdfast.postgresql.restore.plan.rename import Maps, Names, check_routines, mentions
+from holdfast.postgresql.restore.plan.rename import NameMaps, Names, check_routines, mentions
 from holdfast.postgresql.restore.plan.selection import ATTACHED, Selection
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ def make_plan(
     *,
     globs: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    maps: Maps | None = None,
+    maps: NameMaps | None = None,
     stored: Mapping[int, tuple[int, int, int]],
 ) -> RestorePlan:
     """Plan a restore of the tables that match `globs` (none: of everything), renamed by `maps`.
@@ -48,7 +48,7 @@ def make_plan(
     :raises UsageError: a glob or a map is about nothing.
     :raises RefusedError: it cannot work in this target; says what to do.
     """
-    maps = maps or Maps()
+    maps = maps or NameMaps()
     if catalog.holds_ledger:
         plan = make_plan(
             catalog.without_ledger(), entries, target, globs=globs, exclude=exclude, maps=maps, stored=stored
@@ -109,7 +109,7 @@ def _choose(catalog: Catalog, globs: Sequence[str], exclude: Sequence[str]) -> C
 def _check(
     tables: Sequence[Table],
     created: Sequence[DumpEntry],
-    maps: Maps,
+    maps: NameMaps,
     target: Target,
     stored: Mapping[int, tuple[int, int, int]],
     *,
@@ -138,7 +138,7 @@ def _check(
     _check_extensions(created, maps, target)
 
 
-def _check_maps(tables: Sequence[Table], created: Sequence[DumpEntry], maps: Maps) -> None:
+def _check_maps(tables: Sequence[Table], created: Sequence[DumpEntry], maps: NameMaps) -> None:
     schemas = {entry.schema for entry in created} | {entry.name for entry in created if entry.kind == "SCHEMA"}
     if unknown := [schema for schema in maps.schemas if schema not in schemas]:
         raise UsageError(f"--map {unknown[0]}=…: nothing that is restored is in a schema {unknown[0]}")
@@ -147,7 +147,7 @@ def _check_maps(tables: Sequence[Table], created: Sequence[DumpEntry], maps: Map
         raise UsageError(f"--map {'.'.join(lost[0])}=…: that table is not among those that are restored")
 
 
-def _check_extensions(created: Sequence[DumpEntry], maps: Maps, target: Target) -> None:
+def _check_extensions(created: Sequence[DumpEntry], maps: NameMaps, target: Target) -> None:
     schemas = {entry.id: entry.name for entry in created if entry.kind == "SCHEMA"}
     for entry in created:
         for schema in (schemas[need] for need in entry.needs if entry.kind == "EXTENSION" and need in schemas):

@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
-from holdfast.postgresql.restore.plan.rename import Maps, Name, Names, free_name, multiranges
+from holdfast.postgresql.restore.plan.rename import Name, NameMaps, Names, free_name, multiranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,7 +22,9 @@ _INDEXED = frozenset({"PRIMARY", "UNIQUE", "EXCLUDE"})
 _NOT_IN_SCHEMAS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "DEFAULT ACL", "SCHEMA"})
 
 
-def name_objects(selection: Selection, created: Sequence[DumpEntry], maps: Maps) -> tuple[Names, list[tuple[str, str]]]:
+def name_objects(
+    selection: Selection, created: Sequence[DumpEntry], maps: NameMaps
+) -> tuple[Names, list[tuple[str, str]]]:
     """Return all new names, and the changed ones of tables' own objects.
 
     The latter are for people.
@@ -58,7 +60,7 @@ def name_objects(selection: Selection, created: Sequence[DumpEntry], maps: Maps)
     return Names(maps.schemas, changed, statistics, indexes), renamed
 
 
-def _mapped(selection: Selection, maps: Maps) -> dict[Name, Name]:
+def _mapped(selection: Selection, maps: NameMaps) -> dict[Name, Name]:
     """Return the mapped names of relations, types, functions and operators.
 
     They may be created, or exist already.

@@ -46,7 +46,7 @@ _RESERVED = re.compile(r"pg_.*|information_schema|holdfast_restore")
 
 
 @dataclass(frozen=True)
-class Maps:
+class NameMaps:
     """Mapped names, as given by `--map`.
 
     :param schemas: of every object in them.
@@ -67,7 +67,7 @@ class Maps:
         """Return the new name of a table."""
         return self.tables.get((schema, name)) or self.of(schema, name)
 
-    def with_partitions(self, tables: Sequence[Table]) -> Maps:
+    def with_partitions(self, tables: Sequence[Table]) -> NameMaps:
         """Return the maps with names for the partitions of mapped tables, unless these are mapped themselves.
 
         `events_2024` of `events=events_old` becomes `events_old_2024`, in the schema that its table goes to if both are
@@ -92,10 +92,10 @@ class Maps:
                 found[table.table_schema, table.name] = (to, own)
                 taken.add(own)
                 waiting.append(table)
-        return Maps(self.schemas, found)
+        return NameMaps(self.schemas, found)
 
     @classmethod
-    def parse(cls, options: Iterable[str]) -> Maps:
+    def parse(cls, options: Iterable[str]) -> NameMaps:
         """Read `OLD=NEW` of schemas (`public=restored`) and tables (`public.orders=archive.orders`).
 
         A name is taken as it stands, capitals too; one that holds a dot or an equals sign goes in double quotes.
@@ -317,7 +317,7 @@ def renamed_entries(entries: Iterable[DumpEntry], renamed: Mapping[Name, Name]) 
     return tuple(found)
 
 
-def mentions(entry: DumpEntry, maps: Maps, names: Names) -> bool:
+def mentions(entry: DumpEntry, maps: NameMaps, names: Names) -> bool:
     """Return whether texts of an entry may mention mapped names.
 
     These texts are never rewritten.
@@ -358,7 +358,7 @@ def multiranges(entry: DumpEntry) -> Iterable[Name]:
                 yield names[0], names[1]
 
 
-def check_routines(entries: Iterable[DumpEntry], maps: Maps) -> None:
+def check_routines(entries: Iterable[DumpEntry], maps: NameMaps) -> None:
     """Refuse a function with the name of a mapped table.
 
     Its name alone could not tell it from the table.

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.dump.dump_entries import DumpEntry
-    from holdfast.postgresql.restore.plan.rename import Maps
+    from holdfast.postgresql.restore.plan.rename import NameMaps
     from holdfast.postgresql.restore.plan.target_state import Target
 
 FOLLOWERS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "SEQUENCE OWNED BY", "USER MAPPING"})
@@ -94,7 +94,7 @@ class Selection:
     entries: Sequence[DumpEntry]
     catalog: Catalog
     target: Target
-    maps: Maps
+    maps: NameMaps
     chosen: Collection[int]
     whole: bool = False
     created: dict[int, DumpEntry] = field(default_factory=dict)

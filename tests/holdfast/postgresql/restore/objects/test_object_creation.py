@@ -24,7 +24,7 @@ from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.make_plan import make_plan
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.plan.target_state import read_target
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 
@@ -74,7 +74,7 @@ class Source:
         stored = {table.oid: (0, 0, 0) for table in self.catalog.tables if table.has_rows}
         with connect(target) as session:
             there = read_target(session)
-        return make_plan(self.catalog, self.entries, there, globs=globs, maps=Maps.parse(maps), stored=stored)
+        return make_plan(self.catalog, self.entries, there, globs=globs, maps=NameMaps.parse(maps), stored=stored)
 
     def create(self, target: Address, *globs: str, maps: tuple[str, ...] = ()) -> RestorePlan:
         plan = self.plan(target, *globs, maps=maps)

@@ -9,7 +9,7 @@ import pytest
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.restore.plan.make_plan import make_plan
 from holdfast.postgresql.restore.plan.plan import RestorePlan
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, STORED, entry, having
 
@@ -17,7 +17,7 @@ from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, STORED
 def plan(
     *globs: str, target: Target = EMPTY, maps: Iterable[str] = (), stored: dict[int, tuple[int, int, int]] = STORED
 ) -> RestorePlan:
-    return make_plan(CATALOG, ENTRIES, target, globs=globs, maps=Maps.parse(maps), stored=stored)
+    return make_plan(CATALOG, ENTRIES, target, globs=globs, maps=NameMaps.parse(maps), stored=stored)
 
 
 def created(made: RestorePlan) -> list[int]:
@@ -125,7 +125,7 @@ def test_everything_under_other_names_leaves_the_target_itself_alone() -> None:
 
 def test_the_password_of_a_subscription_is_not_told() -> None:
     secret = entry(90, "SUBSCRIPTION", "sub", sql="CREATE SUBSCRIPTION sub CONNECTION 'password=secret' PUBLICATION p;")
-    made = make_plan(CATALOG, (*ENTRIES, secret), EMPTY, maps=Maps.parse(["public=x"]), stored=STORED)
+    made = make_plan(CATALOG, (*ENTRIES, secret), EMPTY, maps=NameMaps.parse(["public=x"]), stored=STORED)
     assert "secret" not in str(made.describe())
     assert "subscription sub" in {each.what.replace("public.", "") for each in made.not_restored}
 

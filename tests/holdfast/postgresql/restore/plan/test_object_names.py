@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.object_names import name_objects
-from holdfast.postgresql.restore.plan.rename import Maps, Names
+from holdfast.postgresql.restore.plan.rename import NameMaps, Names
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, entry, having
@@ -22,7 +22,7 @@ def named(
 ) -> tuple[Names, list[tuple[str, str]]]:
     chosen = {table.oid for table in CATALOG.tables if table.name in names}
     entries = (*ENTRIES, *more)
-    selection = Selection(entries, CATALOG, target, Maps.parse(maps), chosen)
+    selection = Selection(entries, CATALOG, target, NameMaps.parse(maps), chosen)
     selection.run()
     return name_objects(selection, [each for each in entries if each.id in selection.created], selection.maps)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.rename import (
-    Maps,
+    NameMaps,
     Names,
     check_routines,
     free_name,
@@ -138,7 +138,7 @@ def test_an_extension_keeps_its_schema() -> None:
 def test_maps_are_of_schemas_and_tables(
     options: list[str], schemas: dict[str, str], tables: dict[tuple[str, str], tuple[str, str]]
 ) -> None:
-    assert Maps.parse(options) == Maps(schemas, tables)
+    assert NameMaps.parse(options) == NameMaps(schemas, tables)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ def test_maps_are_of_schemas_and_tables(
 )
 def test_what_is_no_map_is_wrong_usage(options: list[str]) -> None:
     with pytest.raises(UsageError, match="--map"):
-        Maps.parse(options)
+        NameMaps.parse(options)
 
 
 @pytest.mark.parametrize(
@@ -192,7 +192,7 @@ def test_a_name_that_is_taken_gets_a_number_and_no_name_grows_too_long(wanted: s
     ],
 )
 def test_texts_that_may_speak_of_what_is_renamed_are_found(kind: str, sql: str, found: bool) -> None:
-    assert mentions(entry(sql, kind), Maps(tables={ORDERS: ("public", "orders_old")}), NAMES) is found
+    assert mentions(entry(sql, kind), NameMaps(tables={ORDERS: ("public", "orders_old")}), NAMES) is found
 
 
 def test_a_range_type_brings_its_multirange() -> None:
@@ -207,7 +207,7 @@ def test_array_types_follow_their_elements() -> None:
 
 
 def test_a_function_called_like_a_mapped_table_is_refused() -> None:
-    maps = Maps(tables={ORDERS: ("public", "x")})
+    maps = NameMaps(tables={ORDERS: ("public", "x")})
     with pytest.raises(RefusedError, match="is a table and a function"):
         check_routines([entry("", "FUNCTION", name="orders(integer)")], maps)
     check_routines([entry("", "FUNCTION", name="orders_of(integer)")], maps)
@@ -223,7 +223,7 @@ def test_each_partition_below_a_renamed_table_gets_a_name_of_its_own() -> None:
         table(6, "heir", parents=(1,)),
         table(7, "x" * 60, parents=(1,), bound="DEFAULT"),
     ]
-    found = Maps.parse(["public.log=kept.log_old"]).with_partitions(tables).tables
+    found = NameMaps.parse(["public.log=kept.log_old"]).with_partitions(tables).tables
     assert {old: new for (_, old), (_, new) in found.items() if len(old) < 60} == {
         "log": "log_old", "log_a": "log_old_a", "log_a_1": "log_old_a_1", "other": "log_old_other",
     }  # fmt: skip
