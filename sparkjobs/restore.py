@@ -22,7 +22,7 @@ from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.dump.programs import unsafe_readers
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.plan import ledger
-from holdfast.postgresql.restore.plan.rename import NameMaps
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.rows import load
 from holdfast.replication.work.consistent_read import open_to_read
 from sparkjobs.driver.application import Job, database_address, end, run_request

@@ -20,7 +20,7 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
 from holdfast.operations.target_check import check_target_is_free
 from holdfast.point_in_time import schema_choice
-from holdfast.postgresql.restore.plan.rename import NameMaps
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

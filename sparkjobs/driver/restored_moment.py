@@ -19,7 +19,7 @@ from holdfast.point_in_time.recovery_target import (
     taken_catalog,
 )
 from holdfast.postgresql.dump.dump_entries import read_entries
-from holdfast.postgresql.restore.plan.rename import renamed_entries
+from holdfast.postgresql.restore.plan.name_maps import renamed_entries
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence

@@ -14,6 +14,7 @@ from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.make_plan import make_plan
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.plan import (
     NotRestored,
     data_only,
@@ -22,7 +23,6 @@ from holdfast.postgresql.restore.plan.plan import (
     without_superusers,
     without_tablespaces,
 )
-from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.postgresql.restore.plan.target_state import Target, read_target

@@ -63,7 +63,7 @@ def tables_written(
     from holdfast.archive.history.restore_points import only_source
     from holdfast.point_in_time.recovery_target import catalog_of
     from holdfast.point_in_time.schema_choice import resolve
-    from holdfast.postgresql.restore.plan.rename import NameMaps
+    from holdfast.postgresql.restore.plan.name_maps import NameMaps
 
     state = Archive.open(store).state
     moment = resolve(state, store, only_source(state, source), f"commit:{summary['commit']}")

@@ -12,9 +12,9 @@ from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.sql_tokens import statements, tokens
+from holdfast.postgresql.restore.plan.name_maps import NameMaps, Names, check_routines, mentions
 from holdfast.postgresql.restore.plan.object_names import name_objects
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
-from holdfast.postgresql.restore.plan.rename import NameMaps, Names, check_routines, mentions
 from holdfast.postgresql.restore.plan.selection import ATTACHED, Selection
 
 if TYPE_CHECKING:

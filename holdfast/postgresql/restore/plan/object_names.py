@@ -9,7 +9,7 @@ from collections import defaultdict
 from typing import TYPE_CHECKING
 
 from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
-from holdfast.postgresql.restore.plan.rename import Name, NameMaps, Names, free_name, multiranges
+from holdfast.postgresql.restore.plan.name_maps import Name, NameMaps, Names, free_name, multiranges
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

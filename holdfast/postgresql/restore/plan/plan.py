@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.sequences import SequenceValue
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.dump.dump_entries import DumpEntry
-    from holdfast.postgresql.restore.plan.rename import Name
+    from holdfast.postgresql.restore.plan.name_maps import Name
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.dump.dump_entries import DumpEntry
-    from holdfast.postgresql.restore.plan.rename import NameMaps
+    from holdfast.postgresql.restore.plan.name_maps import NameMaps
     from holdfast.postgresql.restore.plan.target_state import Target
 
 FOLLOWERS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "SEQUENCE OWNED BY", "USER MAPPING"})

@@ -23,8 +23,8 @@ from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.make_plan import make_plan
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.plan import NotRestored, RestorePlan
-from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.plan.target_state import read_target
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 

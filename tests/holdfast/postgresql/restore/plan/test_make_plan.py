@@ -8,8 +8,8 @@ import pytest
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.restore.plan.make_plan import make_plan
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.plan import RestorePlan
-from holdfast.postgresql.restore.plan.rename import NameMaps
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, STORED, entry, having
 

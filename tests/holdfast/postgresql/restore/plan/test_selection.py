@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.restore.plan.rename import NameMaps
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, entry, having

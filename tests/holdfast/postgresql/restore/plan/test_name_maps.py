@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.dump.dump_entries import DumpEntry
-from holdfast.postgresql.restore.plan.rename import (
+from holdfast.postgresql.restore.plan.name_maps import (
     NameMaps,
     Names,
     check_routines,
