@@ -77,8 +77,6 @@ def _serve(listener: socket.socket, session: Connection) -> None:
 
 
 class _Answers:
-    """Answers to one program."""
-
     def __init__(self, stream: io.BufferedRWPair, session: Connection) -> None:
         self._stream = stream
         self._session = session

@@ -111,8 +111,6 @@ def plan_publication(
 
 
 class _PublicationChoice:
-    """Choice of the relations to publish for the chosen tables."""
-
     def __init__(self, version: int, relations: Mapping[int, PublishableRelation], tables: Sequence[Table]) -> None:
         self.relations = relations
         self._version = version

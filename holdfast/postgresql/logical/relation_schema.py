@@ -297,8 +297,6 @@ def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bo
 
 
 class _TwoCatalogs:
-    """Columns of one table in two catalogs."""
-
     def __init__(self, before: Table | None, after: Table | None) -> None:
         self.before = {column.number: column for column in _published(before)}
         self.after = {column.number: column for column in _published(after)}

@@ -65,8 +65,6 @@ def compose(
 
 
 class _Composition:
-    """The choice of each object's definition."""
-
     def __init__(
         self,
         earlier: KnownSchema,

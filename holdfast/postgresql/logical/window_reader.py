@@ -107,8 +107,6 @@ def _decoding(slot: str) -> Iterator[None]:
 
 @dataclass
 class _Seen:
-    """Findings about the window so far."""
-
     transactions: list[pa.RecordBatch] = field(default_factory=list)
     marks: list[SeenMark] = field(default_factory=list)
     ddl: set[int] = field(default_factory=set)

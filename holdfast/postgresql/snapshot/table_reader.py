@@ -317,7 +317,6 @@ def _decoded(
 
 
 def _copied_row(number: int) -> str:
-    """Return the name of a row by its number, from 0."""
     return f"row {number + 1} of those that COPY gives"
 
 

@@ -141,13 +141,11 @@ def _joined(octets: str) -> str:
 
 
 def _ended(octets: str, mark: str) -> str:
-    """Return the SQL of values with a mark behind each."""
     literal = f"'\\x{mark}'::pg_catalog.bytea"
     return f"pg_catalog.string_agg({octets}, {literal}) operator(pg_catalog.||) {literal}"
 
 
 def _content(array: pa.Array) -> UInt8s:
-    """Return the octets of all fields of a column."""
     offsets = arrow.offsets(array)
     return arrow.data(array)[offsets[0] : offsets[-1]]
 
@@ -178,7 +176,6 @@ def _mask(content: UInt8s, rows: int) -> Bools | None:
 
 
 def _numbers(content: UInt8s, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-    """Return so many values of a fixed width."""
     if len(content) != count * np.dtype(kind).itemsize:
         raise _wrong(count)
     return content.view(kind)

@@ -76,7 +76,6 @@ def _fields_of(columns: tuple[Column, ...]) -> list[tuple[int, pa.DataType]]:
 
 
 def _values(each: StoredColumn, found: dict[int, pa.Array], rows: int) -> _Values:
-    """Return a column's values and its sidecar."""
     values = found.get(each.column.number)
     if values is None:
         value, exact_text = _missing(each)

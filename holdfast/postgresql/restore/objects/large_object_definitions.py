@@ -60,7 +60,6 @@ def _define(session: Connection, group: LargeObjectGroup, oids: Sequence[int]) -
 
 
 def _definition(group: LargeObjectGroup, oids: Sequence[int], creator: str) -> dict[str, list[str]]:
-    """Return the statements that define objects, by purpose."""
     owner = [f"alter large object {oid} owner to {ident(group.owner)}" for oid in oids if group.owner != creator]
     privileges = []
     if group.grants is not None:

@@ -73,8 +73,6 @@ where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
 
 
 class _Count:
-    """Count of the objects that sessions beside each other have made."""
-
     def __init__(self, whole: int, tell: Callable[[int, int], None]) -> None:
         self._made, self._whole, self._tell = 0, whole, tell
         self._guard = Lock()
@@ -150,7 +148,6 @@ def _create_some(
     session: Connection,
     start: int,
 ) -> Sequence[NotRestored]:
-    """Create entries, once."""
     step, some = f"create {first + start}", entries[start : start + size]
     with once(session, step) as is_new:
         if is_new:

@@ -110,7 +110,6 @@ def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
 def _places(
     session: Connection, values: Sequence[SequenceValue], rows_by: Connection
 ) -> tuple[list[tuple[str, int, bool]], list[NotRestored]]:
-    """Return the values of sequences, and the sequences of uncertain value."""
     names = [qualified(value.sequence_schema, value.name) for value in values]
     put: list[tuple[str, int, bool]] = []
     unknown = []

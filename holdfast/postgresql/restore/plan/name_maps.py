@@ -218,8 +218,6 @@ class Names:
 
 
 class _Rewriter:
-    """Rewriter of names in one entry's SQL."""
-
     def __init__(self, names: Names, entry: DumpEntry, table: Name | None) -> None:
         self._names = names
         self._kind = entry.kind

@@ -105,8 +105,6 @@ def _follow(old: Name, table: Name, objects: dict[Name, Name]) -> Name:
 
 
 class _Taken:
-    """Names that are not free any more."""
-
     def __init__(self, target: Target) -> None:
         self._target = target
         self._names: dict[tuple[str, str], set[str]] = {}

@@ -219,7 +219,6 @@ class Selection:
         return ""
 
     def _needed(self, entry: DumpEntry) -> Iterator[DumpEntry]:
-        """Yield the entries that an entry cannot be created without."""
         for each in self._raw_needs(entry):
             if (other := self._by_id.get(each)) is not None and not self._only_for_order(entry, other):
                 yield other

@@ -118,8 +118,6 @@ class _Staged:
 
 
 class _Net:
-    """Application of one table's changes."""
-
     def __init__(self, session: Connection, table: Table, key: tuple[int, ...]) -> None:
         self._session = session
         self._table = table
