@@ -129,7 +129,7 @@ class Table(CatalogRecord):
         return self.primary == before.primary and (not known or self.key_oid == before.key_oid)
 
     def has_name_of(self, before: Table) -> bool:
-        """Return whether the table has the name that it had before, and had it all the time.
+        """Return whether the table kept the name that it had before.
 
         Where a release did not record that, the same name is enough.
         """
@@ -138,7 +138,7 @@ class Table(CatalogRecord):
 
     @property
     def has_first_name(self) -> bool:
-        """Return whether the table has the name that it was made with, as far as that is recorded."""
+        """Return whether the table has its first name, if recorded."""
         _, name, made = self.naming.split() if self.naming else ("", "", "")
         return name == made
 

@@ -101,7 +101,10 @@ class Sessions:
 
 
 class OneSession(Sessions):
-    """A session that is open, and may be in a transaction, in the place of a pool."""
+    """One open session in place of a pool.
+
+    It may be in a transaction.
+    """
 
     def __init__(self, session: Connection) -> None:
         self._session = session

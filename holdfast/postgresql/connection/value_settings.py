@@ -57,7 +57,7 @@ select current_user, session_user, {", ".join(f"pg_catalog.current_setting({lite
 
 
 class KeptSettings:
-    """What decides the meaning of a session's statements, as it was when this was made."""
+    """Settings that decide what a session's statements mean."""
 
     def __init__(self, session: Connection) -> None:
         self._session = session

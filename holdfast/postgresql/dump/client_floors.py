@@ -110,7 +110,7 @@ def why_unsafe(client: str, release: Release) -> str:
 
 
 def floor_from(client: str, major: int) -> Release:
-    """Return the oldest safe release of a major version, or of the next one that is mended."""
+    """Return the oldest safe release from a major version on."""
     newest = max(max(advisory.mended) for advisory in ADVISORIES)
     majors = range(major, max(major, newest) + 1)
     return next((floor for major in majors if (floor := floor_of(client, major))), Release(major, 0))

@@ -183,7 +183,7 @@ def why_no_connection(program: Path, address: Address) -> str:
 
 
 def unsafe_readers(server_version: int) -> tuple[str, ...]:
-    """Return sentences about pg_restore and libpq where a restore would use releases below their floors.
+    """Return warnings of a pg_restore and a libpq below their floors.
 
     :param server_version: such as 180006; of the server that is restored to.
     """

@@ -180,7 +180,7 @@ def trigger_version(session: Connection) -> str:
 
 
 def is_current(session: Connection) -> bool:
-    """Return whether the DDL event triggers are in force, and are those of this release."""
+    """Return whether this release's DDL event triggers are in force."""
     row = session.execute(f"select exists ({_TOLD} and {_CURRENT})".encode()).fetchone()
     return bool(row and row[0])
 

@@ -194,7 +194,7 @@ class Types:
 
 
 def _join(groups: dict[_Name, set[_Name]], one: _Name, other: _Name) -> None:
-    """Note that two types are alike, and so all that are like one of them."""
+    """Note that two types, and all like them, are alike."""
     joined = groups.get(one, {one}) | groups.get(other, {other})
     groups.update(dict.fromkeys(joined, joined))
 

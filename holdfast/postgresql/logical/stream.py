@@ -105,7 +105,7 @@ def seen(session: Connection) -> Seen:
 
 
 def stream_name(archive_id: str, source: str) -> str:
-    """Return the name of the slot and of the publication of a source in an archive.
+    """Return the name of a source's slot and publication.
 
     Each source of each archive has its own: who shares a slot loses what the other has read.
     """

@@ -248,7 +248,7 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
 
 
 def check_clients(major: int, *, tls: TlsSettings | None = None) -> Readiness:
-    """Check the programs and the library on this machine by which a server is backed up and restored.
+    """Check this machine's programs and library for backups and restores.
 
     :param major: the server's version.
     :param tls: what its address asks of TLS.
@@ -294,7 +294,10 @@ def _pooler(address: Address) -> Iterator[Obstacle]:
 
 
 def superuser(session: Connection) -> Iterator[Obstacle]:
-    """Yield what there is to say of backups by a superuser, whose password is worth more than all backups."""
+    """Yield a warning of backups by a superuser.
+
+    Its password is worth more than all backups.
+    """
     if session.info.parameter_status("is_superuser") == "on":
         yield Obstacle(
             f"{session.info.user} is a superuser, and backups need to read only",

@@ -26,7 +26,7 @@ _VERSION = "select version from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg
 
 
 def check_tls(address: Address, major: int) -> Readiness:
-    """Check what each client asks of TLS at a database's address, and has from its server.
+    """Check what TLS each client asks for, and gets.
 
     :param major: the server's version.
     :raises HoldfastError: it cannot be reached by psycopg.

@@ -90,7 +90,7 @@ _GONE = (
 
 
 def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
-    """Begin a read-only transaction in the snapshot and make sure that it is the one.
+    """Begin a read-only transaction in the snapshot, and check it.
 
     :raises SnapshotGoneError: nobody holds it any more.
     :raises HoldfastError: the session sees another one.

@@ -1,4 +1,4 @@
-"""Code of tables' owners that the server runs when it plans a query of them.
+"""Code of tables' owners that planning a query runs.
 
 The planner loads and folds expressions of indexes and of statistics, predicates, policies and the like, with the rights
 of the session, also where the query asks for none of it; no setting of a session keeps it from that. A plain COPY of a
@@ -44,7 +44,7 @@ order by 1, 2
 
 
 def owners_code(now: Connection) -> dict[int, tuple[str, ...]]:
-    """Return what would be evaluated of each table that has something, by the table's oid, in words.
+    """Return what planning a query would evaluate, by table oid.
 
     :param now: a session outside of any snapshot.
     """
@@ -69,7 +69,10 @@ def refuse_owners_code(found: Mapping[int, tuple[str, ...]], queried: Collection
 
 
 def readable_columns(catalog: Catalog, found: Mapping[int, tuple[str, ...]]) -> Catalog:
-    """Return a catalog in which columns that only a query could read count as virtual ones."""
+    """Return a catalog without values of columns that only queries read.
+
+    They count as virtual ones.
+    """
 
     def readable(table: Table) -> Table:
         columns = tuple(replace(column, generated=column.generated and "v") for column in table.columns)
@@ -79,7 +82,10 @@ def readable_columns(catalog: Catalog, found: Mapping[int, tuple[str, ...]]) -> 
 
 
 def unreadable_columns(catalog: Catalog, found: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the stored generated columns that only a query could read, each with what would run."""
+    """Return the generated columns that only a query could read.
+
+    Each comes with what would run.
+    """
     return tuple(
         f"the values of generated column {table.label}.{column.name}, which a restore computes again: a query of them "
         f"would run {named(found[table.oid])}"

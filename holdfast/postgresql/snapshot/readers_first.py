@@ -79,7 +79,7 @@ def _watch(address: Address, holder: Connection, turn: threading.Lock, is_over: 
 
 
 def _wait_for(holder: Connection, pid: int, wait_ms: int) -> None:
-    """Let the holder wait for a reader, for as long as it takes the server to notice the circle."""
+    """Let the holder wait until the server notices the circle."""
     holder.execute("savepoint reader")
     try:
         holder.execute(f"set local lock_timeout = {wait_ms}".encode())

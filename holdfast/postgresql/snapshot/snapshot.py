@@ -125,7 +125,7 @@ def hold_snapshot(
     slot_wait: float = SLOT_WAIT_S,
     after_export: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Iterator[HeldSnapshot]:
-    """Export a snapshot, lock every table in it and hold it until the block ends.
+    """Hold a snapshot, with its tables locked, until the block ends.
 
     That it can be read is proved first.
 

@@ -178,7 +178,7 @@ class SnapshotTableReader:
             session.execute("SET LOCAL lock_timeout = 0")
 
     def check(self) -> None:
-        """Refuse what was read since the last tables were taken, if the session's settings are others than then.
+        """Refuse what was read under settings that have changed since.
 
         :raises RefusedError: they are.
         """

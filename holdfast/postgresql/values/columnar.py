@@ -71,11 +71,16 @@ class ColumnarReader:
         return 1 < len(self._fields) <= _MOST_FIELDS
 
     def select_list(self) -> str:
-        """Return the select list of a query over the rows of some pages, which has no GROUP BY."""
+        """Return the select list of a query over some pages.
+
+        It has no GROUP BY.
+        """
         return ", ".join(self._fields)
 
     def answers(self, sent: bytes, sizes: Sequence[int]) -> pa.RecordBatch:
-        """Return the answers in rows of a binary COPY as a single one, as `rows` takes them.
+        """Return the rows of a binary COPY as a single one.
+
+        `rows` takes it.
 
         :raises HoldfastError: they do not have these fields.
         """

@@ -94,7 +94,7 @@ class ContentHash:
 
 
 def hash_select(source: str, columns: Sequence[Column], *, encoding: str = "UTF8") -> str:
-    """Return the query of the row count and sum of hashes of rows (PostgreSQL 14 and later).
+    """Return the query of the row count and sum of hashes.
 
     The session must have the settings of `VALUE_SETTINGS`.
 

@@ -83,7 +83,7 @@ class Decoder:
         return ", ".join(each.read_expression() for each in self.stored) or "true"
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch of the query, as ADBC's driver or `from_binary` gives them, in the Parquet schema.
+        """Return a batch of the query in the Parquet schema.
 
         :raises UnkeepableValueError: naming column and row of the first value above the limit, or that is no text.
         """

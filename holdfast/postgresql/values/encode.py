@@ -275,12 +275,13 @@ _EXACT: Final[dict[Form, Callable[[str], bytes]]] = {
 def copy_in(
     cursor: psycopg.Cursor[Any], table: str, columns: Sequence[Column], batches: Iterable[pa.RecordBatch]
 ) -> int:
-    """Load batches in the Parquet schema of these columns and return the number of rows.
+    """Load batches and return the number of rows.
 
     The binary format is used where all columns have one: it loads half as fast again as text. The
     session must have the settings of `VALUE_SETTINGS`.
 
     :param table: quoted and qualified.
+    :param batches: in the Parquet schema of these columns.
     """
     binary = has_binary_form(columns)
     rows = 0

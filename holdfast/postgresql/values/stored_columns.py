@@ -116,7 +116,7 @@ def form_of(column: Column) -> tuple[Form, pa.DataType]:
 
 @lru_cache(maxsize=1024)
 def layout(columns: tuple[Column, ...]) -> tuple[StoredColumn, ...]:
-    """Return the columns that have values of their own, as they stand in the files.
+    """Return the columns with values, as files have them.
 
     :raises UnkeepableTypeError: a type cannot be loaded again.
     """

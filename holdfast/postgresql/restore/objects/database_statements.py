@@ -92,7 +92,7 @@ def plan_database(
 
 
 def run_statements(session: Connection, address: Address, plan: DatabasePlan) -> tuple[NotRestored, ...]:
-    """Run the statements of a plan, each by itself, and return those that are refused.
+    """Run a plan's statements one by one; return the refused ones.
 
     :param address: of the database. A setting by which no session can begin there is taken back.
     """

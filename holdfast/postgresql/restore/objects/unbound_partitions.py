@@ -56,7 +56,7 @@ _NEXT: Final = {
 
 
 def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Attach the partitions that no backup has, and return what is not known of them.
+    """Attach partitions of unknown bounds, and return what is not known.
 
     Behind the indexes and conditions of their partitioned tables, which each gets by that.
 

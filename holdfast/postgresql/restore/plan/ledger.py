@@ -214,7 +214,10 @@ def _create_loaders_part(session: Connection) -> None:
 
 
 def keep(session: Connection, name: str, value: str) -> None:
-    """Keep a value that the login must not read, for the end of the restore or its next try."""
+    """Keep a value that the login must not read.
+
+    It is for the end of the restore, or its next try.
+    """
     session.execute(
         f"insert into {LEDGER}.kept values (%s, %s) on conflict (name) do update set value = excluded.value",
         (name, value),

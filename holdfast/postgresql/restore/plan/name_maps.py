@@ -150,7 +150,7 @@ def free_name(wanted: str, taken: Container[str]) -> str:
 
 
 def fitted(name: str, ending: str) -> str:
-    """Return a name with an ending, cut in front of it to what PostgreSQL keeps."""
+    """Return a name with an ending, as long as PostgreSQL keeps."""
     room = MAX_BYTES - len(ending)
     return name.encode()[:room].decode("utf-8", "ignore") + ending
 

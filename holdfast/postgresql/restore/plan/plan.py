@@ -181,7 +181,7 @@ class RestorePlan:
         return tuple(table.target for table in self.tables if table.source.oid in found and table.source.kind != "f")
 
     def _above(self, table: PlannedTable) -> set[int]:
-        """Return the tables that a table is a partition of, or inherits from, at any distance."""
+        """Return the tables above a table, at any distance."""
         found: set[int] = set()
         waiting = [*table.source.parents]
         while waiting:

@@ -24,7 +24,7 @@ _SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 
 
 def used_by(entries: Iterable[DumpEntry]) -> tuple[str, ...]:
-    """Return the names of the tablespaces that entries of a dump are to be in."""
+    """Return the names of the tablespaces of a dump's entries."""
     found = {
         token.identifier
         for entry in entries

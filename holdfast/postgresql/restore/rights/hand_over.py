@@ -1,4 +1,6 @@
-"""Objects of a restore given to their owners, when no code of the source can run any more.
+"""Objects of a restore given to their owners at its end.
+
+No code of the source can run any more then.
 
 Until then all of them belong to the login that builds. While it still may, it gives what belongs to several owners to
 roles that stand in for them. A superuser then gives the objects of each to its owner, by their oids: the server itself
@@ -105,7 +107,7 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
 def mark_owners(
     superuser: Connection, sessions: Sessions, plan: RestorePlan, holders: Mapping[str, str]
 ) -> tuple[NotRestored, ...]:
-    """Give objects to the roles that stand in for their owners, and privileges to those that have them.
+    """Give objects to their owners' stand-ins, and make the owners' grants.
 
     :param superuser: makes these roles.
     :param sessions: of the login.

@@ -1,4 +1,4 @@
-"""Rights that a restore lends to the login that builds, and the target that is closed meanwhile."""
+"""Rights lent to the login that builds, in a closed target."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ where s.datname = pg_catalog.current_database() and s.pid <> pg_catalog.pg_backe
 
 
 def lend_rights(session: Connection, plan: RestorePlan) -> None:
-    """Let the login create what a plan has, and refer to what the owners may refer to.
+    """Let the login create what a plan has.
 
     :param session: a superuser's.
     """
@@ -88,7 +88,9 @@ def lend_extensions(session: Connection, login: str) -> None:
 
 
 def lend_references(session: Connection, plan: RestorePlan) -> None:
-    """Let the login refer to the tables of extensions, and to those that the owners of its keys may refer to.
+    """Let the login refer to the tables that its keys lead to.
+
+    They are those of extensions, and those that the owners of the keys may refer to.
 
     :param session: a superuser's. The extensions are there.
     """
@@ -98,17 +100,20 @@ def lend_references(session: Connection, plan: RestorePlan) -> None:
 
 
 def by_period(plan: RestorePlan) -> Iterator[str]:
-    """Yield the tables that foreign keys with a PERIOD lead to, as the server writes them."""
+    """Yield the tables that foreign keys with a PERIOD lead to."""
     return (referred(entry) for entry in plan.entries if entry.kind == FOREIGN_KEY and has_words(entry.sql, "PERIOD"))
 
 
 def is_elsewhere(plan: RestorePlan, table: str) -> bool:
-    """Return whether a table is not of the plan, so that it belongs to another role than the login."""
+    """Return whether a table is none of the plan's.
+
+    It then belongs to another role than the login.
+    """
     return table not in plan.table_names
 
 
 def close_database(session: Connection, login: str) -> None:
-    """Let the login alone enter a database that is filled whole, and end the sessions of others.
+    """Let the login alone enter a database, and end others' sessions.
 
     :param session: a superuser's; superusers are not kept out.
     """

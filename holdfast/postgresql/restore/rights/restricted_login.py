@@ -135,7 +135,10 @@ def owners_login(session: Connection, address: Address, owner: str) -> Iterator[
 
 
 def powers(session: Connection, owners: Collection[str]) -> Mapping[str, bool]:
-    """Return the roles that may do more than own things, each with whether policies hide nothing from it."""
+    """Return the roles that may do more than own things.
+
+    Each comes with whether policies hide nothing from it.
+    """
     return dict(session.execute(_POWERFUL, (list(owners),)).fetchall())
 
 
@@ -184,7 +187,7 @@ def _is_dropped(session: Connection, name: str) -> bool:
 
 
 def _of_all_databases(session: Connection, statement: str) -> None:
-    """Run a statement on objects of the whole server, and repeat it after a conflict.
+    """Run a statement on shared objects; repeat it after a conflict.
 
     Restores into other databases change the same objects, and a server lets one of them fail.
     """
@@ -205,7 +208,7 @@ def login_name(session: Connection) -> str:
 
 
 def _lock_out(address: Address) -> None:
-    """Bar a log-in from logging in, and drop it where nothing is to be undone.
+    """Lock a log-in out, and drop it where it may go.
 
     It stays where notes of an unfinished restore name it: that may be undone yet.
     """

@@ -48,7 +48,7 @@ class RolePlan:
 
     @property
     def without_password(self) -> tuple[str, ...]:
-        """Return the new roles that may log in, but have no password to do it with."""
+        """Return the new roles that may log in, and lack a password."""
         return tuple(role.name for role in self.created if role.login)
 
     def describe(self) -> dict[str, list[str]]:

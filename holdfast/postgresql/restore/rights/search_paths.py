@@ -170,7 +170,7 @@ def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
 
 
 def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:
-    """Lend a search_path to SQL functions that the server inlines as it creates a table.
+    """Lend a search_path to functions that a table's creation inlines.
 
     It puts their text into a partition key or a generated column's formula, and finds nothing there without a path. One
     that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.

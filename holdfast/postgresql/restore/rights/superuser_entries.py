@@ -168,7 +168,9 @@ def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
 
 
 def _has_form(entry: DumpEntry, statement: Sequence[Token]) -> bool:
-    """Return whether a statement is about what its entry is, and neither plans a query nor has a part that could.
+    """Return whether a statement has a form of its entry's kind.
+
+    None of these plans a query, or has a part that could.
 
     Source: PostgreSQL manual, 'SQL Commands'.
     """

@@ -104,7 +104,9 @@ class _Asked:
         self._out: set[int] = set()
 
     def denied(self, entry: DumpEntry) -> Iterator[tuple[DumpEntry, str, NotRestored | None]]:
-        """Yield the parts of an entry's SQL that are not run, each with its report.
+        """Yield the parts of an entry that are not run.
+
+        Each comes with its report.
 
         The report is None where the target is so already.
         """

@@ -1,4 +1,4 @@
-"""Tables of a target that are there already, and take the rows of a restore while they are empty.
+"""Existing tables of a target that take a restore's rows.
 
 Their indexes, conditions and triggers stay as they are. Triggers and rules do not fire: the rows of the archive have
 what these made of them. Foreign keys are checked, so the tables that others refer to are filled first.
@@ -78,7 +78,7 @@ from pg_catalog.pg_rewrite r where r.ev_class in (select oid from trees) and r.e
 
 
 def check_existing(session: Connection, url: str, tables: Sequence[Table], *, is_trusted: bool) -> None:
-    """Make sure that a target has these tables, that they can take their rows, and that its user may write them.
+    """Refuse a target whose tables cannot take the rows.
 
     :param url: of the target, for people.
     :param tables: as they are called there.
@@ -171,7 +171,7 @@ def present(
 
 
 def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
-    """Return the tables in the order in which their foreign keys let them be filled.
+    """Return the tables in an order that foreign keys allow.
 
     Keys that can be deferred ask for no order.
 
@@ -195,7 +195,7 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
 
 
 def fill(session: Connection, tables: Sequence[Table]) -> None:
-    """Move the rows from the staging tables of these into themselves, in the session's transaction.
+    """Move the rows from staging tables, in the session's transaction.
 
     Nobody else writes to them until it ends.
 

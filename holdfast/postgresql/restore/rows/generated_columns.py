@@ -83,7 +83,7 @@ def nothing(table: Table) -> Apart:
 
 
 def sum_apart(parts: Iterable[Apart]) -> Apart:
-    """Return the hashes of sets of rows together, of the columns that are known of all."""
+    """Return the sums of hashes, of the columns known everywhere."""
     first, *others = parts
     for other in others:
         first = {name: hashed + other[name] for name, hashed in first.items() if name in other}

@@ -115,7 +115,7 @@ def is_loaded(table: Table, file: str, steps: Mapping[str, str]) -> bool:
 
 
 def is_aside(table: Table, steps: Collection[str]) -> bool:
-    """Return whether a table's rows go to a staging table first, as the ledger says."""
+    """Return whether a table's rows go to a staging table."""
     return _moved(table) in steps
 
 
