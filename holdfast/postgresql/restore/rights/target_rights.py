@@ -147,19 +147,16 @@ class _Asked:
         Another failure is no denial.
         """
         if statement not in self._tried:
-            self._tried[statement] = self._why(statement)
+            self._tried[statement] = ""
+            try:
+                with self._session.transaction(force_rollback=True):
+                    self._session.execute(statement.encode())
+            except psycopg.errors.InsufficientPrivilege as error:
+                self._tried[statement] = words(error)
+            except psycopg.Error:
+                if self._session.broken:
+                    raise
         return self._tried[statement]
-
-    def _why(self, statement: str) -> str:
-        try:
-            with self._session.transaction(force_rollback=True):
-                self._session.execute(statement.encode())
-        except psycopg.errors.InsufficientPrivilege as error:
-            return words(error)
-        except psycopg.Error:
-            if self._session.broken:
-                raise
-        return ""
 
 
 def has_words(sql: str, *wanted: str) -> bool:

@@ -172,6 +172,9 @@ def test_what_has_an_owner_belongs_to_the_login_and_the_rest_to_its_own(begun: S
         run_as_superuser(begun, entry(1, "FUNCTION", "f()", sql=f"{made}\n{owned}"), "login_held")
         row = begun.execute("select proowner::regrole::text from pg_proc where proname = 'f'").fetchone()
         assert row == ("login_held",)
+        procedure = "CREATE PROCEDURE public.p()\n    LANGUAGE sql\n    SET log_statement TO 'none'\n    AS $$x$$;"
+        owned = "ALTER PROCEDURE public.p() OWNER TO postgres;"
+        run_as_superuser(begun, entry(3, "PROCEDURE", "p()", sql=f"{procedure}\n{owned}"), "login_held")
         wrapper = "CREATE FOREIGN DATA WRAPPER w;\nALTER FOREIGN DATA WRAPPER w OWNER TO postgres;"
         run_as_superuser(begun, entry(2, "FOREIGN DATA WRAPPER", "w", sql=wrapper), "login_held")
         assert begun.execute("select fdwowner::regrole::text from pg_foreign_data_wrapper").fetchone() == ("postgres",)
