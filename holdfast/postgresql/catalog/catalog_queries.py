@@ -15,6 +15,7 @@ from holdfast.postgresql.catalog.roles import read_roles
 from holdfast.postgresql.catalog.sequences import read_sequences
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.catalog.tablespaces import read_tablespaces
+from holdfast.postgresql.connection.session import first_column
 
 if TYPE_CHECKING:
     from holdfast.postgresql.connection.session import Connection
@@ -178,13 +179,9 @@ order by 1
 """
 
 
-def _column(connection: Connection, query: str) -> list[str]:
-    return [row[0] for row in connection.execute(query)]
-
-
 def left_out(connection: Connection) -> tuple[str, ...]:
     """Return everything that a backup of this database omits, each with its reason."""
-    return tuple(_column(connection, _LEFT_OUT))
+    return tuple(first_column(connection, _LEFT_OUT))
 
 
 def read_tables(connection: Connection) -> tuple[Table, ...]:
@@ -210,7 +207,7 @@ def read_catalog(connection: Connection, tables: tuple[Table, ...], *, values: b
     ).fetchone()
     large_objects = next((table for table in tables if table.oid == LARGE_OBJECTS), None)
     own = tuple(table for table in tables if table is not large_objects)
-    roles = tuple(_column(connection, _ROLES))
+    roles = tuple(first_column(connection, _ROLES))
     settings = read_database_settings(connection)
     enums = connection.execute(_ENUMS).fetchall()
     return Catalog(

@@ -19,6 +19,8 @@ from holdfast.postgresql.connection.sql import literal
 from holdfast.postgresql.connection.value_settings import SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from holdfast.postgresql.connection.address import Address
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -150,6 +152,17 @@ def is_refusal(session: psycopg.Connection[Any], error: BaseException | None) ->
     if session.broken or not isinstance(error, psycopg.Error) or error.sqlstate is None:
         return False
     return not error.sqlstate.startswith(_MAY_PASS)
+
+
+def first_value(session: Connection, query: str, values: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
+    """Return the first value of a query's first row; None where there is no row."""
+    row = session.execute(query.encode(), values).fetchone()
+    return row[0] if row else None
+
+
+def first_column(session: Connection, query: str, values: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Any]:
+    """Return the first value of each row of a query."""
+    return [row[0] for row in session.execute(query.encode(), values)]
 
 
 def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.catalog.own_objects import LOG_SCHEMA, LOG_TRIGGERS
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_value
 from holdfast.postgresql.connection.sql import literal
 from holdfast.postgresql.logical.own_messages import said_in
 
@@ -175,14 +175,12 @@ def trigger_version(session: Connection) -> str:
 
     Where it is the same at two moments, all changes between them are told.
     """
-    row = session.execute(_TOLD.encode()).fetchone()
-    return str(row[0]) if row else ""
+    return str(first_value(session, _TOLD) or "")
 
 
 def is_current(session: Connection) -> bool:
     """Return whether this release's DDL event triggers are in force."""
-    row = session.execute(f"select exists ({_TOLD} and {_CURRENT})".encode()).fetchone()
-    return bool(row and row[0])
+    return bool(first_value(session, f"select exists ({_TOLD} and {_CURRENT})"))
 
 
 def touched_by(content: bytes) -> Touched | None:
@@ -205,12 +203,11 @@ def _is_object(value: object) -> bool:
 
 def has_triggers(session: Connection) -> bool:
     """Return whether any part of the event triggers exists."""
-    row = session.execute(
+    query = (
         "select exists (select from pg_catalog.pg_event_trigger where evtname = any(%s)) "
-        "or exists (select from pg_catalog.pg_namespace where nspname = %s)",
-        (list(LOG_TRIGGERS), LOG_SCHEMA),
-    ).fetchone()
-    return bool(row and row[0])
+        "or exists (select from pg_catalog.pg_namespace where nspname = %s)"
+    )
+    return bool(first_value(session, query, (list(LOG_TRIGGERS), LOG_SCHEMA)))
 
 
 def without_event_triggers(address: Address) -> Address:

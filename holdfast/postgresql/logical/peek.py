@@ -12,7 +12,7 @@ import time
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import BusyError, RefusedError
-from holdfast.postgresql.connection.session import NOTICE_CLIENTS, connect
+from holdfast.postgresql.connection.session import NOTICE_CLIENTS, connect, first_value
 from holdfast.postgresql.connection.session_errors import SessionError
 from holdfast.postgresql.connection.sql import ident, literal
 
@@ -118,8 +118,7 @@ def wait_until_free(session: Connection, slot: str) -> None:
 
 def count_copies(session: Connection, slot: str, publication: str) -> int:
     """Return the number of copies of a slot that are worth making now."""
-    row = session.execute(_COPIES.encode(), {"slot": slot, "publication": publication}).fetchone()
-    return max(row[0], 0) if row else 0
+    return max(first_value(session, _COPIES, {"slot": slot, "publication": publication}) or 0, 0)
 
 
 def copy_slot(session: ArrowSession, slot: str, start: str) -> str:

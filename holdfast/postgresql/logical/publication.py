@@ -15,7 +15,7 @@ import psycopg
 
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
 from holdfast.common.words import named
-from holdfast.postgresql.connection.session import session_role
+from holdfast.postgresql.connection.session import first_value, session_role
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.logical.publishable import PublishableRelation, read_relations
@@ -243,10 +243,8 @@ def _by_owner(session: Connection, plan: PublicationPlan) -> str:
 
 
 def _may_create(session: Connection) -> bool:
-    row = session.execute(
-        "select pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')"
-    ).fetchone()
-    return bool(row and row[0])
+    query = "select pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')"
+    return bool(first_value(session, query))
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ import psycopg
 
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import BusyError, HoldfastError
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_column
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.logical.ddl_triggers import trigger_version
@@ -187,7 +187,7 @@ def _make_slot(session: Connection, name: str, wait: float) -> None:
             session.execute(query.encode(), (name, PLUGIN))
     except psycopg.errors.QueryCanceled as error:
         drop_slot(session, name)  # it may have been made in the last moment
-        transactions = "; ".join(row[0] for row in session.execute(_OPEN)) or "they have ended since"
+        transactions = "; ".join(first_column(session, _OPEN)) or "they have ended since"
         raise BusyError(
             f"open transactions kept the new slot {name} waiting for {wait:.0f} s: {transactions}. "
             "Let them end, then start again"

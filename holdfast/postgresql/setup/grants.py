@@ -18,7 +18,7 @@ from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import USER_SCHEMA
 from holdfast.postgresql.connection.reading_role import reader_of
-from holdfast.postgresql.connection.session import connect, session_role
+from holdfast.postgresql.connection.session import connect, first_column, first_value, session_role
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
 from holdfast.postgresql.setup.schema_rights import read_schemas
@@ -208,8 +208,7 @@ select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n 
 def _hides_rows(session: Connection, role: Role) -> bool:
     # The role is looked up while the query is planned, so there has to be one.
     values = {"new": not role.exists, "role": role.name if role.exists else session_role(session)}
-    row = session.execute(_HIDES, values).fetchone()
-    return bool(row and row[0])
+    return bool(first_value(session, _HIDES, values))
 
 
 def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
@@ -266,8 +265,8 @@ def plan_remove(
     """
     with connect(address) as session:
         role = read_role(session, role_name)
-        there = {row[0] for row in session.execute("select datname from pg_catalog.pg_database")}
-        owned = tuple(row[0] for row in session.execute(_OWNED, {"role": role.name}))
+        there = set(first_column(session, "select datname from pg_catalog.pg_database"))
+        owned = tuple(first_column(session, _OWNED, {"role": role.name}))
     record = role.record
     ours = [database for database in databases if database in record.databases]
     loose = list(_loose_streams(address, databases, record, streams or {}))
@@ -355,7 +354,7 @@ where g.rolname = %(group)s and r.rolname = %(role)s order by 1
 def _still_member(session: Connection, role: Role) -> list[str]:
     if _MEMBER in read_role(session, role.name).record.of_role or _MEMBER not in role.record.of_role:
         return []
-    return [row[0] for row in session.execute(_MEMBERSHIP, {"group": _MEMBER, "role": role.name})]
+    return first_column(session, _MEMBERSHIP, {"group": _MEMBER, "role": role.name})
 
 
 def _drop(role: Role) -> list[GrantChange]:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.postgresql.catalog.own_objects import PUBLISH_SCHEMA, PUBLISH_TRIGGER
+from holdfast.postgresql.connection.session import first_column, first_value
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.logical import ddl_triggers as definitions
 from holdfast.postgresql.logical.publication import plan_publication
@@ -189,7 +190,7 @@ def streams_of(session: Connection) -> tuple[str, ...]:
 
     They belong to any archive. One of which only the slot or the publication is left counts, too.
     """
-    return tuple(row[0] for row in session.execute(_STREAMS))
+    return tuple(first_column(session, _STREAMS))
 
 
 _NEW_TABLES_DROPPED: Final = (
@@ -210,5 +211,4 @@ select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(
 
 def has_new_tables_trigger(session: Connection) -> bool:
     """Return whether any part of the event trigger exists."""
-    row = session.execute(_NEW_TABLES_LEFT.encode()).fetchone()
-    return bool(row and row[0])
+    return bool(first_value(session, _NEW_TABLES_LEFT))

@@ -13,7 +13,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.postgresql.catalog.columns import UnkeepableTypeError, check_keepable
-from holdfast.postgresql.connection.session import session_role
+from holdfast.postgresql.connection.session import first_column, session_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -95,7 +95,7 @@ def unreadable(session: Connection) -> Unreadable:
     return Unreadable(
         schemas=tuple(sorted({schema for schema, _, usable in forbidden if not usable})),
         relations=tuple(name for _, name, _ in forbidden),
-        hidden=_column(session, _HIDDEN_ROWS),
+        hidden=tuple(first_column(session, _HIDDEN_ROWS)),
     )
 
 
@@ -116,7 +116,7 @@ def obstacles(session: Connection) -> Iterator[Obstacle]:
             "move it into a database that has one, or back it up with pg_dump",
         )
     yield from _missing_rights(session_role(session), unreadable(session))
-    if sequences := _column(session, _UNLOGGED_SEQUENCES):
+    if sequences := first_column(session, _UNLOGGED_SEQUENCES):
         yield Obstacle(
             f"the server is a standby, and unlogged sequences cannot be read on one ({named(sequences)})",
             "back up from the primary, or make them logged",
@@ -171,7 +171,3 @@ def table_obstacles(table: Table) -> Iterator[Obstacle]:
     except UnkeepableTypeError as error:
         what, _, do = str(error).rpartition(": ")
         yield Obstacle(f"{table.label}: {what}", do)
-
-
-def _column(session: Connection, query: str) -> tuple[str, ...]:
-    return tuple(row[0] for row in session.execute(query))

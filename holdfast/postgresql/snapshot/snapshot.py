@@ -27,7 +27,7 @@ from holdfast.postgresql.catalog.catalog_queries import (
 )
 from holdfast.postgresql.catalog.extension_rows import CONFIGURED, READABLE
 from holdfast.postgresql.connection.reading_role import reading_address
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_column
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.connection.value_settings import KeptSettings
@@ -253,9 +253,7 @@ def locked_by_others(address: Address, waited: float) -> BusyError:
     :param waited: seconds.
     """
     with connect(address) as session:
-        locked = (
-            "; ".join(row[0] for row in session.execute(_LOCKED, (True,))) or "a table whose lock is free again now"
-        )
+        locked = "; ".join(first_column(session, _LOCKED, (True,))) or "a table whose lock is free again now"
     return BusyError(
         f"tables stayed locked for {waited:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
         "Let it finish, then back up again"
@@ -270,7 +268,7 @@ def queued_behind(address: Address, waited: float) -> BusyError:
     :param waited: seconds.
     """
     with connect(address) as session:
-        waiting = "; ".join(row[0] for row in session.execute(_LOCKED, (False,))) or "nobody any more"
+        waiting = "; ".join(first_column(session, _LOCKED, (False,))) or "nobody any more"
     return BusyError(
         f"somebody waits for this backup to change a table (ALTER, DROP, TRUNCATE, VACUUM FULL), and for "
         f"{waited:.0f} s every new reader queued behind: {waiting}. The backup has given way; "

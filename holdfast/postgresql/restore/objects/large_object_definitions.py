@@ -8,7 +8,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.connection.session import refusal_of, session_role
+from holdfast.postgresql.connection.session import first_column, refusal_of, session_role
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
@@ -35,7 +35,7 @@ def create_large_objects(session: Connection, group: LargeObjectGroup) -> list[N
         step = f"large objects {oids[0]}"
         with once(session, step) as is_new:
             if is_new:
-                missing = [row[0] for row in session.execute(_MISSING, (oids,))]
+                missing = first_column(session, _MISSING, (oids,))
                 session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
                 note_left_out(session, step, _define(session, group, missing))
             left += read_left_out(session, step)

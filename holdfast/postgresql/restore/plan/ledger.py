@@ -17,6 +17,7 @@ import psycopg
 
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOADER
+from holdfast.postgresql.connection.session import first_value
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.target_state import Target
@@ -226,8 +227,7 @@ def keep(session: Connection, name: str, value: str) -> None:
 
 def read_kept(session: Connection, name: str) -> str:
     """Return a kept value; "" where there is none."""
-    row = session.execute(f"select value from {LEDGER}.kept where name = %s", (name,)).fetchone()
-    return str(row[0]) if row else ""
+    return str(first_value(session, f"select value from {LEDGER}.kept where name = %s", (name,)) or "")
 
 
 def let_write(session: Connection, login: str) -> None:
@@ -288,8 +288,7 @@ def read_result(session: Connection, step: str) -> str:
 
     The step is one that the session's own side has done: the restore, or the log-in that loads.
     """
-    row = session.execute(f"select result from {_noted_in(session)} where step = %s".encode(), (step,)).fetchone()
-    return str(row[0] or "") if row else ""
+    return str(first_value(session, f"select result from {_noted_in(session)} where step = %s", (step,)) or "")
 
 
 def note_result(session: Connection, step: str, result: str) -> None:

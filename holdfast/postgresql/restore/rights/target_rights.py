@@ -16,6 +16,7 @@ import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
+from holdfast.postgresql.connection.session import first_column
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.dump.dump_entries import ROUTINES
 from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
@@ -98,8 +99,8 @@ class _Asked:
         self._tried: dict[str, str] = {}
         owners = {owner for entry in entries for _, owner in owner_statements(entry.sql)}
         query = _STRANGERS.format(version=session.info.server_version)
-        self._strangers: Collection[str] = {row[0] for row in session.execute(query.encode(), (list(owners),))}
-        self._extensions: Collection[str] = {row[0] for row in session.execute(_OTHERS_EXTENSIONS)}
+        self._strangers: Collection[str] = set(first_column(session, query, (list(owners),)))
+        self._extensions: Collection[str] = set(first_column(session, _OTHERS_EXTENSIONS))
         self._schemas: dict[str, str] = dict(session.execute(_SCHEMAS).fetchall())
         self._out: set[int] = set()
 

@@ -15,6 +15,7 @@ import psycopg
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.columns import read_columns
+from holdfast.postgresql.connection.session import first_column
 from holdfast.postgresql.connection.sql import literal, qualified
 from holdfast.postgresql.restore.plan.ledger import LOCK_WAIT, unnoticed
 from holdfast.postgresql.restore.plan.plan import NotRestored
@@ -147,7 +148,7 @@ def check_without_rows(session: Connection, tables: Sequence[Table]) -> None:
             f"{qualified(table.table_schema, table.name)})"
             for table in tables[start : start + _ASKED_AT_ONCE]
         )
-        filled += [row[0] for row in session.execute(" union ".join(queries).encode())]
+        filled += first_column(session, " union ".join(queries))
     if filled:
         raise RefusedError(
             f"{named(sorted(filled), _NAMED)} {'have' if len(filled) > 1 else 'has'} rows already, and --data-only "
@@ -178,7 +179,7 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
     :raises RefusedError: they refer to each other in a circle.
     """
     names = _names(tables)
-    roots = [row[0] for row in session.execute(_ROOTS, (names,))]
+    roots = first_column(session, _ROOTS, (names,))
     asked: dict[str, set[str]] = {root: set() for root in roots}
     for root, other in session.execute(_KEYS, {"names": names}).fetchall():
         if other in asked and (other != root or roots.count(root) > 1):

@@ -11,7 +11,7 @@ import psycopg
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS, put_pages
-from holdfast.postgresql.connection.session import connect, is_refusal, refusal_of
+from holdfast.postgresql.connection.session import connect, first_column, is_refusal, refusal_of
 from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
 from holdfast.postgresql.restore.plan.ledger import note_left_out, note_result, once, read_ledger, read_left_out
@@ -139,7 +139,7 @@ def check_empty(session: Connection, address: Address) -> None:
 
     :raises RefusedError: something is; names it.
     """
-    found = [row[0] for row in session.execute(_USER_OBJECTS)]
+    found = first_column(session, _USER_OBJECTS)
     if found:
         raise RefusedError(
             f"{address.url} is not empty: it has {named(found, 5)}. Restore into an empty database "

@@ -20,7 +20,7 @@ import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal, refusal_of, server_error
+from holdfast.postgresql.connection.session import first_column, is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.restore.plan.ledger import (
     ROWS_ASIDE,
@@ -221,7 +221,7 @@ def _bring_back(session: Connection, table: Table, reason: str | None) -> None:
     steps = read_steps(session)
     there = staging_table(table, steps)
     source, target = (qualified(each.table_schema, each.name) for each in (there, table))
-    computed = {row[0] for row in session.execute(_COMPUTED_HERE, (target,))}  # not, where a formula has given way
+    computed = set(first_column(session, _COMPUTED_HERE, (target,)))  # not, where a formula has given way
     kept = [column.name for column in table.columns if column.name not in computed]
     dropped = _read_dropped(steps.get(_left(table)))
     session.execute("set local synchronous_commit = off")
