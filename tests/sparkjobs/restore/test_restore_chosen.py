@@ -281,7 +281,7 @@ def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
 ) -> None:
     live = create_database("create table mine (id int)")
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.objects.create_rest", lose)
+        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lose)
         code, message = failed(run_restore(live, "--tables", "public.orders"))
     assert (code, message.endswith("run it again: it goes on from 1 of 1 files")) == (1, True)
     result = done(run_restore(live, "--tables", "public.orders"))
@@ -294,7 +294,7 @@ def test_a_crash_of_the_server_that_emptied_an_unlogged_table_is_noticed(
 ) -> None:
     live = create_database()
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.objects.create_rest", lose)
+        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lose)
         assert run_restore(live, "--tables", "public.scratch")[0] == 1
     with connect(live) as session:
         session.execute("truncate public.scratch, holdfast_restore.no_crash")  # both are unlogged
