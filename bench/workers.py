@@ -23,7 +23,7 @@ from bench.support.spark_cluster import running_cluster
 from bench.support.timed import Timed, as_json, as_markdown
 from bench.support.versitygw import running_versitygw
 from holdfast.archive.format.runs import RunRecord
-from holdfast.postgresql.snapshot.read import PIECE_BYTES
+from holdfast.postgresql.snapshot.table_reader import PIECE_BYTES
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from holdfast.archive.format.block import summary
 from holdfast.common.errors import RefusedError
 from holdfast.operations.backup_decision import Decision
 from holdfast.operations.requests.backup import BackupRequest
-from holdfast.postgresql.snapshot.preconditions import choice_obstacles, refuse
+from holdfast.postgresql.snapshot.obstacles import choice_obstacles, refuse
 from sparkjobs.driver.application import Job, end, run_request
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, SnapshotReader, given_snapshot
 

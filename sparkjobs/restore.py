@@ -21,8 +21,8 @@ from holdfast.point_in_time.unlocked import still_there
 from holdfast.postgresql.connection.sql import ident, qualified
 from holdfast.postgresql.dump.programs import unsafe_readers
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.postgresql.restore.plan import progress
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan import ledger
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.rows import load
 from holdfast.replication.work.consistent_read import open_to_read
 from sparkjobs.driver.application import Job, database_address, end, run_request
@@ -74,18 +74,18 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
         return summary | restoring.run()
 
 
-def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> progress.TargetClaim:
+def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> ledger.TargetClaim:
     """Return the claim of a run on its target: tables, new names and recovery target.
 
     :param archive: its id.
     """
-    names = Maps.parse(wish.map)
+    names = NameMaps.parse(wish.map)
     maps = [f"{ident(old)}={ident(new)}" for old, new in names.schemas.items()]
     maps += [f"{qualified(*old)}={qualified(*new)}" for old, new in names.tables.items()]
     tables, maps = sorted(set(wish.tables)), sorted(maps)
     position = "" if moment.is_snapshot else show_position(moment.position)
     full = moment.full.block.id
-    return progress.TargetClaim(
+    return ledger.TargetClaim(
         archive, full, tuple(tables), tuple(maps), moment.commit, run, position, is_data_only=wish.data_only
     )
 

@@ -16,7 +16,7 @@ from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.rows.load import content_hash
-from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from holdfast.common.lsn import show_position
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import Table
-from holdfast.postgresql.logical.changes import TRANSACTIONS
 from holdfast.postgresql.logical.relation_schema import change_schema
-from holdfast.postgresql.values.hashing import ContentHash, digest
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.logical.window_reader import TRANSACTIONS
+from holdfast.postgresql.values.content_hash import ContentHash, digest
+from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

@@ -93,7 +93,7 @@ def examine(url: str | None) -> Iterator[DoctorFinding]:
         newest = max(newest, version)
         yield finding
         if version and not isinstance(found, str):
-            yield from _tls(name, *found, version)
+            yield from _tls(name, found[1], version)
     yield _last_seen()
     yield _program("pg_dump", newest)
     yield _program("pg_restore", newest)
@@ -195,7 +195,7 @@ def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Doc
     return DoctorFinding(f"source {name}", f"PostgreSQL {major} at {address.url}, wal_level {level}", remedy), major
 
 
-def _tls(name: str, configured: SourceConfig, address: Address, major: int) -> Iterator[DoctorFinding]:
+def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
     """Yield what is to be said of a source's TLS: nothing of one on this machine that does without."""
     asked = address.tls
     if not (asked.is_wanted or asked.is_remote):
@@ -206,7 +206,7 @@ def _tls(name: str, configured: SourceConfig, address: Address, major: int) -> I
     except HoldfastError as error:
         yield DoctorFinding(what, asked.describe(), str(error))
         return
-    clients = check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=asked)
+    clients = check_clients(major, tls=asked)
     problems = (*found.problems, *clients.problems)
     remedy = "; ".join(str(each) for each in problems or found.warnings)
     yield DoctorFinding(what, describe(found.facts["tls"]), remedy, is_warning=bool(remedy) and not problems)
@@ -214,7 +214,7 @@ def _tls(name: str, configured: SourceConfig, address: Address, major: int) -> I
 
 def _program(name: str, newest: int) -> DoctorFinding:
     """Return the finding about a client program, for servers of a major version."""
-    found = programs.find(name, at_least=newest)
+    found = programs.find_program(name, at_least=newest)
     if found is None:
         return DoctorFinding(
             name,
@@ -222,13 +222,15 @@ def _program(name: str, newest: int) -> DoctorFinding:
             f"install postgresql-client-{newest or 18}, or set HOLDFAST_PG_BIN to the folder it is in",
         )
     why, do = programs.below_floor(name, at_least=newest)
-    return DoctorFinding(name, f"{programs.version_of(found)} at {found}", f"{why}: {do}" if why else "")
+    remedy = f"{why}: {do}" if why else ""
+    return DoctorFinding(name, f"{programs.version_of(found)} at {found}", remedy, is_warning=bool(why))
 
 
 def _libpq() -> DoctorFinding:
     release = client_floors.libpq_release()
     why = client_floors.why_unsafe(client_floors.LIBPQ, release)
-    return DoctorFinding(client_floors.LIBPQ, str(release), f"{why}: {client_floors.LIBPQ_REMEDY}" if why else "")
+    remedy = f"{why}: {client_floors.LIBPQ_REMEDY}" if why else ""
+    return DoctorFinding(client_floors.LIBPQ, str(release), remedy, is_warning=bool(why))
 
 
 def _waiting(archive: Archive) -> Iterator[DoctorFinding]:

@@ -46,7 +46,6 @@ def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
         name,
         tables=configured.tables,
         exclude=configured.exclude,
-        allow_unsafe_dumper=configured.allow_unsafe_dumper,
     )
     return {
         "mark": name,

@@ -20,7 +20,7 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
 from holdfast.operations.target_check import check_target_is_free
 from holdfast.point_in_time import schema_choice
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -47,7 +47,7 @@ def restore(
 ) -> None:
     """Restore a database, or tables of it, and prove them equal to the archive."""
     output = Output(as_json=as_json)
-    Maps.parse(request.map)
+    NameMaps.parse(request.map)
     opened = open_archive(url, consistency, store)
     moment = schema_choice.resolve(
         opened.state,

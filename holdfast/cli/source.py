@@ -18,9 +18,8 @@ from holdfast.common.words import human_size
 from holdfast.postgresql.connection.reading_role import reader_of
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.stream_state import MAX_RETAINED_BYTES
-from holdfast.postgresql.setup.grants import plan_remove, plan_setup, script
+from holdfast.postgresql.setup.grants import plan_reader, plan_remove, plan_setup, script
 from holdfast.postgresql.setup.grants import run as run_plan
-from holdfast.postgresql.setup.reader_grants import plan_reader
 from holdfast.postgresql.setup.readiness import (
     Readiness,
     check_clients,
@@ -31,7 +30,7 @@ from holdfast.postgresql.setup.readiness import (
 from holdfast.postgresql.setup.stream_readiness import check_stream
 from holdfast.postgresql.setup.stream_rights import WantedStream
 from holdfast.postgresql.setup.tls_readiness import check_tls, describe
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -91,7 +90,7 @@ def check(
     configured, address = places.database(source, archive)
     server = check_server(address)
     major = server.facts["major"]
-    clients = check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=address.tls)
+    clients = check_clients(major, tls=address.tls)
     shared = (check_tls(address, major), clients, server)
     found = {name: _look(at, configured, address) for name, at in _each(address, databases)}
     if changes:

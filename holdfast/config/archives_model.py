@@ -105,7 +105,7 @@ class SourceConfig(Section):
     :param connections: sessions that read it at a time, at most.
     :param bandwidth: what is read of it in a second, at most, such as `50 MB`.
     :param max_retained_wal: what the slot of its changes may keep of the server's log before one is warned.
-    :param allow_unsafe_dumper: back up also where pg_dump is of a release with known vulnerabilities.
+    :param allow_unsafe_dumper: changes nothing; no backup is refused for the release of pg_dump.
     :param ddl: what changes tables during a full backup goes `first`, and ends it, or has to `wait` for its end.
     :param restart_stuck_stream: begin a new stream, by a full backup, where no backup of changes can get on.
     :param objectives: what is promised of it.

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import psycopg
 
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import words
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -110,7 +110,7 @@ class DrillServer(PostgresServer):
 
 
 def _programs(at_least: int) -> Path:
-    found = programs.find("postgres", at_least=at_least)
+    found = programs.find_program("postgres", at_least=at_least)
     if found is None or not found.with_name("initdb").exists():
         raise HoldfastError(
             f"no PostgreSQL server of version {at_least} or newer is installed here, which a drill starts: install "

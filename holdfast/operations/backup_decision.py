@@ -11,7 +11,7 @@ import os
 import tempfile
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
 
 from holdfast.archive import Archive
 from holdfast.archive.format.block import Born, Stream
@@ -36,12 +36,10 @@ from holdfast.postgresql.logical.stream_state import (
 )
 from holdfast.postgresql.setup.readiness import superuser
 from holdfast.postgresql.snapshot.export import why_no_decoding
-from holdfast.postgresql.snapshot.preconditions import refuse
+from holdfast.postgresql.snapshot.obstacles import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-
-    import psycopg
 
     from holdfast.archive.format.block import SourceRecord
     from holdfast.archive.format.block_ref import Placed
@@ -49,10 +47,9 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.backup import BackupRequest, Kind
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 MAX_RETAINED_BYTES = 10 << 30
 """Of the log that a slot may hold back before there is a warning."""

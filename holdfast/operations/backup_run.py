@@ -33,7 +33,7 @@ from holdfast.common.words import named
 from holdfast.operations.backup_decision import Postponed, decide, newest_with_stream
 from holdfast.operations.executor_choice import choose_executor, run_chosen
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
-from holdfast.postgresql.connection import outages
+from holdfast.postgresql.connection import session_errors
 from holdfast.postgresql.connection.session import connect, server_error
 from holdfast.postgresql.logical.stream import advance, flush_position
 from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
@@ -351,8 +351,10 @@ def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot
     try:
         return holding.enter_context(hold_snapshot(address, ddl_waits=ddl_waits))
     except psycopg.Error as error:
-        told = outages.explained(error, address.url)
-        raise told or HoldfastError(f"no snapshot of {address.url} could be taken: {outages.words(error)}") from error
+        told = session_errors.explained(error, address.url)
+        raise told or HoldfastError(
+            f"no snapshot of {address.url} could be taken: {session_errors.words(error)}"
+        ) from error
 
 
 def _has_snapshot(store: ObjectStore, run: str) -> bool:

@@ -1,4 +1,4 @@
-"""Check of the pg_dump of a backup before its locks and its job: that it is not vulnerable, and has TLS where asked."""
+"""Check of a backup's pg_dump before its locks and its job: that it has TLS where the source asks for it."""
 
 from __future__ import annotations
 
@@ -6,36 +6,23 @@ from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import below_floor, find, lacks_tls
+from holdfast.postgresql.dump.programs import find_program, lacks_tls
 from holdfast.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from holdfast.operations.requests.backup import BackupRequest
     from holdfast.postgresql.connection.address import Address
 
 
-def check_dumper(address: Address, request: BackupRequest, say: Callable[[str], None]) -> None:
-    """Refuse a backup whose pg_dump is below its floor, unless it is told to go on, or lacks TLS that is asked for.
+def check_dumper(address: Address) -> None:
+    """Refuse a backup whose pg_dump lacks TLS that is asked for.
 
     :param address: of the source.
-    :param say: is told of an unsafe one that is used all the same.
-    :raises RefusedError: it is unsafe, or was built without TLS; says which one to install.
+    :raises RefusedError: it was built without TLS; says which one to install.
     """
     tls = address.tls
-    if find("pg_dump", at_least=NEWEST, tls=tls) and not below_floor("pg_dump", at_least=NEWEST, tls=tls)[0]:
+    if not tls.is_wanted or find_program("pg_dump", at_least=NEWEST, tls=tls):
         return  # it suits every server
     with connect(address) as session:
         major = session.info.server_version // 10000
     if lacking := lacks_tls("pg_dump", at_least=major, tls=tls):
         raise RefusedError(": ".join(lacking))
-    why, do = below_floor("pg_dump", at_least=major, tls=tls)
-    if not why:
-        return
-    if not request.allow_unsafe_dumper:
-        raise RefusedError(
-            f"{why}: {do}; or back up by it all the same with --allow-unsafe-dumper (allow_unsafe_dumper in "
-            "archives.yaml), where you trust whoever may create objects in the source"
-        )
-    say(f"backing up by an unsafe pg_dump, as told: {why}")

@@ -19,7 +19,7 @@ import secrets
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
 
@@ -32,7 +32,6 @@ from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import born_tables, describe_stream, without
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.session import connect, server_error
-from holdfast.postgresql.dump.programs import below_floor
 from holdfast.postgresql.logical.flush_position import emit, insert_position, schema_fingerprint
 from holdfast.postgresql.logical.objects_read import ObjectsRead, read_objects
 from holdfast.postgresql.logical.own_messages import LONGEST_NAME, MARK_PREFIX
@@ -47,10 +46,9 @@ if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.archive.format.state import State
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOLDER: Final = "marks"
 _OURS: Final = re.compile(rf"{FOLDER}/[^/]+/([0-9a-f]{{16}}-[0-9a-f]{{12}}|[0-9a-f]{{32}})\.json")
@@ -157,21 +155,19 @@ def set_mark(
     *,
     tables: Sequence[str] = (),
     exclude: Sequence[str] = (),
-    allow_unsafe_dumper: bool = False,
 ) -> SetMark:
     """Set a mark in a source, and store the source's objects in the archive.
 
     :param stores: of the archive's replicas: any of them may be the one that the next backup is made through.
     :param source: its name in the archive.
     :param tables, exclude: globs of the tables that are backed up.
-    :param allow_unsafe_dumper: read definitions also by a pg_dump below its floor; else they are not known.
     :raises UsageError: a mark cannot be called so.
     :raises RefusedError: nobody reads the source's log into this archive.
     :raises HoldfastError: the source took no mark, or the archive no announcement.
     """
     check_name(name)
     archive.check_may_add()  # else nothing here signs what a mark counts by
-    setting = _Setting(archive, stores, address, source, tables, exclude, allow_unsafe_dumper)
+    setting = _Setting(archive, stores, address, source, tables, exclude)
     for _ in range(TRIES):
         mark, record = setting.set(name)
         if record is not None:
@@ -195,7 +191,6 @@ class _Setting:
     source: str
     tables: Sequence[str]
     exclude: Sequence[str]
-    allow_unsafe_dumper: bool
     failures: list[str] = field(default_factory=list)
 
     def set(self, name: str) -> tuple[SetMark, MarkRecord | None]:
@@ -214,9 +209,6 @@ class _Setting:
                 return replace(mark, why_unknown="no backup of changes is here yet"), None
             if isinstance(before, HoldfastError):
                 return replace(mark, why_unknown=sentence(before)), None
-            unsafe, _ = below_floor("pg_dump", at_least=session.info.server_version // 10000, tls=self.address.tls)
-            if unsafe and not self.allow_unsafe_dumper:
-                return replace(mark, why_unknown=unsafe), None
             try:
                 objects = read_objects(self.address, tip.head.schema_version)
                 if objects.version != before.version:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
-from holdfast.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.restore.plan.ledger import read_ledger
 from holdfast.postgresql.restore.rows.load import check_empty
 
 if TYPE_CHECKING:

@@ -17,11 +17,10 @@ from holdfast.archive.history.timeline import Moment
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import PG_CLASS
 from holdfast.common.words import named
+from holdfast.postgresql.dump.dump_entries import read_entries
 from holdfast.postgresql.dump.dump_objects import DumpObjects
-from holdfast.postgresql.dump.toc import read_entries
-from holdfast.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
 from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_DESCRIPTION, PRIVILEGES
-from holdfast.postgresql.logical.schema_composition import compose
+from holdfast.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence

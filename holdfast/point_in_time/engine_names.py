@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.archive.scan.projection import quoted
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

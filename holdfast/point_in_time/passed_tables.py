@@ -16,9 +16,9 @@ from holdfast.common.lsn import PG_CLASS, parse_position
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
 from holdfast.postgresql.connection.sql import ident, qualified
-from holdfast.postgresql.dump.sqltext import tokens
-from holdfast.postgresql.dump.toc import DumpEntry
-from holdfast.postgresql.restore.plan.rename import fitted
+from holdfast.postgresql.dump.dump_entries import DumpEntry
+from holdfast.postgresql.dump.sql_tokens import tokens
+from holdfast.postgresql.restore.plan.name_maps import fitted
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -19,7 +19,7 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.point_in_time.dropped_tables import with_last_moment
 from holdfast.point_in_time.engine_names import EngineNames
 from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
-from holdfast.postgresql.values.type_mapping import Form, form_of, schema_of
+from holdfast.postgresql.values.stored_columns import Form, form_of, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

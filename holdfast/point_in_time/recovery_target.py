@@ -28,7 +28,7 @@ from holdfast.postgresql.catalog.extension_rows import of_moment
 from holdfast.postgresql.catalog.record import damaged_record
 from holdfast.postgresql.catalog.sequences import SequenceValue, at_end, between
 from holdfast.postgresql.values.schema_evolution import conform
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.logical.composed_schema import Side
+    from holdfast.postgresql.logical.schema_composition import Side
     from holdfast.storage import ObjectStore
 
 

@@ -32,7 +32,7 @@ from holdfast.operations.job_process import (
 )
 from holdfast.operations.requests.base import Request
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.outages import explained
+from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.replication.work.replica_maintenance import opened_to_lead
 from holdfast.storage import open_place, open_store

@@ -8,24 +8,24 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.postgresql.connection.parallel import OneSession, Sessions
+from holdfast.postgresql.connection.parallel_sessions import OneSession, Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.logical.ddl_triggers import told
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.logical.ddl_triggers import trigger_version
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.extension_configuration import restore_configuration
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
 from holdfast.postgresql.restore.objects.unbound_partitions import attach_unbound
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.stages import hiding
 from holdfast.postgresql.restore.rights.guard import lower_guard, raise_guard
-from holdfast.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
-from holdfast.postgresql.restore.rights.lending import (
+from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_over, holders_of, mark_owners
+from holdfast.postgresql.restore.rights.lent_rights import (
     by_period,
     close_database,
-    lend,
     lend_references,
+    lend_rights,
     open_database,
 )
 from holdfast.postgresql.restore.rights.restricted_login import (
@@ -91,8 +91,8 @@ class Building:
         """Build everything, and return what is not restored beside what the plan leaves out."""
         extending = replace(self._address, search_path=_DEFAULT_PATH)
         with (
-            Sessions(self._address, _SESSIONS, settings=objects.SETTINGS) as own,
-            Sessions(extending, 1, settings=objects.SETTINGS) as self._extending,
+            Sessions(self._address, _SESSIONS, settings=object_creation.SETTINGS) as own,
+            Sessions(extending, 1, settings=object_creation.SETTINGS) as self._extending,
         ):
             if self._plan.is_built_apart:
                 return self._build_apart(own)
@@ -109,15 +109,14 @@ class Building:
         """
         loading = self._loading(self._address, self._session)
         loading.gather()
-        with progress.once(self._session, FILLED) as is_new:
+        with ledger.once(self._session, FILLED) as is_new:
             if is_new:
                 late = self._fill(loading)
                 check(late)
                 self._job.check()
                 set_sequences(self._session)  # no transaction takes that back
-                progress.note_result(self._session, FILLED, json.dumps([each.describe() for each in late]))
-            noted = json.loads(progress.read_result(self._session, FILLED))
-        return tuple(NotRestored.from_dict(each) for each in noted)
+                ledger.note_left_out(self._session, FILLED, late)
+            return tuple(ledger.read_left_out(self._session, FILLED))
 
     def _fill(self, loading: Loading) -> tuple[NotRestored, ...]:
         rows, size = sum(parts.base.rows for _, parts in self._tables), sum(each.size for each in self._plan.tables)
@@ -133,23 +132,23 @@ class Building:
     def _build_apart(self, superuser: Sessions) -> tuple[NotRestored, ...]:
         """Build everything by a login of the restore's own, and give it to its owners."""
         check_password(self._session)
-        is_quiet = not told(self._session)  # what lets the log tell of definitions must not be silent
+        is_quiet = not trigger_version(self._session)  # what lets the log tell of definitions must not be silent
         with temporary_login(self._session, self._address, is_quiet=is_quiet) as login:
             keep_password(self._session)
             plan = replace(self._plan, login=login.user)
             holders = holders_of(self._session, plan)
-            progress.let_write(self._session, plan.login)
+            ledger.let_write(self._session, plan.login)
             raise_guard(self._session, login)
             if not plan.beside:
                 close_database(self._session, plan.login)
-            lend(self._session, plan)
-            with connect(login) as session, Sessions(login, _SESSIONS, settings=objects.SETTINGS) as sessions:
+            lend_rights(self._session, plan)
+            with connect(login) as session, Sessions(login, _SESSIONS, settings=object_creation.SETTINGS) as sessions:
                 late = self._build(plan, login, session, sessions, superuser)
                 late = (*late, *give_back(session))
                 self._forbid_writing(plan, is_over=True)
                 late = (*late, *mark_owners(self._session, sessions, plan, holders))
             lock_out(self._session)
-            late = (*late, *set_sequences(self._session), *give(self._session, plan, holders))
+            late = (*late, *set_sequences(self._session), *hand_over(self._session, plan, holders))
             late = (*late, *self._fill_for_owners())
             if not plan.beside:
                 open_database(self._session)
@@ -172,16 +171,16 @@ class Building:
         rows = sum(parts.base.rows for _, parts in self._tables)
         size = sum(table.size for table in plan.tables)
         made = self._counting("creating tables")
-        created = objects.create_tables(sessions, self._extending, plan, superuser, made)
+        created = object_creation.create_tables(sessions, self._extending, plan, superuser, made)
         late = (*created, *self._restore_configuration(plan))
         if plan.login:
             lend_references(self._session, plan)
         loading = self._loading(address, session)
-        if not progress.read_result(self._session, _COMPARED):
+        if not ledger.read_result(self._session, _COMPARED):
             loading.run(sessions)
             self._forbid_writing(plan)
         made = self._counting("building indexes and constraints", rows=rows, size=size)
-        built = objects.create_rest(sessions, plan, superuser, made)
+        built = object_creation.create_rest(sessions, plan, superuser, made)
         find_places(self._session, plan.sequences, session)  # by now there are indexes, and all rows may be read
         self._job.log.progress("comparing with the archive", rows=rows, size=size)
         different = self._compare(plan, loading, sessions, superuser or sessions)
@@ -189,9 +188,13 @@ class Building:
         self._job.check()
         self._job.log.progress("refreshing views and statistics", rows=rows, size=size)
         if superuser is None:  # it sees what policies let it see: it owns the views
-            late = (*late, *objects.hide_rows(sessions, plan), *load.refresh_views(sessions, plan.materialized_views))
+            late = (
+                *late,
+                *object_creation.hide_rows(sessions, plan),
+                *load.refresh_views(sessions, plan.materialized_views),
+            )
         else:
-            late = (*late, *self._fill_views(sessions, plan), *objects.hide_rows(sessions, plan))
+            late = (*late, *self._fill_views(sessions, plan), *object_creation.hide_rows(sessions, plan))
         most = load.most_locked(self._session)
         return (*late, *load.analyze(sessions, plan.to_analyze(most)), *plan.not_analyzed(most))
 
@@ -236,12 +239,11 @@ class Building:
         :param pages: of the role that reads large objects.
         :return: the generated columns that the target computes otherwise.
         """
-        if not progress.read_result(self._session, _COMPARED):
+        if not ledger.read_result(self._session, _COMPARED):
             found = loading.compare(sessions, pages)
-            with progress.once(self._session, _COMPARED):
-                progress.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
-        noted = json.loads(progress.read_result(self._session, _COMPARED))
-        return tuple(NotRestored.from_dict(each) for each in noted)
+            with ledger.once(self._session, _COMPARED):
+                ledger.note_result(self._session, _COMPARED, json.dumps([each.describe() for each in found]))
+        return tuple(ledger.read_left_out(self._session, _COMPARED))
 
     def _forbid_writing(self, plan: RestorePlan, *, is_over: bool = False) -> None:
         """Keep code of one owner from the rows of others, once they are loaded."""

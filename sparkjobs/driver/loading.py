@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from holdfast.point_in_time.recovery_target import history_of
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT
-from holdfast.postgresql.restore.rights.search_paths import asked_by, lend, take_back
+from holdfast.postgresql.restore.rights.search_paths import asked_by, lend_search_paths, take_back
 from holdfast.postgresql.restore.rows import load, staging_tables
 from holdfast.postgresql.restore.rows.apply import Applied
 from holdfast.postgresql.restore.rows.generated_columns import (
@@ -24,8 +24,8 @@ from holdfast.postgresql.restore.rows.generated_columns import (
     sum_apart,
     with_changes,
 )
-from holdfast.postgresql.restore.rows.partition_routing import through_roots
-from holdfast.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.restore.rows.partition_routing import partition_roots
+from holdfast.postgresql.values.content_hash import ContentHash
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from holdfast.archive.history.timeline import TableParts
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
     from holdfast.postgresql.restore.plan.plan import NotRestored
     from holdfast.postgresql.restore.rows.generated_columns import Apart, Recomputed
     from sparkjobs.driver.application import Job
@@ -99,7 +99,7 @@ class Loading:
         :param steps: what the ledger says is done.
         """
         return [
-            (staging_tables.aside(table, steps) if staging_tables.is_aside(table, steps) else table, file)
+            (staging_tables.staging_table(table, steps) if staging_tables.is_aside(table, steps) else table, file)
             for table, file in files_of(self._tables)
             if not staging_tables.is_loaded(table, file.path, steps)
         ]
@@ -142,7 +142,7 @@ class Loading:
         applied = self._applied(steps)
         expected = {}
         for table, parts in self._tables:
-            there = staging_tables.aside(table, steps) if staging_tables.is_aside(table, steps) else table
+            there = staging_tables.staging_table(table, steps) if staging_tables.is_aside(table, steps) else table
             found = ((steps.get(staging_tables.step_of(there, file.path)) or file.digest) for file in parts.base.files)
             base = sum((ContentHash.parse(each or "0:0") for each in found), ContentHash(0, 0))
             expected[table.oid] = applied[table.oid].after(base) if table.oid in applied else base
@@ -199,7 +199,7 @@ class Loading:
         return {each.table.oid: Applied.from_json(steps[each.step]) for each in self._changed}
 
     def _steps(self) -> Mapping[str, str]:
-        return progress.read_steps(self._session)
+        return ledger.read_steps(self._session)
 
     def _load_with_functions(self, misfits: set[int]) -> set[int]:
         """Load again the tables with constraints or formulas that call functions.
@@ -213,7 +213,7 @@ class Loading:
         asked = asked_by(self._session, [table for table, _ in self._tables if table.oid in misfits])
         failed = self._load_of(asked)
         needing = {} if self._is_strict else {oid: asked[oid] for oid in failed}
-        lend(self._session, {each for some in needing.values() for each in some})
+        lend_search_paths(self._session, {each for some in needing.values() for each in some})
         still = self._load_of(needing)
         helped = {routine for oid in needing.keys() - still for routine, _ in needing[oid]}
         take_back(self._session, {routine for oid in still for routine, _ in needing[oid]} - helped)
@@ -283,7 +283,7 @@ class Loading:
     def _routed(self) -> Sequence[tuple[Table, TableParts]]:
         """Return the given tables; a root replaces those that are loaded through it."""
         is_same = self._session.info.parameter_status("server_encoding") == self._encoding
-        roots = through_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
+        roots = partition_roots(self._session, [table for table, _ in self._given], same_encoding=is_same)
         return [(roots.get(table.oid, table), parts) for table, parts in self._given]
 
     def _bring_back(self, sessions: Sessions) -> None:
@@ -328,5 +328,7 @@ def _where_it_is(changed: ChangedTable, steps: Mapping[str, str]) -> ChangedTabl
     """Return a changed table, or its staging table where its rows are there."""
     table = changed.table
     return (
-        replace(changed, table=staging_tables.aside(table, steps)) if staging_tables.is_aside(table, steps) else changed
+        replace(changed, table=staging_tables.staging_table(table, steps))
+        if staging_tables.is_aside(table, steps)
+        else changed
     )

@@ -18,8 +18,8 @@ from holdfast.point_in_time.recovery_target import (
     parts_of,
     taken_catalog,
 )
-from holdfast.postgresql.dump.toc import read_entries
-from holdfast.postgresql.restore.plan.rename import renamed_entries
+from holdfast.postgresql.dump.dump_entries import read_entries
+from holdfast.postgresql.restore.plan.name_maps import renamed_entries
 
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.common.errors import UsageError
     from holdfast.point_in_time.dropped_tables import DroppedTable
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.storage import ObjectStore
 
 

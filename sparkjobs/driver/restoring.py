@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import RefusedError, ReportedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import check_comparable
-from holdfast.postgresql.connection.outages import explained
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.connection.session_errors import explained
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
+from holdfast.postgresql.restore.plan.make_plan import make_plan
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.plan import (
     NotRestored,
     data_only,
@@ -21,8 +23,6 @@ from holdfast.postgresql.restore.plan.plan import (
     without_superusers,
     without_tablespaces,
 )
-from holdfast.postgresql.restore.plan.planning import make_plan
-from holdfast.postgresql.restore.plan.rename import Maps
 from holdfast.postgresql.restore.plan.stages import as_partitions, built_on, keys_of
 from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, used_by
 from holdfast.postgresql.restore.plan.target_state import Target, read_target
@@ -76,7 +76,7 @@ class Restoring:
         job: Job,
         address: Address,
         session: Any,
-        claim: progress.TargetClaim,
+        claim: ledger.TargetClaim,
         moment: Moment,
         wish: RestoreRequest,
     ) -> None:
@@ -89,7 +89,7 @@ class Restoring:
         self._restored_moment = RestoredMoment(job.store, moment)
         self._catalog = self._restored_moment.catalog
         self._parts = self._restored_moment.parts
-        self._left: progress.UnfinishedRestore | None = None
+        self._left: ledger.UnfinishedRestore | None = None
         load.check_target(session, address, self._catalog)
         self.plan = self._begin()
         self.database = self._plan_database()
@@ -100,7 +100,7 @@ class Restoring:
 
         A dry run changes nothing.
         """
-        left = progress.read_ledger(self._session)
+        left = ledger.read_ledger(self._session)
         if left is not None:
             plan, why = self._taken_up(left)
             if plan is not None:
@@ -119,7 +119,7 @@ class Restoring:
         self.roles = self._check_server(plan)
         self._claim_files(plan)
         if not self._wish.dry_run:
-            progress.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
+            ledger.create_ledger(self._session, self._claim, plan=plan.digest, found=found)
         return plan
 
     def _claim_files(self, plan: RestorePlan) -> None:
@@ -130,7 +130,7 @@ class Restoring:
         if not self._wish.dry_run:
             self._job.claim(sum(stored_of(parts)[1] for _, parts in self._restored(plan)))
 
-    def _taken_up(self, left: progress.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
+    def _taken_up(self, left: ledger.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
         """Return the plan of an unfinished restore, or the reason not to go on with it."""
         if why := self._claim.difference(left.claim):
             return None, why
@@ -153,7 +153,7 @@ class Restoring:
                 found,
                 globs=wish.tables,
                 exclude=wish.exclude,
-                maps=Maps.parse(wish.map),
+                maps=NameMaps.parse(wish.map),
                 stored=dict.fromkeys((table.oid for table in self._catalog.tables), (0, 0, 0))
                 if wish.schema_only
                 else stored,
@@ -259,7 +259,7 @@ class Restoring:
             new_roles=[role.name for role in self.roles.created],
         )
 
-    def _make_way(self, left: progress.UnfinishedRestore, why: str) -> None:
+    def _make_way(self, left: ledger.UnfinishedRestore, why: str) -> None:
         """Drop the objects of another unfinished restore, where nothing else is dropped.
 
         :raises RefusedError: that one was of everything, or this is a dry run.
@@ -272,13 +272,13 @@ class Restoring:
             )
         if self._wish.dry_run:
             raise RefusedError(f"{holds}: the next restore that is not a dry run drops what that has left")
-        dropped = progress.undo(self._session)
+        dropped = ledger.undo(self._session)
         if self._is_superuser():
             lower_guard(self._session)
             drop_login(self._session)
         self._job.say(f"dropped what {left.claim.describe()} had left, since {why}: {named(dropped) or 'nothing yet'}")
 
-    def _going_on(self, left: progress.UnfinishedRestore, plan: RestorePlan) -> str:
+    def _going_on(self, left: ledger.UnfinishedRestore, plan: RestorePlan) -> str:
         files = self._files(plan)
         would = "would go on" if self._wish.dry_run else "going on"
         return f"{would} with run {left.claim.run}'s restore: {_loaded(files, left)} of {len(files)} files were in"
@@ -360,7 +360,7 @@ class Restoring:
             late = (*late, *building.run(), *run_statements(self._session, self._address, self.database))
         rows = sum(each.rows for each in self._loading(self._address, self._session).expected().values())
         self._check_complete(late)
-        late = (*late, *self._login_left(), *objects.finish(self._session, self.plan))
+        late = (*late, *self._login_left(), *object_creation.finish(self._session, self.plan))
         return late, rows
 
     def _check_complete(self, late: Sequence[NotRestored]) -> None:
@@ -415,11 +415,11 @@ class Restoring:
         for_good = exit_code_of(error) in _FOR_GOOD
         try:
             with connect(self._address) as session:  # the restore's own may be the one that broke
-                left = progress.read_ledger(session)
+                left = ledger.read_ledger(session)
                 if left is None:
                     return ""
                 if for_good and left.claim.is_undoable:
-                    dropped = len(progress.undo(session))
+                    dropped = len(ledger.undo(session))
                     if left.claim.is_data_only and FILLED in left.steps:
                         return "all rows are in the tables of the target"
                     if left.claim.is_data_only:
@@ -435,7 +435,7 @@ class Restoring:
         return f"{once}: it goes on from {_loaded(files, left)} of {len(files)} files"
 
 
-def _loaded(files: Sequence[tuple[Table, FileRecord]], left: progress.UnfinishedRestore) -> int:
+def _loaded(files: Sequence[tuple[Table, FileRecord]], left: ledger.UnfinishedRestore) -> int:
     return sum(staging_tables.is_loaded(table, file.path, left.steps) for table, file in files)
 
 

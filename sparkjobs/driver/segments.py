@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.logical.objects_read import ObjectsRead
-    from holdfast.postgresql.logical.window import SeenDefinition
+    from holdfast.postgresql.logical.window_reader import SeenDefinition
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.snapshot_reader import SnapshotReader
 

@@ -37,8 +37,8 @@ from holdfast.postgresql.snapshot.owners_code import (
     refuse_owners_code,
     unreadable_columns,
 )
-from holdfast.postgresql.snapshot.read import cut
 from holdfast.postgresql.snapshot.snapshot import open_snapshot
+from holdfast.postgresql.snapshot.table_reader import cut
 from sparkjobs.driver.application import database_address
 from sparkjobs.tasks.packing import pack
 from sparkjobs.tasks.pieces import PieceReader, is_packed, most_pieces, task_bytes
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
-    from holdfast.postgresql.snapshot.read import Piece
+    from holdfast.postgresql.snapshot.table_reader import Piece
     from sparkjobs.driver.application import Job
 
 

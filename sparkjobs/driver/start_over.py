@@ -15,7 +15,7 @@ from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import Postponed
 from holdfast.point_in_time.recovery_target import fits
 from holdfast.postgresql.catalog.catalog import Catalog
-from holdfast.postgresql.snapshot.preconditions import table_obstacles
+from holdfast.postgresql.snapshot.obstacles import table_obstacles
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence

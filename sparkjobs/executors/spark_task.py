@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.accumulators import AccumulatorParam
 
 from holdfast.common.errors import HoldfastError, ReportedError, exit_code_of, kind_of, sentence
-from holdfast.postgresql.connection.outages import remedy
+from holdfast.postgresql.connection.session_errors import remedy
 from sparkjobs.executors import Tally, closing_generator
 
 if TYPE_CHECKING:

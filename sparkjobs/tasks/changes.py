@@ -20,8 +20,7 @@ from holdfast.archive.format.block import Mark, PassedTable, Transactions
 from holdfast.archive.format.document import TableRecord
 from holdfast.common.lsn import show_position
 from holdfast.postgresql.connection.arrow_session import ArrowSession
-from holdfast.postgresql.logical.changes import TRANSACTIONS, read_window
-from holdfast.postgresql.logical.window import WindowRequest
+from holdfast.postgresql.logical.window_reader import TRANSACTIONS, WindowRequest, read_window
 from sparkjobs.tasks.packing import pack
 
 if TYPE_CHECKING:
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.logical.relation_schema import ChangeForm
-    from holdfast.postgresql.logical.window import ChangeBatch, SeenDefinition, Window
+    from holdfast.postgresql.logical.window_reader import ChangeBatch, SeenDefinition, Window
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]

@@ -12,7 +12,7 @@ from holdfast.archive.files.blocks import read_batches, write_parquet
 from holdfast.archive.files.packs import AtHand
 from holdfast.archive.scan.merge import EVERYTHING, KeyRange, Merge, split_keys
 from holdfast.archive.scan.split import ALL, Share
-from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.packs import Loose, make_pack
 from holdfast.archive.format.resume import FinishedPiece
-from holdfast.postgresql.snapshot.read import PIECE_BYTES, open_reader
+from holdfast.postgresql.snapshot.table_reader import PIECE_BYTES, open_reader
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.snapshot.export import Snapshot
-    from holdfast.postgresql.snapshot.read import Piece, RowsOfPiece, SnapshotTableReader
+    from holdfast.postgresql.snapshot.table_reader import Piece, RowsOfPiece, SnapshotTableReader
     from holdfast.storage import ObjectStore
 
     Reporter = Callable[[int, int], None]

@@ -7,7 +7,7 @@ from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from itertools import chain, groupby
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.files.packs import AtHand
@@ -17,7 +17,7 @@ from holdfast.common.errors import MissingRowsError
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan.progress import note_result, once
+from holdfast.postgresql.restore.plan.ledger import note_result, once
 from holdfast.postgresql.restore.rows.apply import Applied, apply_net
 from holdfast.postgresql.restore.rows.generated_columns import hash_apart
 from holdfast.postgresql.restore.rows.load import load_file
@@ -26,16 +26,14 @@ from holdfast.postgresql.restore.rows.staging_tables import MisfitError
 if TYPE_CHECKING:
     from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 
-    import psycopg
-
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.rows.generated_columns import Apart
     from holdfast.storage import ObjectStore
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
     Reporter = Callable[[int, int], None]
 
 NET_BYTES = 256 << 20

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.document import TableRecord
-from holdfast.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.values.content_hash import ContentHash
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,8 +15,8 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.snapshot.owners_code import owners_code, readable_columns, refuse_owners_code
-from holdfast.postgresql.snapshot.read import Piece, SnapshotTableReader, cut, open_reader
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.snapshot.table_reader import Piece, SnapshotTableReader, cut, open_reader
 from holdfast.postgresql.values.decode import Decoder
 from tests.support.jobs.command_here import run_here
 from tests.support.servers.versions import older_server, running

@@ -1,7 +1,6 @@
 """The house in the documentation is the one in the folders: each package, what is in it, and what it may import.
 
-No folder is a heap: neither those of the house, nor of benches and tests. Each module has the test of its name, and is
-not long; no two classes have one name.
+Each module has the test of its name, and is as long as its subject; no two classes have one name.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ PAGE = ROOT / "docs" / "architecture.md"
 FLOORS = ("holdfast_airflow", "sparkjobs", "holdfast", "locking")
 MIGRATIONS = "holdfast.replication.migrations.versions"
 
-MOST_MODULES = 20
-MOST_LINES = 450
-NO_MODULES = {"__init__.py", "conftest.py"}
+MOST_LINES = 600
 
 MIRRORED = ("dags", "demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
 """Folders each of whose modules has its tests in a file of its name, or stands below."""
@@ -36,9 +33,6 @@ WITHOUT_TEST = {
     "holdfast/operations/requests/sync.py": "a name without an option",
     "holdfast/replication/log/schema.py": "tables; test_store.py compares them with the migrations",
     "holdfast/postgresql/catalog/own_objects.py": "names",
-    "holdfast/postgresql/connection/value_settings.py": "settings, which tests of sessions and values try",
-    "holdfast/postgresql/logical/composed_schema.py": "what test_schema_composition.py puts together",
-    "holdfast/postgresql/logical/window.py": "what test_changes.py asks for and reads",
     "holdfast/storage/contract/patience.py": "numbers of a client: each store's test waits by them",
     "sparkjobs/rehearsal.py": "a minimal job, which test_spark_classes.py runs whole",
     "locking/store.py": "a protocol and names of errors, without code: each store is tested for it",
@@ -81,18 +75,6 @@ def test_the_page_shows_the_house_as_it_is() -> None:
     rows = [line for line in PAGE.read_text().splitlines() if line.startswith("| `") and line.count(" | ") == 2]
     there = [line for line in rows if line.partition("`")[2].partition("`")[0] in dict(ALL)]
     assert there == [row(name) for name, _ in ALL]
-
-
-def test_a_folder_is_seen_at_a_glance() -> None:
-    folders = [folder for _, folder in ALL]
-    for top in (ROOT / "bench", ROOT / "demo", ROOT / "soak", ROOT / "tests"):
-        folders += [top, *(each for each in top.rglob("*") if each.is_dir())]
-    modules = {
-        str(folder.relative_to(ROOT)): sum(file.name not in NO_MODULES for file in folder.glob("*.py"))
-        for folder in folders
-    }
-    assert len(modules) > 100
-    assert {name for name, many in modules.items() if many > MOST_MODULES} == set()
 
 
 def product() -> list[Path]:

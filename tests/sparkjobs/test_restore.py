@@ -14,7 +14,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump import programs
 from holdfast.postgresql.dump.client_floors import Release
-from holdfast.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.restore.plan.ledger import read_ledger
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application
 from tests.support.jobs.command import run
@@ -176,7 +176,7 @@ def test_an_unfinished_restore_that_has_done_nothing_is_in_nobodys_way(
 ) -> None:
     target = create_database()
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.objects.create_tables", refuse)
+        patch.setattr("sparkjobs.driver.building.object_creation.create_tables", refuse)
         assert run_restore(target)[0] == 5
     code, record = run_restore(target, "--tables", "public.orders")
     assert (code, "nothing yet" in record.said[0]) == (0, True)
@@ -277,7 +277,7 @@ def test_a_lost_connection_is_one_sentence(
         return ()
 
     target = create_database()
-    monkeypatch.setattr("sparkjobs.driver.building.objects.create_rest", hang_up)
+    monkeypatch.setattr("sparkjobs.driver.building.object_creation.create_rest", hang_up)
     code, message = failed(run_restore(target))
     assert code == 1
     assert "\n" not in message

@@ -72,7 +72,7 @@ def run_job(
         if isinstance(request, BackupRequest):
             from holdfast.operations.dumper_check import check_dumper  # as above
 
-            check_dumper(address, request, output.say)
+            check_dumper(address)
     starter = _Starter(operation, forced_executor(), output, time.monotonic() + wait)
     starter.check(archive, request)
     run = job_process.new_run_id(operation)

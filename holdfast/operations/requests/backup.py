@@ -57,8 +57,8 @@ class BackupRequest(Request):
     allow_unsafe_dumper: Annotated[
         bool,
         Option(
-            "Back up although pg_dump is of a release with known vulnerabilities, which whoever may create objects in "
-            "the source can use against this machine; else such a backup is refused, or as archives.yaml says."
+            "Changes nothing: no backup is refused for the release of pg_dump. `doctor` and `source check` warn of one "
+            "with known vulnerabilities."
         ),
     ] = False
     restart_stream: Annotated[
@@ -143,8 +143,6 @@ class BackupRequest(Request):
                 bandwidth=known.bandwidth,
                 ddl=known.ddl,
             )
-            if known.allow_unsafe_dumper:
-                made = made.with_values(allow_unsafe_dumper=True)
         return made if made.restart != "no" else made.with_values(restart_stream=None)
 
     @property

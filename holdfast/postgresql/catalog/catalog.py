@@ -120,7 +120,7 @@ class Catalog(CatalogRecord):
         since = self.types_since(before)
         if not since.altered or self.may_hide_others(table):
             return bool(since.altered)
-        own = {f"{each.base_schema}.{each.base}" for each in table.columns if each.base_schema != "pg_catalog"}
+        own = {f"{column.base_schema}.{column.base}" for column in table.columns if column.base_schema != "pg_catalog"}
         # What a release has not recorded may be of any type.
         return not since.altered_enums.isdisjoint({None, *(self.enum_oids.get(name) for name in own)})
 

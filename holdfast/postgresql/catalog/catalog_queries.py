@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.postgresql.catalog.columns import read_columns
@@ -15,10 +15,10 @@ from holdfast.postgresql.catalog.roles import read_roles
 from holdfast.postgresql.catalog.sequences import read_sequences
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.catalog.tablespaces import read_tablespaces
+from holdfast.postgresql.connection.session import first_column
 
 if TYPE_CHECKING:
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
 
 _NOT_USERS = f"'pg_catalog', 'information_schema', '{LEDGER}', '{PUBLISH_SCHEMA}'"
 
@@ -179,16 +179,12 @@ order by 1
 """
 
 
-def _column(connection: psycopg.Connection[tuple[Any, ...]], query: str) -> list[str]:
-    return [row[0] for row in connection.execute(query)]
-
-
-def left_out(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[str, ...]:
+def left_out(connection: Connection) -> tuple[str, ...]:
     """Return everything that a backup of this database omits, each with its reason."""
-    return tuple(_column(connection, _LEFT_OUT))
+    return tuple(first_column(connection, _LEFT_OUT))
 
 
-def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table, ...]:
+def read_tables(connection: Connection) -> tuple[Table, ...]:
     """Read all tables of the database, as of the session's snapshot.
 
     pg_largeobject is among them where the database has large objects.
@@ -200,9 +196,7 @@ def read_tables(connection: psycopg.Connection[tuple[Any, ...]]) -> tuple[Table,
     return tuple(Table(**row, columns=columns.get(row["oid"], ())) for row in rows)
 
 
-def read_catalog(
-    connection: psycopg.Connection[tuple[Any, ...]], tables: tuple[Table, ...], *, values: bool = True
-) -> Catalog:
+def read_catalog(connection: Connection, tables: tuple[Table, ...], *, values: bool = True) -> Catalog:
     """Read the whole record.
 
     :param tables: as `read_tables` returned them, locked since.
@@ -213,7 +207,7 @@ def read_catalog(
     ).fetchone()
     large_objects = next((table for table in tables if table.oid == LARGE_OBJECTS), None)
     own = tuple(table for table in tables if table is not large_objects)
-    roles = tuple(_column(connection, _ROLES))
+    roles = tuple(first_column(connection, _ROLES))
     settings = read_database_settings(connection)
     enums = connection.execute(_ENUMS).fetchall()
     return Catalog(

@@ -28,14 +28,14 @@ class Stay(Enum):
     PERHAPS = "for some time, or never"
 
 
-class Slot(NamedTuple):
+class ColumnNumber(NamedTuple):
     """A number that a column may have had."""
 
     number: int
     stay: Stay
 
 
-def slots(before: Table | None, after: Table) -> list[Slot]:
+def slots(before: Table | None, after: Table) -> list[ColumnNumber]:
     """Return the numbers that ordinary columns may have had between two catalogs.
 
     They are in order.
@@ -57,11 +57,11 @@ def slots(before: Table | None, after: Table) -> list[Slot]:
             stay = Stay.ALWAYS
         elif now is not None and number > last:
             stay = Stay.ONWARD
-        found.append(Slot(number, stay))
+        found.append(ColumnNumber(number, stay))
     return found
 
 
-def candidates(columns: int, among: Sequence[Slot], may_be: Callable[[int, int], bool]) -> list[frozenset[int]]:
+def candidates(columns: int, among: Sequence[ColumnNumber], may_be: Callable[[int, int], bool]) -> list[frozenset[int]]:
     """Return the possible numbers of each column of a table, in the columns' order.
 
     :param columns: how many there are.
@@ -87,7 +87,7 @@ def candidates(columns: int, among: Sequence[Slot], may_be: Callable[[int, int],
     return found if behind[0][0] else [frozenset()] * columns
 
 
-def _reached(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: int) -> list[list[bool]]:
+def _reached(among: Sequence[ColumnNumber], fits: Sequence[Sequence[bool]], columns: int) -> list[list[bool]]:
     """Return whether the first slots can hold the first columns, by both counts."""
     found = [[False] * (columns + 1) for _ in range(len(among) + 1)]
     found[0][0] = True
@@ -101,7 +101,7 @@ def _reached(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: int
     return found
 
 
-def _leading_on(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: int) -> list[list[bool]]:
+def _leading_on(among: Sequence[ColumnNumber], fits: Sequence[Sequence[bool]], columns: int) -> list[list[bool]]:
     """Return whether the remaining slots can hold the remaining columns, by both counts."""
     found = [[False] * (columns + 1) for _ in range(len(among) + 1)]
     found[-1][columns] = True
@@ -112,7 +112,7 @@ def _leading_on(among: Sequence[Slot], fits: Sequence[Sequence[bool]], columns: 
     return found
 
 
-def _is_passed(slot: Slot, left: int) -> bool:
+def _is_passed(slot: ColumnNumber, left: int) -> bool:
     """Return whether a slot can stay empty.
 
     A column present from some time on cannot be missing while a column is left to place behind it.

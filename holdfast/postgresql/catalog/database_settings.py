@@ -6,7 +6,7 @@ pg_dump writes it only where it creates the database, too; so a dump of the sche
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.record import CatalogRecord
@@ -15,9 +15,7 @@ from holdfast.postgresql.connection.sql import assignment, ident, literal
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 
 class DatabaseSetting(CatalogRecord):
@@ -89,7 +87,7 @@ class DatabaseSettings(CatalogRecord):
     @property
     def roles(self) -> frozenset[str]:
         """Return the roles that have a setting or a privilege."""
-        names = {each.role for each in self.settings} | {each.role for each in self.grants or ()}
+        names = {setting.role for setting in self.settings} | {each.role for each in self.grants or ()}
         return frozenset(names - {""})
 
     def statements(self, database: str) -> tuple[DatabaseStatement, ...]:
@@ -104,31 +102,33 @@ class DatabaseSettings(CatalogRecord):
         return tuple(made)
 
     def _settings(self, database: str) -> Iterator[DatabaseStatement]:
-        for each in self.settings:
-            whose = f"ROLE {ident(each.role)} IN DATABASE {database}" if each.role else f"DATABASE {database}"
-            what = f"setting {each.name}{f' of role {each.role}' if each.role else ''}"
-            undo = f"ALTER {whose} RESET {'.'.join(map(ident, each.name.split('.')))}"
-            yield DatabaseStatement(what, f"ALTER {whose} SET {assignment(each.text)}", each.role, each.name, undo)
+        for setting in self.settings:
+            whose = f"ROLE {ident(setting.role)} IN DATABASE {database}" if setting.role else f"DATABASE {database}"
+            what = f"setting {setting.name}{f' of role {setting.role}' if setting.role else ''}"
+            undo = f"ALTER {whose} RESET {'.'.join(map(ident, setting.name.split('.')))}"
+            yield DatabaseStatement(
+                what, f"ALTER {whose} SET {assignment(setting.text)}", setting.role, setting.name, undo
+            )
 
     def _privileges(self, database: str) -> Iterator[DatabaseStatement]:
         """Yield what makes the privileges of a new database these: everybody has two there, and nobody else any."""
         if self.grants is None:
             return
-        everybody = {each.privilege for each in self.grants if not each.role}
+        everybody = {grant.privilege for grant in self.grants if not grant.role}
         for privilege in _EVERYBODYS:
             if privilege not in everybody:
                 yield DatabaseStatement(
                     f"privilege {privilege} taken from everybody",
                     f"REVOKE {privilege} ON DATABASE {database} FROM PUBLIC",
                 )
-        for each in self.grants:
-            if each.privilege in _PRIVILEGES and (each.role or each.privilege not in _EVERYBODYS):
-                to = ident(each.role) if each.role else "PUBLIC"
-                option = " WITH GRANT OPTION" if each.grantable else ""
+        for grant in self.grants:
+            if grant.privilege in _PRIVILEGES and (grant.role or grant.privilege not in _EVERYBODYS):
+                to = ident(grant.role) if grant.role else "PUBLIC"
+                option = " WITH GRANT OPTION" if grant.grantable else ""
                 yield DatabaseStatement(
-                    f"privilege {each.privilege} of {each.role or 'everybody'}",
-                    f"GRANT {each.privilege} ON DATABASE {database} TO {to}{option}",
-                    each.role,
+                    f"privilege {grant.privilege} of {grant.role or 'everybody'}",
+                    f"GRANT {grant.privilege} ON DATABASE {database} TO {to}{option}",
+                    grant.role,
                 )
 
 
@@ -144,7 +144,7 @@ from pg_catalog.pg_db_role_setting s cross join pg_catalog.unnest(s.setconfig) w
 where s.setdatabase = %(database)s order by role, m.place
 """
 
-# Who owns the target may be another role, so that the owner's privileges are told, too.
+# Who owns the target may be another role, so that the owner's privileges are recorded, too.
 _GRANTS = """
 select case a.grantee when 0 then '' else pg_catalog.pg_get_userbyid(a.grantee)::text end as role,
   a.privilege_type::text as privilege, bool_or(a.is_grantable) as grantable
@@ -207,7 +207,7 @@ def for_superusers(session: Connection, names: Collection[str]) -> frozenset[str
 
 def trusted_only(session: Connection, recorded: DatabaseSettings) -> str:
     """Return a sentence on the settings that a superuser's restore makes only where the archive is trusted; or ""."""
-    guarded = sorted(for_superusers(session, {each.name for each in recorded.settings}))
+    guarded = sorted(for_superusers(session, {setting.name for setting in recorded.settings}))
     if not guarded:
         return ""
     return (

@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 from holdfast.postgresql.catalog.record import CatalogRecord
 
 if TYPE_CHECKING:
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 
 class NamedObject(CatalogRecord):

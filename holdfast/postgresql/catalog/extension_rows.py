@@ -9,19 +9,19 @@ target. Source: PostgreSQL manual, 'Extension Configuration Tables'.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from holdfast.postgresql.catalog.record import CatalogRecord
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, qualified
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _Key = tuple[str, str, str]
 

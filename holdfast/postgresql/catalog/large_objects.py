@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.record import CatalogRecord
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import session_role
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -20,8 +20,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 LARGE_OBJECTS: Final = 2613
 """Oid of pg_largeobject, and so the id of its rows in every archive."""
@@ -117,7 +116,7 @@ def check_comparable(session: Connection, address: Address) -> None:
     """
     may = "select pg_catalog.has_table_privilege('pg_catalog.pg_largeobject', 'select')"
     if session.execute(may).fetchone() != (True,):
-        who = acting(session)
+        who = session_role(session)
         raise RefusedError(
             f"the backup holds large objects, and {who} may not read those of {address.url}, so they "
             f"could not be compared with the archive: grant pg_read_all_data to {who}, or restore without them "

@@ -14,9 +14,7 @@ from holdfast.postgresql.connection.sql import ident, literal
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _ATTRIBUTES = {
     "superuser": "SUPERUSER",
@@ -102,7 +100,11 @@ class Roles(CatalogRecord):
         :param names: of those that must be there.
         """
         unrecorded = sorted(set(names) - {role.name for role in self.roles})
-        kept = [each for each in self.memberships if not each.role.startswith("pg_") or each.role in _DATA]
+        kept = [
+            membership
+            for membership in self.memberships
+            if not membership.role.startswith("pg_") or membership.role in _DATA
+        ]
         lent = [
             Membership(role=group, member=role.name, admin=False)
             for role in self.roles
@@ -118,13 +120,15 @@ class Roles(CatalogRecord):
         """Return the part that concerns the named roles."""
         known = {role.name for role in self.roles}
         members, groups = defaultdict(set), defaultdict(set)
-        for each in self.memberships:
-            members[each.role].add(each.member)
-            groups[each.member].add(each.role)
+        for membership in self.memberships:
+            members[membership.role].add(membership.member)
+            groups[membership.member].add(membership.role)
         found = _closure(_closure(known.intersection(names), members), groups)
         return Roles(
             roles=tuple(role for role in self.roles if role.name in found),
-            memberships=tuple(each for each in self.memberships if {each.role, each.member} <= found),
+            memberships=tuple(
+                membership for membership in self.memberships if {membership.role, membership.member} <= found
+            ),
         )
 
 

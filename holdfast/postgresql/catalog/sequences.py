@@ -11,9 +11,7 @@ from holdfast.postgresql.connection.sql import qualified
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _AT_ONCE = 100
 """Sequences that one query reads: each is a relation that it locks."""

@@ -115,7 +115,7 @@ class Table(CatalogRecord):
 
         This holds as far as no change shows another key.
 
-        Where the log holds whole old rows, changes show none: a primary key that was dropped and made anew is another.
+        Where the log holds whole old rows, changes show none: a primary key that was dropped and made again is another.
         """
         same = self.tells_apart == before.tells_apart
         return same and (self.replica_identity != _BY_ALL or self.has_primary_of(before))
@@ -129,7 +129,7 @@ class Table(CatalogRecord):
         return self.primary == before.primary and (not known or self.key_oid == before.key_oid)
 
     def has_name_of(self, before: Table) -> bool:
-        """Return whether the table has the name that it had before, and had it all the time.
+        """Return whether the table kept the name that it had before.
 
         Where a release did not record that, the same name is enough.
         """
@@ -138,7 +138,7 @@ class Table(CatalogRecord):
 
     @property
     def has_first_name(self) -> bool:
-        """Return whether the table has the name that it was made with, as far as that is recorded."""
+        """Return whether the table has its first name, if recorded."""
         _, name, made = self.naming.split() if self.naming else ("", "", "")
         return name == made
 
@@ -172,7 +172,7 @@ class Table(CatalogRecord):
         The log then holds nothing of its rows.
 
         PostgreSQL refuses that of a table that is published by its own name, but not of a partition of one. ALTER TABLE
-        writes the rows anew both ways.
+        rewrites the rows both ways.
 
         :param before: what it was.
         """

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 _KEEP_ALIVE = {"keepalives_idle": "60", "keepalives_interval": "10", "keepalives_count": "6"}
-"""Two minutes after the last word of a server that has lost its power, or its network, who waits for it is told so.
+"""Two minutes after the last word of a server that has lost its power, or its network, who waits for it learns so.
 
 What is sent to one is given up by the system, on Linux after about 15 minutes: `tcp_user_timeout` would end a load,
 too, that a server which is alive lets wait for a lock. Source: PostgreSQL manual, 'Parameter Key Words'.

@@ -18,7 +18,7 @@ from adbc_driver_manager import Error as DriverError
 
 from holdfast.common.cleanup import tidied, tidy
 from holdfast.common.postgresql_tls import tls_advice
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError, words
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError, words
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
@@ -135,14 +135,14 @@ class ArrowSession:
     def _named_errors(self) -> Iterator[None]:
         """Raise the driver's errors in one sentence without the password.
 
-        The driver's own message may repeat it. That a connection was lost is told by libpq, not by the server.
+        The driver's own message may repeat it. That a connection was lost is said by libpq, not by the server.
         """
         try:
             yield
         except DriverError as error:
             said = self._said(error)
-            told = ": ".join(filter(None, (said, tls_advice(said))))
-            message = f"reading from {self._address.url} failed: {told}"
+            reason = ": ".join(filter(None, (said, tls_advice(said))))
+            message = f"reading from {self._address.url} failed: {reason}"
             if self._is_open and error.sqlstate is None and error.status_code == AdbcStatusCode.IO:
                 raise BrokenOffError(message) from error
             raise SessionError(message, error.sqlstate) from error

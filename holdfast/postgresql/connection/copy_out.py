@@ -7,20 +7,19 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from select import POLLIN, POLLOUT, poll
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 import psycopg
 from psycopg import pq
 from psycopg.errors import error_from_result
 
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError, words
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError, words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 BATCH_BYTES: Final = 8 << 20
 """Rows that come together have about so many bytes, or are one."""

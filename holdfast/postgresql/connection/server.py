@@ -201,7 +201,7 @@ class PostgresServer:
         return self._base
 
     def stop(self) -> None:
-        """End the server at once (nothing in it is to be kept) and remove its folder."""
+        """End the server at once and remove its folder."""
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGQUIT)
             try:

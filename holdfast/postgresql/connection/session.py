@@ -1,6 +1,6 @@
 """Sessions with fixed settings for reading, comparing and loading values.
 
-The settings hold from the first statement on, whoever sends it: they are in the packet that begins a connection
+The settings hold from the first statement on, also the driver's: they are in the packet that begins a connection
 (`Address.link`). Else the database's owner would say by its `search_path` what a driver's own first queries mean.
 """
 
@@ -14,12 +14,17 @@ import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from holdfast.common.postgresql_tls import tls_advice
-from holdfast.postgresql.connection.outages import remedy, words
+from holdfast.postgresql.connection.session_errors import remedy, words
 from holdfast.postgresql.connection.sql import literal
 from holdfast.postgresql.connection.value_settings import SETTINGS
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from holdfast.postgresql.connection.address import Address
+
+Connection = psycopg.Connection[tuple[Any, ...]]
+"""A session, whose rows are tuples."""
 
 _OPTIONAL = {"transaction_timeout": "0", "idle_session_timeout": "0"}
 """Settings that not every supported version has."""
@@ -58,7 +63,7 @@ _BEGIN = SETTINGS_QUERY.replace("select ", "select pg_catalog.current_setting('s
 """Tells first what the session began with."""
 
 
-def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, ...]]:
+def connect(address: Address, **options: Any) -> Connection:
     """Open a session with the settings made, in autocommit mode.
 
     :raises HoldfastError: one sentence that says what to do.
@@ -85,7 +90,7 @@ def connect(address: Address, **options: Any) -> psycopg.Connection[tuple[Any, .
     return connection
 
 
-def acting(session: psycopg.Connection[tuple[Any, ...]]) -> str:
+def session_role(session: Connection) -> str:
     """Return the session's current role.
 
     It is another one than has logged in where that was altered by SET role.
@@ -147,6 +152,29 @@ def is_refusal(session: psycopg.Connection[Any], error: BaseException | None) ->
     if session.broken or not isinstance(error, psycopg.Error) or error.sqlstate is None:
         return False
     return not error.sqlstate.startswith(_MAY_PASS)
+
+
+def first_value(session: Connection, query: str, values: Sequence[Any] | Mapping[str, Any] | None = None) -> Any:
+    """Return the first value of a query's first row; None where there is no row."""
+    row = session.execute(query.encode(), values).fetchone()
+    return row[0] if row else None
+
+
+def first_column(session: Connection, query: str, values: Sequence[Any] | Mapping[str, Any] | None = None) -> list[Any]:
+    """Return the first value of each row of a query."""
+    return [row[0] for row in session.execute(query.encode(), values)]
+
+
+def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
+    """Run a statement in a subtransaction; return the server's refusal, if any."""
+    try:
+        with session.transaction():
+            session.execute(statement.encode())
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        return error
+    return None
 
 
 def _tail(said: str) -> str:

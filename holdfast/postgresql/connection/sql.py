@@ -46,4 +46,4 @@ def assignment(setting: str) -> str:
     if name.lower() in _LISTS and value:
         found = _ELEMENT.finditer(value)
         values = [each["bare"] or each["quoted"].replace('""', '"') for each in found]
-    return f"{quoted} TO {', '.join(literal(each) for each in values)}"
+    return f"{quoted} TO {', '.join(literal(value) for value in values)}"

@@ -6,7 +6,6 @@ database's owner, or a server's, can attack by what the database holds or answer
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
@@ -29,8 +28,7 @@ class Release(NamedTuple):
         return f"{self.major}.{self.minor}"
 
 
-@dataclass(frozen=True)
-class Advisory:
+class Advisory(NamedTuple):
     """Vulnerabilities of clients that one day's releases have mended.
 
     :param clients: the programs, and `LIBPQ`, that have them.
@@ -42,6 +40,11 @@ class Advisory:
     clients: frozenset[str]
     mended: Mapping[int, int]
     source: str
+
+    def is_mended(self, release: Release) -> bool:
+        """Return whether a release lacks them, or came after them."""
+        first = self.mended.get(release.major)
+        return release.major > min(self.mended) if first is None else release.minor >= first
 
 
 ADVISORIES = (
@@ -85,18 +88,10 @@ def floor_of(client: str, major: int) -> Release | None:
 
     :param client: the name of a program, or `LIBPQ`.
     """
-    minors = [0]
-    for advisory in _about(client):
-        if major in advisory.mended:
-            minors.append(advisory.mended[major])
-        elif major < min(advisory.mended):
-            return None
-    return Release(major, max(minors))
-
-
-def unmended(client: str, release: Release) -> tuple[str, ...]:
-    """Return the vulnerabilities that a release of a client still has; none where it is safe."""
-    return tuple(cve for advisory in _about(client) if _has(advisory, release) for cve in advisory.cves)
+    about = [advisory for advisory in ADVISORIES if client in advisory.clients]
+    if any(major < min(advisory.mended) for advisory in about):
+        return None
+    return Release(major, max((advisory.mended.get(major, 0) for advisory in about), default=0))
 
 
 def why_unsafe(client: str, release: Release) -> str:
@@ -104,7 +99,8 @@ def why_unsafe(client: str, release: Release) -> str:
 
     An example is `pg_dump 15.18 is older than 15.19, which mends CVE-2026-19385`.
     """
-    cves = ", ".join(unmended(client, release))
+    open_ones = [each for each in ADVISORIES if client in each.clients and not each.is_mended(release)]
+    cves = ", ".join(cve for advisory in open_ones for cve in advisory.cves)
     if not cves:
         return ""
     floor = floor_of(client, release.major)
@@ -114,10 +110,10 @@ def why_unsafe(client: str, release: Release) -> str:
 
 
 def floor_from(client: str, major: int) -> Release:
-    """Return the oldest safe release of a major version, or of the next one that is mended."""
-    mended = [major for advisory in _about(client) for major in advisory.mended]
-    majors = range(major, max([major, *mended]) + 1)
-    return next((floor for each in majors if (floor := floor_of(client, each))), Release(major, 0))
+    """Return the oldest safe release from a major version on."""
+    newest = max(max(advisory.mended) for advisory in ADVISORIES)
+    majors = range(major, max(major, newest) + 1)
+    return next((floor for major in majors if (floor := floor_of(client, major))), Release(major, 0))
 
 
 def libpq_release() -> Release:
@@ -128,13 +124,3 @@ def libpq_release() -> Release:
     import psycopg  # which most users of the programs have loaded already, and a command's help does not need
 
     return Release(*divmod(psycopg.pq.version(), 10000))
-
-
-def _about(client: str) -> tuple[Advisory, ...]:
-    return tuple(each for each in ADVISORIES if client in each.clients)
-
-
-def _has(advisory: Advisory, release: Release) -> bool:
-    if release.major in advisory.mended:
-        return release.minor < advisory.mended[release.major]
-    return release.major < min(advisory.mended)

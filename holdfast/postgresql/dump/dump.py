@@ -11,7 +11,7 @@ from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER, PUBLISH_SCHEMA
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.lent_session import lent
-from holdfast.postgresql.dump.programs import begin, need, output_of
+from holdfast.postgresql.dump.programs import begin, need_program, output_of
 from holdfast.postgresql.snapshot.readers_first import become_reader
 from holdfast.postgresql.snapshot.snapshot import queue_wait, queued_behind
 
@@ -47,7 +47,7 @@ def begin_dump(
     :raises BusyError: somebody waits to change a table, and does not give way in QUEUE_WAIT_S.
     :raises RefusedError: the address asks for TLS, and every pg_dump here was built without it.
     """
-    program = need("pg_dump", at_least=server_version // 10000, tls=address.tls)
+    program = need_program("pg_dump", at_least=server_version // 10000, tls=address.tls)
     with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         target = Path(folder) / "schema.dump"
         options = [
@@ -89,7 +89,7 @@ def script_of(dump: bytes, section: str, *, server_version: int) -> str:
     :raises HoldfastError: there is no pg_restore that can read it.
     :raises RefusedError: it was written under settings under which it would be read as something else.
     """
-    program = need("pg_restore", at_least=max(server_version // 10000, _reader_of(dump)))
+    program = need_program("pg_restore", at_least=max(server_version // 10000, _reader_of(dump)))
     with tempfile.TemporaryDirectory(prefix="holdfast-", ignore_cleanup_errors=True) as folder:
         path = Path(folder) / "schema.dump"
         path.write_bytes(dump)

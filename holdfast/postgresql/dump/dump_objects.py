@@ -6,13 +6,13 @@ import heapq
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.dump.sqltext import chain_at, tokens
-from holdfast.postgresql.dump.toc import RELATIONS
+from holdfast.postgresql.dump.dump_entries import RELATIONS
+from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 COMMENTS: Final = frozenset({"COMMENT"})
 PRIVILEGES: Final = frozenset({"ACL", "DEFAULT ACL"})
@@ -70,10 +70,10 @@ class DumpObjects:
             self._add(entry)
 
     def _add(self, entry: DumpEntry) -> None:
-        needs = [self.keys[each] for each in entry.needs if each in self.keys]
+        needs = [self.keys[need] for need in entry.needs if need in self.keys]
         is_part = entry.kind == "DEFAULT" or (not entry.oid and entry.kind not in JOINING)
         if is_part and needs:  # a default may need a sequence, too
-            owner = next((each for each in needs if each[0] in RELATIONS), needs[0])
+            owner = next((need for need in needs if need[0] in RELATIONS), needs[0])
             self.objects[owner].add(entry)
             self.keys[entry.id] = owner
             return
@@ -90,7 +90,7 @@ class DumpObjects:
     def needs(self, key: Key) -> set[Key]:
         """Return the objects that an object needs."""
         found = self.objects[key]
-        needs = {self.keys[each] for one in (found.entry, *found.parts) for each in one.needs if each in self.keys}
+        needs = {self.keys[need] for one in (found.entry, *found.parts) for need in one.needs if need in self.keys}
         if found.entry.kind == "SEQUENCE OWNED BY":  # by pg_dump's account it needs the sequence alone
             words = list(tokens(found.entry.sql))
             names = (chain_at(words, place)[:2] for place in range(len(words)))
@@ -111,7 +111,7 @@ def places(first: DumpObjects, second: DumpObjects) -> tuple[Mapping[int, float]
     """
     found = {entry.id: float(place) for place, entry in enumerate(first.entries)}
     known = {first.name_of(entry): found[entry.id] for entry in first.entries}
-    post = next((found[each.id] for each in first.entries if each.section == "post-data"), float(len(found)))
+    post = next((found[entry.id] for entry in first.entries if entry.section == "post-data"), float(len(found)))
     last = {"pre-data": -1.0, "post-data": post - 1e-3}
     step = 1e-4 / (1 + len(second.entries))
     added: dict[int, float] = {}

@@ -14,7 +14,7 @@ import tempfile
 import threading
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 from urllib.parse import quote
 
 import psycopg
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from psycopg.pq.abc import PGresult
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _PORT: Final = 5432
 _ENCRYPTION: Final = (80877103, 80877104)
@@ -65,7 +65,7 @@ def lent(session: Connection) -> Iterator[Address]:
             yield Address(f"postgresql://{user}@/{database}?host={quote(folder, safe='')}&port={_PORT}")
         finally:
             with suppress(OSError):
-                listener.shutdown(socket.SHUT_RDWR)  # whoever waits for the program is woken
+                listener.shutdown(socket.SHUT_RDWR)  # the thread that waits for the program is woken
             thread.join()
 
 
@@ -77,8 +77,6 @@ def _serve(listener: socket.socket, session: Connection) -> None:
 
 
 class _Answers:
-    """Answers to one program."""
-
     def __init__(self, stream: io.BufferedRWPair, session: Connection) -> None:
         self._stream = stream
         self._session = session
@@ -132,8 +130,8 @@ class _Answers:
         self._send(b"C", (result.command_status or b"") + b"\0")
 
     def _error(self, severity: str, code: str, message: str) -> None:
-        told = {b"S": severity, b"V": severity, b"C": code, b"M": message}
-        self._send(b"E", b"".join(field + text.encode() + b"\0" for field, text in told.items()) + b"\0")
+        fields = {b"S": severity, b"V": severity, b"C": code, b"M": message}
+        self._send(b"E", b"".join(field + text.encode() + b"\0" for field, text in fields.items()) + b"\0")
 
     def _ready(self) -> None:
         connection = self._session.pgconn

@@ -81,7 +81,7 @@ def has_tls(program: Path) -> bool:
     return _NO_TLS.encode() not in done.stderr
 
 
-def find(
+def find_program(
     name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
 ) -> Path | None:
     """Return the oldest suitable program: one of the server's own major version if there is one.
@@ -104,14 +104,16 @@ def find(
     return min(suitable, key=lambda each: each[:3])[3] if suitable else None
 
 
-def need(name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None) -> Path:
+def need_program(
+    name: str, *, at_least: int, among: Iterable[Path] | None = None, tls: TlsSettings | None = None
+) -> Path:
     """Return a suitable program.
 
     :param at_least, among, tls: as `find` takes them.
     :raises HoldfastError: there is none; says what to install.
     :raises RefusedError: there is one, but without TLS, which is asked for.
     """
-    found = find(name, at_least=at_least, among=among, tls=tls)
+    found = find_program(name, at_least=at_least, among=among, tls=tls)
     if found is not None:
         return found
     if why := lacks_tls(name, at_least=at_least, among=among, tls=tls):
@@ -132,8 +134,8 @@ def lacks_tls(
     if tls is None or not tls.is_wanted:
         return None
     paths = None if among is None else list(among)
-    without = find(name, at_least=at_least, among=paths)
-    if without is None or find(name, at_least=at_least, among=paths, tls=tls) is not None:
+    without = find_program(name, at_least=at_least, among=paths)
+    if without is None or find_program(name, at_least=at_least, among=paths, tls=tls) is not None:
         return None
     version = version_of(without)
     major = version.major if version else at_least
@@ -154,7 +156,7 @@ def below_floor(
 
     :param at_least, among, tls: as `find` takes them.
     """
-    found = find(name, at_least=at_least, among=among, tls=tls)
+    found = find_program(name, at_least=at_least, among=among, tls=tls)
     version = version_of(found) if found else None
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""
@@ -181,7 +183,7 @@ def why_no_connection(program: Path, address: Address) -> str:
 
 
 def unsafe_readers(server_version: int) -> tuple[str, ...]:
-    """Return sentences about pg_restore and libpq where a restore would use releases below their floors.
+    """Return warnings of a pg_restore and a libpq below their floors.
 
     :param server_version: such as 180006; of the server that is restored to.
     """
@@ -220,7 +222,8 @@ def begin(program: Path, arguments: list[str], address: Address) -> Iterator[Cal
         def end() -> tuple[str, ...]:
             output, errors = process.communicate()
             done = subprocess.CompletedProcess(command, process.returncode, output, errors)
-            return _warnings(_succeeded(program, done))
+            said = _words(_succeeded(program, done).stderr)
+            return tuple(line.strip() for line in said.splitlines() if line.strip())
 
         try:
             yield end
@@ -239,17 +242,13 @@ def output_of(program: Path, arguments: list[str]) -> str:
     return _succeeded(program, done).stdout.decode("utf-8", "surrogateescape")
 
 
-def _warnings(done: subprocess.CompletedProcess[bytes]) -> tuple[str, ...]:
-    return tuple(line.strip() for line in _words(done.stderr).splitlines() if line.strip())
-
-
 def _succeeded(program: Path, done: subprocess.CompletedProcess[bytes]) -> subprocess.CompletedProcess[bytes]:
     if done.returncode:
         lines = [line for line in _words(done.stderr).splitlines() if line.strip()]
         words = [shorten(line, _LINE, placeholder=" …") for line in lines]
         kind = UsageError if any(_OLDER_CLIENT in line for line in lines) else HoldfastError
-        told = f"{program.name} failed: {' '.join(words[:3])[:800]}"
-        raise kind(": ".join(filter(None, (told, tls_advice(told)))))
+        message = f"{program.name} failed: {' '.join(words[:3])[:800]}"
+        raise kind(": ".join(filter(None, (message, tls_advice(message)))))
     return done
 
 

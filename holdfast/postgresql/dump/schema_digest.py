@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import HoldfastError
-from holdfast.postgresql.dump.toc import read_entries
+from holdfast.postgresql.dump.dump_entries import read_entries
 
 if TYPE_CHECKING:
     from holdfast.postgresql.catalog.catalog import Catalog
@@ -35,12 +35,12 @@ def schema_digest(catalog: Catalog, dump: bytes) -> str:
         entries = read_entries(dump, server_version=catalog.server_version)
     except HoldfastError:
         return ""
-    told = [
+    definitions = [
         catalog.model_dump(mode="json", exclude={"tables", *_NO_DEFINITIONS}),
         [table.model_dump(mode="json", exclude=set(_OF_ROWS)) for table in catalog.tables],
         [
-            (each.section, each.class_oid, each.oid, each.kind, each.full_name, each.sql, each.settings)
-            for each in entries
+            (entry.section, entry.class_oid, entry.oid, entry.kind, entry.full_name, entry.sql, entry.settings)
+            for entry in entries
         ],
     ]
-    return hashlib.sha256(json.dumps(told, sort_keys=True).encode()).hexdigest()
+    return hashlib.sha256(json.dumps(definitions, sort_keys=True).encode()).hexdigest()

@@ -12,27 +12,26 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.lsn import show_position
-from holdfast.postgresql.logical.pgoutput import DELETE, INSERT, KEY, NEW, OLD, TRUNCATE, UPDATE
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError, tuples
+from holdfast.postgresql.logical.pgoutput import DELETE, INSERT, KEY, NEW, OLD, TRUNCATE, UPDATE, ProtocolError, tuples
 from holdfast.postgresql.values import arrow
 from holdfast.postgresql.values.decode import UnkeepableValueError
 from holdfast.postgresql.values.from_text import TextDecoder
-from holdfast.postgresql.values.type_mapping import layout
+from holdfast.postgresql.values.stored_columns import layout
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.postgresql.logical.pgoutput import Messages
+    from holdfast.postgresql.logical.pgoutput import PgoutputMessages
     from holdfast.postgresql.logical.relation_schema import ChangeForm
     from holdfast.postgresql.values.arrow import Bools
     from holdfast.postgresql.values.from_text import Cells
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import Stored
+    from holdfast.postgresql.values.stored_columns import StoredColumn
 
 _INSERT, _UPDATE, _DELETE, _TRUNCATE = b"IUDT"
 
 
-def change_rows(messages: Messages, rows: Int64s, form: ChangeForm, limit: int) -> pa.RecordBatch:
+def change_rows(messages: PgoutputMessages, rows: Int64s, form: ChangeForm, limit: int) -> pa.RecordBatch:
     """Return the change rows of some messages, in order of commits and numbers.
 
     :param rows: numbers of messages, each a change of this table.
@@ -67,7 +66,7 @@ class _Side(NamedTuple):
 class _Changes:
     """Group of messages while it becomes rows."""
 
-    def __init__(self, messages: Messages, rows: Int64s, form: ChangeForm, limit: int) -> None:
+    def __init__(self, messages: PgoutputMessages, rows: Int64s, form: ChangeForm, limit: int) -> None:
         self._messages = messages
         self._form = form
         self._stored = layout(form.columns)
@@ -85,7 +84,7 @@ class _Changes:
         has_old = tags == expected
         ok = np.where(kinds == INSERT, tags == NEW, has_old | ((kinds == UPDATE) & (tags == NEW)))
         if not ok.all():
-            raise ProtocolError(f"changes of {self._form.label} that are not told as its replica identity says")
+            raise ProtocolError(f"changes of {self._form.label} that are not logged as its replica identity says")
         ends = at.copy()
         old, ends[has_old] = tuples(octets, at[has_old] + 1, count)
         has_new = kinds != DELETE
@@ -147,8 +146,8 @@ class _Changes:
         for place, (each, cells) in enumerate(zip(self._stored, self._new.cells, strict=True)):
             value, *exact = self._text.decode(each, cells)
             if cells.unchanged is not None:
-                told = self._form.keeps_old_rows or place in self._form.key_places
-                filled = cells.unchanged & (pair >= 0) & told
+                is_logged = self._form.keeps_old_rows or place in self._form.key_places
+                filled = cells.unchanged & (pair >= 0) & is_logged
                 value, *exact = self._filled(each, (value, *exact), filled, pair)
                 unknown = cells.unchanged & ~filled
                 if unknown.any():
@@ -163,7 +162,7 @@ class _Changes:
         if place in self._form.key_places or (unknown & ~self._updates).any():
             raise ProtocolError(f"changes of {self._form.label} that do not tell the row's key")
 
-    def _filled(self, each: Stored, arrays: Sequence[pa.Array], which: Bools, pair: Int64s) -> Sequence[pa.Array]:
+    def _filled(self, each: StoredColumn, arrays: Sequence[pa.Array], which: Bools, pair: Int64s) -> Sequence[pa.Array]:
         """Return a column with the values that did not change taken from the old rows."""
         if not which.any():
             return arrays
@@ -192,7 +191,7 @@ class _Changes:
         return self._put_together(self._truncates, np.zeros(count, np.bool_), letters, values, _unchanged([], count))
 
     @staticmethod
-    def _nothing(each: Stored, count: int) -> list[pa.Array]:
+    def _nothing(each: StoredColumn, count: int) -> list[pa.Array]:
         return [pa.nulls(count, each.type)] + [pa.nulls(count, pa.string())] * (each.exact is not None)
 
     def _put_together(

@@ -14,20 +14,17 @@ Sources: PostgreSQL manual, 'Event Triggers', 'Event Trigger Functions' and 'Sys
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.catalog.own_objects import LOG_SCHEMA, LOG_TRIGGERS
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_value
 from holdfast.postgresql.connection.sql import literal
 from holdfast.postgresql.logical.own_messages import said_in
 
 if TYPE_CHECKING:
-    import psycopg
-
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 PREFIX: Final = "holdfast_definition"
 """Of the messages in the log. Their content is JSON with `objects`; older triggers write the command's tag alone."""
@@ -173,19 +170,17 @@ having count(*) = {len(LOG_TRIGGERS)}
 _CURRENT: Final = f"bool_and(p.prosrc = {literal(_BODY)} and '{_PATH}' = any(p.proconfig))"
 
 
-def told(session: Connection) -> str:
+def trigger_version(session: Connection) -> str:
     """Return the version of the DDL event triggers; "" where they are not in force.
 
     Where it is the same at two moments, all changes between them are told.
     """
-    row = session.execute(_TOLD.encode()).fetchone()
-    return str(row[0]) if row else ""
+    return str(first_value(session, _TOLD) or "")
 
 
 def is_current(session: Connection) -> bool:
-    """Return whether the DDL event triggers are in force, and are those of this release."""
-    row = session.execute(f"select exists ({_TOLD} and {_CURRENT})".encode()).fetchone()
-    return bool(row and row[0])
+    """Return whether this release's DDL event triggers are in force."""
+    return bool(first_value(session, f"select exists ({_TOLD} and {_CURRENT})"))
 
 
 def touched_by(content: bytes) -> Touched | None:
@@ -206,14 +201,13 @@ def _is_object(value: object) -> bool:
     )
 
 
-def left(session: Connection) -> bool:
+def has_triggers(session: Connection) -> bool:
     """Return whether any part of the event triggers exists."""
-    row = session.execute(
+    query = (
         "select exists (select from pg_catalog.pg_event_trigger where evtname = any(%s)) "
-        "or exists (select from pg_catalog.pg_namespace where nspname = %s)",
-        (list(LOG_TRIGGERS), LOG_SCHEMA),
-    ).fetchone()
-    return bool(row and row[0])
+        "or exists (select from pg_catalog.pg_namespace where nspname = %s)"
+    )
+    return bool(first_value(session, query, (list(LOG_TRIGGERS), LOG_SCHEMA)))
 
 
 def without_event_triggers(address: Address) -> Address:
@@ -226,6 +220,6 @@ def without_event_triggers(address: Address) -> Address:
     quiet = replace(address, event_triggers=False)
     try:
         with connect(quiet) as session:
-            return address if told(session) else quiet
+            return address if trigger_version(session) else quiet
     except HoldfastError:
         return address

@@ -6,7 +6,7 @@ They are for the end of an incremental backup, and for finding changes of defini
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import PAGE_HEADER, parse_position
@@ -14,9 +14,7 @@ from holdfast.common.lsn import PAGE_HEADER, parse_position
 if TYPE_CHECKING:
     from datetime import datetime
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 FLUSH_WAIT_S = 10.0
 _POLL_S = 0.01

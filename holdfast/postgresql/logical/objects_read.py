@@ -13,7 +13,7 @@ from holdfast.postgresql.dump.dump import dump_schema
 from holdfast.postgresql.dump.schema_digest import schema_digest
 from holdfast.postgresql.logical import stream as streams
 from holdfast.postgresql.snapshot.export import export_plain
-from holdfast.postgresql.snapshot.preconditions import obstacles, refuse
+from holdfast.postgresql.snapshot.obstacles import obstacles, refuse
 from holdfast.postgresql.snapshot.snapshot import open_snapshot
 
 if TYPE_CHECKING:

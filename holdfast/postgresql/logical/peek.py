@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import secrets
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import BusyError, RefusedError
-from holdfast.postgresql.connection.outages import SessionError
-from holdfast.postgresql.connection.session import NOTICE_CLIENTS, connect
+from holdfast.postgresql.connection.session import NOTICE_CLIENTS, connect, first_value
+from holdfast.postgresql.connection.session_errors import SessionError
 from holdfast.postgresql.connection.sql import ident, literal
 
 if TYPE_CHECKING:
@@ -21,8 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.arrow_session import ArrowSession
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 FREE_WAIT_S = 30.0
 """So long a slot is waited for that somebody reads: the server takes seconds to notice that a reader was killed."""
@@ -119,8 +118,7 @@ def wait_until_free(session: Connection, slot: str) -> None:
 
 def count_copies(session: Connection, slot: str, publication: str) -> int:
     """Return the number of copies of a slot that are worth making now."""
-    row = session.execute(_COPIES.encode(), {"slot": slot, "publication": publication}).fetchone()
-    return max(row[0], 0) if row else 0
+    return max(first_value(session, _COPIES, {"slot": slot, "publication": publication}) or 0, 0)
 
 
 def copy_slot(session: ArrowSession, slot: str, start: str) -> str:

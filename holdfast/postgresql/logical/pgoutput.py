@@ -3,7 +3,7 @@
 No row is touched on its own.
 
 Protocol version 1 without streaming, text values, logical messages: PostgreSQL manual, 'Logical
-Replication Message Formats'. What spans batches, the open transaction and the relations that were
+Replication Message Formats', TupleData. What spans batches, the open transaction and the relations that were
 announced, is kept from one to the next; of the rows, nothing is.
 """
 
@@ -16,13 +16,15 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError, integers
+from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.values import arrow
+from holdfast.postgresql.values.from_text import Cells
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
+
 
 _BEGIN, _COMMIT, _MESSAGE, _RELATION, _TYPE = b"BCMRY"
 INSERT, UPDATE, DELETE, TRUNCATE = b"IUDT"
@@ -108,7 +110,7 @@ class Commits:
 
 
 @dataclass(frozen=True)
-class Messages:
+class PgoutputMessages:
     """One batch, taken apart.
 
     Per message: `lsn` of its transaction, and its `number` among the transaction's changes, from 0.
@@ -165,7 +167,7 @@ class MessageReader:
         """Return a relation as it was announced last."""
         return self._relations.get(oid)
 
-    def read(self, batch: pa.Array) -> Messages:
+    def read(self, batch: pa.Array) -> PgoutputMessages:
         """Take a batch of messages apart.
 
         :param batch: a binary array without NULLs.
@@ -196,7 +198,7 @@ class MessageReader:
         )
         rows = np.concatenate([rows, np.array([row for row, _ in truncated], np.int64)])
         groups = self._grouped(octets, starts, ends, kinds, rows, oids)
-        return Messages(
+        return PgoutputMessages(
             buffer=batch.buffers()[2],
             octets=octets,
             kinds=kinds,
@@ -358,3 +360,66 @@ def _truncated(body: bytes) -> tuple[int, ...]:
 def _message(row: int, body: bytes) -> LogicalMessage:
     prefix, at = _string(body, 10)
     return LogicalMessage(row, prefix, body[at + 4 :])
+
+
+_NULL, _UNCHANGED, _TEXT = b"nut"
+
+
+class ProtocolError(HoldfastError):
+    """Content of the stream that this release does not understand.
+
+    Nothing of the stream may be kept.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"the stream of changes holds {what}, which this release does not understand: "
+            "update Holdfast, or take a full backup"
+        )
+
+
+_BIG: Final = {2: ">u2", 4: ">u4", 8: ">i8"}
+
+
+def integers(octets: UInt8s, at: Int64s, width: int) -> Int64s:
+    """Return the big-endian integers that begin at `at`.
+
+    They have 2 or 4 bytes without a sign, or 8 with one.
+    """
+    if not len(at):
+        return np.zeros(0, np.int64)
+    everywhere: npt.NDArray[np.generic] = np.ndarray((len(octets) - width + 1,), _BIG[width], octets, strides=(1,))
+    try:
+        return everywhere[at].astype(np.int64)
+    except IndexError as error:
+        raise ProtocolError("a message that is cut off") from error
+
+
+def tuples(octets: UInt8s, at: Int64s, columns: int) -> tuple[list[Cells], Int64s]:
+    """Read the tuples that begin at `at`; return their columns, and where each ends.
+
+    :raises ProtocolError: they do not have so many columns, or are none.
+    """
+    if (integers(octets, at, 2) != columns).any():
+        raise ProtocolError("rows of another number of columns than their table")
+    at = at + 2
+    cells = []
+    for _ in range(columns):
+        flags = octets.take(at, mode="clip")
+        text = flags == _TEXT
+        if text.all():
+            length = integers(octets, at + 1, 4)
+            start = at + 5
+            unchanged = None
+        else:
+            length = np.zeros(len(at), np.int64)
+            length[text] = integers(octets, at[text] + 1, 4)
+            start = at + np.where(text, 5, 1)
+            unchanged = flags == _UNCHANGED
+            if not (text | unchanged | (flags == _NULL)).all():
+                raise ProtocolError("values in another format than text")
+            if not unchanged.any():
+                unchanged = None
+        cells.append(Cells(start, length, text, unchanged))
+        at = start + length
+    return cells, at

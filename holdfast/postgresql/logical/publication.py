@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError
 from holdfast.common.words import named
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import first_value, session_role
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.logical.publishable import PublishableRelation, read_relations
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 LOCK_WAIT_S = 10.0
 """To enter, a table is locked against changes of its definition, and only for that moment."""
@@ -79,7 +78,7 @@ class PublicationPlan:
 
 def _list(relations: Sequence[PublishableRelation]) -> str:
     # Without ONLY, the tables that inherit from one would enter with it.
-    return ", ".join(f"ONLY {each.sql}" for each in relations)
+    return ", ".join(f"ONLY {relation.sql}" for relation in relations)
 
 
 def plan_publication(
@@ -112,8 +111,6 @@ def plan_publication(
 
 
 class _PublicationChoice:
-    """Choice of the relations to publish for the chosen tables."""
-
     def __init__(self, version: int, relations: Mapping[int, PublishableRelation], tables: Sequence[Table]) -> None:
         self.relations = relations
         self._version = version
@@ -183,7 +180,7 @@ class _PublicationChoice:
 def reconcile(session: Connection, plan: PublicationPlan) -> Mapping[str, str]:
     """Bring a publication up to date, as far as the session's role may.
 
-    The plan is made anew while the tables that enter are locked.
+    The plan is made again while the tables that enter are locked.
 
     :return: the tables whose changes cannot be followed, by label, each with the reason and what to do.
     :raises RefusedError: it is not there, or must be changed, and only its owner may; names the SQL.
@@ -238,18 +235,16 @@ def _why_missing(plan: PublicationPlan) -> str:
 
 def _by_owner(session: Connection, plan: PublicationPlan) -> str:
     what = "must be changed" if plan.exists else "is missing"
-    why = f" ({named([each.label for each in plan.surplus])} would refuse changes)" if plan.surplus else ""
+    why = f" ({named([relation.label for relation in plan.surplus])} would refuse changes)" if plan.surplus else ""
     return (
-        f"publication {plan.name} {what}{why}, and {acting(session)} may not do it: as the tables' owner run "
+        f"publication {plan.name} {what}{why}, and {session_role(session)} may not do it: as the tables' owner run "
         f"{' '.join(plan.statements())} (holdfast source setup --changes says or runs it)"
     )
 
 
 def _may_create(session: Connection) -> bool:
-    row = session.execute(
-        "select pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')"
-    ).fetchone()
-    return bool(row and row[0])
+    query = "select pg_catalog.has_database_privilege(pg_catalog.current_database(), 'create')"
+    return bool(first_value(session, query))
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ and pub_contains_invalid_column() of its source.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.postgresql.connection.sql import qualified
@@ -20,9 +20,7 @@ from holdfast.postgresql.connection.sql import qualified
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    import psycopg
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _REFUSES_GENERATED = 180000
 """Since this version an identity of all columns does not bear a generated one."""
@@ -88,7 +86,7 @@ class PublishableRelation:
             return "its replica identity is nothing"
         if not self.indexed:
             return self._why_no_index()
-        # Older servers take it, but do not send the column, and rows could not be told apart.
+        # Older servers take it, but do not send the column, and rows could not be distinguished.
         return "its replica identity has a generated column" if self.generated else ""
 
     def _unbearable(self, version: int) -> bool:

@@ -19,8 +19,8 @@ from holdfast.postgresql.catalog.column_numbers import candidates, slots
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.logical.pgoutput import ProtocolError
+from holdfast.postgresql.values.stored_columns import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -40,7 +40,7 @@ _CHANGE_FIELDS: Final = (
 _FULL: Final = "f"
 
 _TIMES: Final = frozenset({("pg_catalog", "timestamp"), ("pg_catalog", "timestamptz")})
-"""Where the time zone is UTC, these become each other without being written anew."""
+"""Where the time zone is UTC, these become each other without a rewrite."""
 
 
 def change_schema(columns: Sequence[Column]) -> pa.Schema:
@@ -194,7 +194,7 @@ class Types:
 
 
 def _join(groups: dict[_Name, set[_Name]], one: _Name, other: _Name) -> None:
-    """Note that two types are alike, and so all that are like one of them."""
+    """Note that two types, and all like them, are alike."""
     joined = groups.get(one, {one}) | groups.get(other, {other})
     groups.update(dict.fromkeys(joined, joined))
 
@@ -224,20 +224,20 @@ class Forms:
         """Return the form of a relation as it was announced."""
         facts = self._types.of(relation.columns, named)
         before, after = self._before.get(relation.oid), self._after.get(relation.oid)
-        told = _TwoCatalogs(before, after)
-        possible = self._numbers(facts, told)
+        catalogs = _TwoCatalogs(before, after)
+        possible = self._numbers(facts, catalogs)
         numbers = [
-            told.number(each, column.name, place)
+            catalogs.number(each, column.name, place)
             for place, (each, column) in enumerate(zip(possible, relation.columns, strict=True))
         ]
         if self._is_whole and before is after is None:  # it came and went: only the log tells of it
             numbers = [*range(1, 1 + len(numbers))]
         columns = tuple(
-            told.column(number, column.name, each)
+            catalogs.column(number, column.name, each)
             for number, column, each in zip(numbers, relation.columns, facts, strict=True)
         )
         key = _key(relation, columns, before, after)
-        is_open = any(len(each) != 1 and (not each or each & told.after.keys()) for each in possible)
+        is_open = any(len(each) != 1 and (not each or each & catalogs.after.keys()) for each in possible)
         return ChangeForm(
             oid=relation.oid,
             table_schema=relation.relation_schema,
@@ -248,19 +248,19 @@ class Forms:
             uncertain=(after is not None and is_open) or self._has_other_key(relation.oid, key),
         )
 
-    def _numbers(self, facts: Sequence[TypeFacts], told: _TwoCatalogs) -> list[frozenset[int]]:
+    def _numbers(self, facts: Sequence[TypeFacts], catalogs: _TwoCatalogs) -> list[frozenset[int]]:
         """Return the possible numbers of each column.
 
         For a table that is gone, each has all the recorded ones.
         """
-        if told.slots is None:
-            return [frozenset(told.before)] * len(facts)
+        if catalogs.slots is None:
+            return [frozenset(catalogs.before)] * len(facts)
 
         def may_be(place: int, number: int) -> bool:
-            known = told.known(number)
+            known = catalogs.known(number)
             return not known or any(self._types.may_have_been(facts[place], column) for column in known)
 
-        return candidates(len(facts), told.slots, may_be)
+        return candidates(len(facts), catalogs.slots, may_be)
 
     def _has_other_key(self, oid: int, key: tuple[int, ...]) -> bool:
         """Return whether a table's key in the stream differs from the recorded one.
@@ -289,7 +289,7 @@ class Forms:
 
 
 Shown = tuple[str, tuple[tuple[str, str | int, bool], ...]]
-"""Name of a table, with names and types of its columns, of an enum its oid: whoever renames a type alters no table."""
+"""Name of a table, with names and types of its columns, of an enum its oid: renaming a type alters no table."""
 
 
 def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bool]:
@@ -297,8 +297,6 @@ def _shown(column: Column, enums: Mapping[str, int]) -> tuple[str, str | int, bo
 
 
 class _TwoCatalogs:
-    """Columns of one table in two catalogs."""
-
     def __init__(self, before: Table | None, after: Table | None) -> None:
         self.before = {column.number: column for column in _published(before)}
         self.after = {column.number: column for column in _published(after)}
@@ -358,4 +356,4 @@ def _key(
         return agreed if set(agreed) <= {column.number for column in columns} else ()
     found = tuple(column.number for column, shown in zip(columns, relation.columns, strict=True) if shown.in_key)
     orders = [each for table in tables for each in (table.primary, table.identity)]
-    return next((each for each in orders if len(each) == len(found) and set(each) == set(found)), found)
+    return next((order for order in orders if len(order) == len(found) and set(order) == set(found)), found)

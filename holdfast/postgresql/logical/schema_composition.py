@@ -2,16 +2,17 @@
 
 An object that was touched only behind the position is what the earlier schema has; one that was touched only before it
 is what the later one has. Touches are claims that anybody may add to, but not take away: an object with touches on both
-sides is not known, whoever made them.
+sides is not known.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Literal
 
 from holdfast.common.lsn import PG_CLASS
+from holdfast.postgresql.dump.dump_entries import TABLES
 from holdfast.postgresql.dump.dump_objects import (
     JOINING,
     PRIVILEGES,
@@ -20,9 +21,7 @@ from holdfast.postgresql.dump.dump_objects import (
     in_order,
     places,
 )
-from holdfast.postgresql.dump.toc import TABLES
 from holdfast.postgresql.logical import ddl_triggers
-from holdfast.postgresql.logical.composed_schema import ComposedSchema
 from holdfast.postgresql.logical.ddl_triggers import (
     PG_ATTRIBUTE,
     PG_CONSTRAINT,
@@ -36,11 +35,12 @@ if TYPE_CHECKING:
     from holdfast.common.lsn import Touches
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.dump.toc import DumpEntry
-    from holdfast.postgresql.logical.composed_schema import KnownSchema, Side
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
+    from holdfast.postgresql.dump.dump_objects import DumpObjects
+
 
 _REMADE: Final = frozenset({"CHECK CONSTRAINT", "CONSTRAINT", "FK CONSTRAINT", "INDEX", "STATISTICS"})
-"""Kinds that ALTER TABLE makes anew, under another oid and without a word, where it alters a column's type."""
+"""Kinds that ALTER TABLE makes again, under another oid and without a word, where it alters a column's type."""
 
 _PARTS: Final = frozenset({0, PG_CLASS, PG_CONSTRAINT, PG_DESCRIPTION})
 """Catalogs whose objects alone tell of nothing that came and went. Of tables, their columns do."""
@@ -65,8 +65,6 @@ def compose(
 
 
 class _Composition:
-    """The choice of each object's definition."""
-
     def __init__(
         self,
         earlier: KnownSchema,
@@ -137,7 +135,7 @@ class _Composition:
         found: dict[Key, Side] = {}
         for keys in [each for each in holders.values() if len(each) > 1]:
             near = [key for key in keys if key not in doubtful] or [key for key in keys if sides[key] == self._nearest]
-            for key in [each for each in keys if each in doubtful and each != (near or keys)[0]]:
+            for key in [key for key in keys if key in doubtful and key != (near or keys)[0]]:
                 other: Side = "earlier" if sides[key] == "later" else "later"
                 is_free = key in self._objects(other) and self._own_name(key, other) not in holders
                 found[key] = other if is_free else "neither"
@@ -177,7 +175,7 @@ class _Composition:
             if self._was_remade(key, side):
                 return ("later" if side == "later" else "neither"), True
             needs = self._known[side].dump.needs(key)
-            if any(_is_table(each) and self._side(each) == ("neither", True) for each in needs):
+            if any(_is_table(need) and self._side(need) == ("neither", True) for need in needs):
                 return "neither", True
             columns = self._of_columns(needs)
             if columns and not is_there(columns):  # it may have had another oid, of which neither schema tells
@@ -228,15 +226,15 @@ class _Composition:
 
     def _of_tables(self, needs: Iterable[Key]) -> frozenset[int]:
         """Return the positions at which the columns of tables were touched, or else the tables."""
-        tables = [each for each in needs if _is_table(each)]
-        return self._of_columns(tables) or frozenset(at for each in tables for at in self._own(each))
+        tables = [need for need in needs if _is_table(need)]
+        return self._of_columns(tables) or frozenset(at for table in tables for at in self._own(table))
 
     def _of_columns(self, needs: Iterable[Key]) -> frozenset[int]:
-        tables = [each for each in needs if _is_table(each)]
-        return frozenset(at for each in tables for at in self._touches.get((PG_ATTRIBUTE, _oid(each)), ()))
+        tables = [need for need in needs if _is_table(need)]
+        return frozenset(at for table in tables for at in self._touches.get((PG_ATTRIBUTE, _oid(table)), ()))
 
     def _was_remade(self, key: Key, side: Side) -> bool:
-        """Return whether the other schema has the same object, which was made anew without being told of."""
+        """Return whether the other schema has the same object, which was made again without a word in the log."""
         other: Side = "earlier" if side == "later" else "later"
         twin = self._alone[other].get((key[0], self._objects(side)[key].text))
         return twin is not None and not self._own(key if side == "earlier" else twin)
@@ -277,10 +275,10 @@ class _Composition:
         return "later" if self._is_past(positions) else "earlier"
 
     def _is_past(self, positions: Iterable[int]) -> bool:
-        return all(each < self._position for each in positions)
+        return all(position < self._position for position in positions)
 
     def _is_ahead(self, positions: Iterable[int]) -> bool:
-        return all(each >= self._position for each in positions)
+        return all(position >= self._position for position in positions)
 
     def _is_mixed(self, positions: Iterable[int]) -> bool:
         return not self._is_past(positions) and not self._is_ahead(positions)
@@ -320,7 +318,7 @@ class _Composition:
             if self._objects(side)[key].entry.section != "pre-data":
                 continue
             needs = self._known[side].dump.needs(key)
-            if any(each not in chosen or self._is_of_other(key, each, side, chosen) for each in needs):
+            if any(need not in chosen or self._is_of_other(key, need, side, chosen) for need in needs):
                 return False
         return True
 
@@ -351,8 +349,8 @@ class _Composition:
         for entry, at in taken:
             number = numbers[at, entry.id]
             keys = self._known[at].dump.keys
-            needs = (numbers.get((at, each)) or own.get(keys.get(each, ())) for each in entry.needs)
-            needed = tuple(dict.fromkeys(each for each in needs if each and each != number))
+            needs = (numbers.get((at, need)) or own.get(keys.get(need, ())) for need in entry.needs)
+            needed = tuple(dict.fromkeys(need for need in needs if need and need != number))
             found[number] = order[at][entry.id], replace(entry, id=number, needs=needed)
         yield from in_order(found)
 
@@ -377,7 +375,7 @@ class _Composition:
                 if is_mixed:  # of privileges it is not even known whose
                     self._unsure.append(f"{name} that were given and taken back")
                 return side, True
-            if not touched:  # whoever changes an owner changes privileges, too
+            if not touched:  # a change of owner changes privileges, too
                 return side, self._differs(key)
             if is_mixed:
                 return side, False
@@ -446,3 +444,34 @@ def _is_table(key: Key) -> bool:
 
 def _oid(key: Key) -> int:
     return key[2] if len(key) > 2 and isinstance(key[2], int) else 0
+
+
+Side = Literal["earlier", "later", "neither"]
+"""The schema whose definition of an object is that of the position; `neither`: it was not there."""
+
+
+@dataclass(frozen=True)
+class ComposedSchema:
+    """A schema that is put together of two.
+
+    :param catalog: without the values of sequences.
+    :param entries: of the dumps, in an order that allows their creation.
+    :param unsure: objects that may have been otherwise, for people.
+    :param doubtful: tables that may have had other columns or names, or may not have been there: by oid, whose
+        definition is taken.
+    :param displaced: tables among them, by oid, that are left out since another one had their name.
+    """
+
+    catalog: Catalog
+    entries: tuple[DumpEntry, ...]
+    unsure: tuple[str, ...]
+    doubtful: Mapping[int, Side]
+    displaced: Mapping[int, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class KnownSchema:
+    """The schema at the end of a backup."""
+
+    catalog: Catalog
+    dump: DumpObjects

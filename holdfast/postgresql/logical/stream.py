@@ -1,7 +1,7 @@
 """Stream of a source's changes: a replication slot and its publication.
 
 The slot keeps the server's log until its changes are archived, so that none is missed, and so the disk may fill up
-where nobody archives them. What becomes of it between two backups (dropped, made anew, advanced by somebody else,
+where nobody archives them. What becomes of it between two backups (dropped, made again, advanced by somebody else,
 given up by the server) is found by comparing it with what the archive's last block says.
 """
 
@@ -10,16 +10,16 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import BusyError, HoldfastError
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_column
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.logical.ddl_triggers import told
+from holdfast.postgresql.logical.ddl_triggers import trigger_version
 from holdfast.postgresql.logical.flush_position import flush_position, schema_fingerprint
 from holdfast.postgresql.logical.peek import count_copies, in_use, wait_until_free
 from holdfast.postgresql.logical.publication import born_since, not_followed, plan_publication, reconcile
@@ -34,15 +34,14 @@ from holdfast.postgresql.logical.stream_state import (
     why_broken,
 )
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, why_no_slot
-from holdfast.postgresql.snapshot.preconditions import refuse
+from holdfast.postgresql.snapshot.obstacles import refuse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 __all__ = [
     "MAX_RETAINED_BYTES",
@@ -100,13 +99,13 @@ def seen(session: Connection) -> Seen:
     """
     row = session.execute(_SEEN).fetchone()
     if row is None:
-        return Seen("", told(session))
+        return Seen("", trigger_version(session))
     oldest, newest, following = row
-    return Seen(f"{oldest}:{newest + (following - newest) % (1 << 32)}:", told(session))
+    return Seen(f"{oldest}:{newest + (following - newest) % (1 << 32)}:", trigger_version(session))
 
 
 def stream_name(archive_id: str, source: str) -> str:
-    """Return the name of the slot and of the publication of a source in an archive.
+    """Return the name of a source's slot and publication.
 
     Each source of each archive has its own: who shares a slot loses what the other has read.
     """
@@ -163,7 +162,7 @@ def check_unchanged(session: Connection, name: str, publication_oid: int, positi
     PostgreSQL 18 skips changes where there is no publication, and tells it by a warning only. A server that crashes
     forgets that a slot was advanced, so that what is archived already is read again.
 
-    :raises HoldfastError: it was dropped, made anew or changed meanwhile, or the slot is lost, or was put back.
+    :raises HoldfastError: it was dropped, made again or changed meanwhile, or the slot is lost, or was put back.
     """
     state = look(session, name)
     if state is None or state.lost or state.publication_oid != publication_oid or state.publication_problem:
@@ -188,8 +187,9 @@ def _make_slot(session: Connection, name: str, wait: float) -> None:
             session.execute(query.encode(), (name, PLUGIN))
     except psycopg.errors.QueryCanceled as error:
         drop_slot(session, name)  # it may have been made in the last moment
+        transactions = "; ".join(first_column(session, _OPEN)) or "they have ended since"
         raise BusyError(
-            f"open transactions kept the new slot {name} waiting for {wait:.0f} s: {_open_transactions(session)}. "
+            f"open transactions kept the new slot {name} waiting for {wait:.0f} s: {transactions}. "
             "Let them end, then start again"
         ) from error
     except psycopg.errors.DuplicateObject as error:
@@ -206,10 +206,6 @@ select format('prepared transaction %s of %s since %s', gid, owner, prepared::ti
 from pg_catalog.pg_prepared_xacts
 order by 2 limit 3
 """
-
-
-def _open_transactions(session: Connection) -> str:
-    return "; ".join(row[0] for row in session.execute(_OPEN)) or "they have ended since"
 
 
 def advance(session: Connection, name: str, position: str) -> None:

@@ -9,16 +9,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.lsn import PAGE_HEADER, parse_position
+from holdfast.postgresql.connection.session import first_value
 from holdfast.postgresql.logical.publication import read_publication
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publication import Publication
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 PLUGIN = "pgoutput"
 
@@ -167,8 +165,7 @@ class ExpectedStream:
 
 def system_identifier(session: Connection) -> str:
     """Return the identifier of a server, shared with its standbys."""
-    row = session.execute("select system_identifier::text from pg_catalog.pg_control_system()").fetchone()
-    return str(row[0]) if row else ""
+    return str(first_value(session, "select system_identifier::text from pg_catalog.pg_control_system()") or "")
 
 
 def database_oid(session: Connection) -> int:
@@ -176,10 +173,8 @@ def database_oid(session: Connection) -> int:
 
     It differs from that of a later database of the same name.
     """
-    row = session.execute(
-        "select oid::int8 from pg_catalog.pg_database where datname = pg_catalog.current_database()"
-    ).fetchone()
-    return int(row[0]) if row else 0
+    query = "select oid::int8 from pg_catalog.pg_database where datname = pg_catalog.current_database()"
+    return int(first_value(session, query) or 0)
 
 
 def why_broken(expected: ExpectedStream, state: StreamState | None, system: str | None = None) -> str:

@@ -1,7 +1,7 @@
 """Backup roles, with a record of the rights given by setup.
 
 What was given is recorded in the role's comment, so that exactly this is taken back, and a role that was
-there before is never dropped. The record only chooses among rights that are worked out anew: no text of
+there before is never dropped. The record only chooses among rights that are worked out again: no text of
 it is ever run, since others may be able to change a comment.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.postgresql.connection.sql import ident
@@ -17,7 +17,7 @@ from holdfast.postgresql.connection.sql import ident
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import psycopg
+    from holdfast.postgresql.connection.session import Connection
 
 MARK = "Holdfast source setup: "
 """What our part of a role's comment begins with."""
@@ -96,7 +96,7 @@ class Role:
         return self.name if self.exists else "public"
 
 
-def read_role(session: psycopg.Connection[tuple[Any, ...]], name: str) -> Role:
+def read_role(session: Connection, name: str) -> Role:
     """Read a role as it is now.
 
     :raises UsageError: no role can have this name.

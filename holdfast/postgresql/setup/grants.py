@@ -10,14 +10,15 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import USER_SCHEMA
-from holdfast.postgresql.connection.session import acting, connect
+from holdfast.postgresql.connection.reading_role import reader_of
+from holdfast.postgresql.connection.session import connect, first_column, first_value, session_role
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.setup.backup_role import MARK, BackupRoleRecord, Role, read_role
 from holdfast.postgresql.setup.schema_rights import read_schemas
@@ -34,9 +35,9 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.setup.stream_rights import OwnersTask, WantedStream
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _CREATED = "created"
 _MEMBER = "pg_read_all_data"
@@ -206,9 +207,8 @@ select exists (select from pg_catalog.pg_class c join pg_catalog.pg_namespace n 
 
 def _hides_rows(session: Connection, role: Role) -> bool:
     # The role is looked up while the query is planned, so there has to be one.
-    values = {"new": not role.exists, "role": role.name if role.exists else acting(session)}
-    row = session.execute(_HIDES, values).fetchone()
-    return bool(row and row[0])
+    values = {"new": not role.exists, "role": role.name if role.exists else session_role(session)}
+    return bool(first_value(session, _HIDES, values))
 
 
 def _lacks(session: Connection, role: Role, wanted: _Wanted) -> Iterator[_Lack]:
@@ -265,15 +265,15 @@ def plan_remove(
     """
     with connect(address) as session:
         role = read_role(session, role_name)
-        there = {row[0] for row in session.execute("select datname from pg_catalog.pg_database")}
-        owned = _owned(session, role)
+        there = set(first_column(session, "select datname from pg_catalog.pg_database"))
+        owned = tuple(first_column(session, _OWNED, {"role": role.name}))
     record = role.record
     ours = [database for database in databases if database in record.databases]
     loose = list(_loose_streams(address, databases, record, streams or {}))
     if not ours and not loose:
         others = f", only in {named(sorted(record.databases))}" if record.databases else ""
         return Plan(role.name, (), (f"setup has given {role.name} nothing in {named(list(databases))}{others}",))
-    left = [each for each in record.databases if each in there and each not in ours]
+    left = [database for database in record.databases if database in there and database not in ours]
     dropped = not left and _CREATED in record.of_role and not keep_role
     if dropped and owned:
         raise RefusedError(
@@ -354,7 +354,7 @@ where g.rolname = %(group)s and r.rolname = %(role)s order by 1
 def _still_member(session: Connection, role: Role) -> list[str]:
     if _MEMBER in read_role(session, role.name).record.of_role or _MEMBER not in role.record.of_role:
         return []
-    return [row[0] for row in session.execute(_MEMBERSHIP, {"group": _MEMBER, "role": role.name})]
+    return first_column(session, _MEMBERSHIP, {"group": _MEMBER, "role": role.name})
 
 
 def _drop(role: Role) -> list[GrantChange]:
@@ -379,10 +379,6 @@ where s.refclassid = 'pg_catalog.pg_authid'::regclass and s.deptype = 'o'
   and s.refobjid = (select oid from pg_catalog.pg_roles where rolname = %(role)s)
 group by 1 order by 1
 """
-
-
-def _owned(session: Connection, role: Role) -> tuple[str, ...]:
-    return tuple(row[0] for row in session.execute(_OWNED, {"role": role.name}))
 
 
 def script(plan: Plan) -> str:
@@ -427,7 +423,7 @@ def run(address: Address, plan: Plan) -> None:
                     for statement in change.statements:
                         session.execute(statement.encode())
                 if left := plan.left(session):
-                    raise RefusedError(f"{acting(session)} cannot do all of it for {plan.role}: {named(left)}")
+                    raise RefusedError(f"{session_role(session)} cannot do all of it for {plan.role}: {named(left)}")
         except (psycopg.Error, HoldfastError) as error:
             before = f"done before: {named(done)}" if done else "nothing was changed"
             raise _failure(error, plan, part.database, before) from error
@@ -448,3 +444,23 @@ def _failure(error: Exception, plan: Plan, database: str, before: str) -> Holdfa
     if isinstance(error, HoldfastError):
         return HoldfastError(f"in {database}: {error}; {before}")
     return HoldfastError(f"in {database}: {_one_line(str(error))}; {before}: try again")
+
+
+def plan_reader(
+    address: Address, databases: Sequence[str], role_name: str, *, per_schema: bool = False
+) -> Iterator[Plan]:
+    """Yield the plan of the reading role; none for a superuser, who reads as such.
+
+    :param role_name: of the role that it reads for.
+    :raises RefusedError: it cannot be given what it needs.
+    """
+    with connect(address) as session:
+        role, reader = (read_role(session, name) for name in (role_name, reader_of(role_name)))
+    if role.superuser:
+        return
+    plan = plan_setup(address, databases, reader.name, per_schema=per_schema)
+    note = (
+        f"{reader.name} reads rows for {role.name}, without its REPLICATION right, once it has the same "
+        f"password: set it in psql with \\password {reader.quoted}, or one of its own in ~/.pgpass"
+    )
+    yield plan if reader.exists else replace(plan, notes=(note,))

@@ -17,13 +17,13 @@ from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import left_out, read_catalog, read_tables
 from holdfast.postgresql.catalog.database_settings import trusted_only
 from holdfast.postgresql.connection.reading_role import reading_address, reads_with_replication
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_column, first_value
 from holdfast.postgresql.dump.client_floors import LIBPQ, LIBPQ_REMEDY, libpq_release, why_unsafe
-from holdfast.postgresql.dump.programs import below_floor, need, version_of
+from holdfast.postgresql.dump.programs import below_floor, need_program, version_of
 from holdfast.postgresql.logical import ddl_triggers as definitions
-from holdfast.postgresql.logical import new_tables
+from holdfast.postgresql.setup.stream_rights import has_new_tables_trigger
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, try_sharing, why_not_exact
-from holdfast.postgresql.snapshot.preconditions import Obstacle, choice_obstacles, obstacles, unreadable
+from holdfast.postgresql.snapshot.obstacles import Obstacle, choice_obstacles, obstacles, unreadable
 from holdfast.postgresql.snapshot.snapshot import locked_by_others
 
 if TYPE_CHECKING:
@@ -32,8 +32,7 @@ if TYPE_CHECKING:
     from holdfast.common.postgresql_tls import TlsSettings
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 NEWEST = 18
 """Major version of the newest server this release was tried with."""
@@ -66,7 +65,7 @@ def choose_databases(session: Connection, globs: Sequence[str]) -> tuple[str, ..
 
     :raises UsageError: none does.
     """
-    names = _column(
+    names = first_column(
         session, "select datname from pg_catalog.pg_database where datallowconn and not datistemplate order by datname"
     )
     found = tuple(name for name in names if any(fnmatchcase(name, glob) for glob in globs))
@@ -89,10 +88,10 @@ def check_server(address: Address) -> Readiness:
             {"the role's connection limit": role["free_of_role"], "max_connections": role["free_of_server"]}
         )
         facts = {
-            "server": _one(session, "show server_version"),
+            "server": first_value(session, "show server_version"),
             "major": session.info.server_version // 10000,
-            "standby": _one(session, "select pg_catalog.pg_is_in_recovery()"),
-            "wal_level": _one(session, "show wal_level"),
+            "standby": first_value(session, "select pg_catalog.pg_is_in_recovery()"),
+            "wal_level": first_value(session, "show wal_level"),
             "exact_position": not no_slot,
             **role,
         }
@@ -131,7 +130,7 @@ def check_database(address: Address, globs: Sequence[str] = (), exclude: Sequenc
 def _look(session: Connection, globs: Sequence[str], exclude: Sequence[str]) -> Readiness:
     problems = list(obstacles(session))
     catalog = read_catalog(session, read_tables(session), values=False)
-    standby = bool(_one(session, "select pg_catalog.pg_is_in_recovery()"))
+    standby = bool(first_value(session, "select pg_catalog.pg_is_in_recovery()"))
     chosen = catalog.with_rows()
     try:
         chosen = catalog.with_rows(globs, exclude)
@@ -139,7 +138,7 @@ def _look(session: Connection, globs: Sequence[str], exclude: Sequence[str]) -> 
     except UsageError as error:
         problems.append(Obstacle(str(error), "correct it in archives.yaml"))
     unlogged = [table.label for table in chosen if table.persistence == "u"]
-    not_included = [*left_out(session), *_column(session, _HIDDEN_FROM_DUMP)]
+    not_included = [*left_out(session), *first_column(session, _HIDDEN_FROM_DUMP)]
     missing = unreadable(session)
     facts = {
         "encoding": catalog.encoding,
@@ -154,7 +153,7 @@ def _look(session: Connection, globs: Sequence[str], exclude: Sequence[str]) -> 
         "unlogged": unlogged,
         "not_included": not_included,
     }
-    few, not_many = _connections({"the database's connection limit": _one(session, _FREE_OF_DATABASE)})
+    few, not_many = _connections({"the database's connection limit": first_value(session, _FREE_OF_DATABASE)})
     warnings = (*_triggers(session), *_guarded(session, catalog), *_remarks(unlogged, not_included), *not_many)
     return Readiness(facts, (*problems, *few), warnings)
 
@@ -167,12 +166,12 @@ def _guarded(session: Connection, catalog: Catalog) -> Iterator[Obstacle]:
 
 def _triggers(session: Connection) -> Iterator[Obstacle]:
     do = "run 'holdfast source setup SOURCE --changes' as a superuser, which"
-    if new_tables.left(session):
+    if has_new_tables_trigger(session):
         yield Obstacle(
             "the event trigger of --new-tables is there: by its function, owners of schemas can become superuser",
             f"{do} removes it",
         )
-    if definitions.told(session) and not definitions.is_current(session):
+    if definitions.trigger_version(session) and not definitions.is_current(session):
         yield Obstacle("the event triggers of --definitions are of an earlier release", f"{do} puts new ones there")
 
 
@@ -186,7 +185,7 @@ def _remarks(unlogged: Sequence[str], not_included: Sequence[str]) -> Iterator[O
         )
 
 
-# To whoever is no superuser PostgreSQL shows neither, and pg_dump writes what it is shown.
+# Others than superusers PostgreSQL shows neither, and pg_dump writes what it is shown.
 _HIDDEN_FROM_DUMP = """
 select format('options of the user mapping of %s on server %s: only a superuser sees them', usename, srvname)
 from pg_catalog.pg_user_mappings where umoptions is null and current_setting('is_superuser') = 'off'
@@ -198,7 +197,7 @@ order by 1
 """
 
 
-# Who logs in takes the connections, whoever it becomes by ALTER ROLE … SET role: that one's rights are those that hold.
+# Who logs in takes the connections, also by ALTER ROLE … SET role; the rights are those of the role that is set.
 # Of other people's sessions everybody sees whose they are and in which database; background workers have no user.
 _ROLE = """
 select r.rolname as role, r.rolsuper as superuser, r.rolbypassrls as bypassrls, r.rolreplication as replication,
@@ -248,29 +247,20 @@ def _connections(limits: Mapping[str, int | None]) -> tuple[list[Obstacle], list
     return problems, warnings
 
 
-def check_clients(major: int, *, allow_unsafe: bool = False, tls: TlsSettings | None = None) -> Readiness:
-    """Check the programs and the library on this machine by which a server is backed up and restored.
+def check_clients(major: int, *, tls: TlsSettings | None = None) -> Readiness:
+    """Check this machine's programs and library for backups and restores.
 
     :param major: the server's version.
     :param tls: what its address asks of TLS.
-    :param allow_unsafe: a backup goes on with a pg_dump below its floor.
     """
     try:
-        program = need("pg_dump", at_least=major, tls=tls)
+        program = need_program("pg_dump", at_least=major, tls=tls)
     except HoldfastError as error:
         what, _, do = str(error).partition(": ")
         return Readiness({"pg_dump": None, "libpq": str(libpq_release())}, (Obstacle(what, do),), (*_old_libpq(),))
     facts = {"pg_dump": f"{version_of(program)} at {program}", "libpq": str(libpq_release())}
-    unsafe = _below_floor("pg_dump", major, tls)
-    others = (*_below_floor("pg_restore", major), *_old_libpq())
-    if allow_unsafe:
-        return Readiness(facts, (), (*unsafe, *others))
-    return Readiness(facts, unsafe, others)
-
-
-def _below_floor(name: str, major: int, tls: TlsSettings | None = None) -> tuple[Obstacle, ...]:
-    why, do = below_floor(name, at_least=major, tls=tls)
-    return (Obstacle(why, do),) if why else ()
+    below = (below_floor("pg_dump", at_least=major, tls=tls), below_floor("pg_restore", at_least=major))
+    return Readiness(facts, (), (*(Obstacle(why, do) for why, do in below if why), *_old_libpq()))
 
 
 def _old_libpq() -> Iterator[Obstacle]:
@@ -279,7 +269,7 @@ def _old_libpq() -> Iterator[Obstacle]:
 
 
 def _stuck_timeouts(session: Connection) -> Iterator[Obstacle]:
-    stuck = _column(
+    stuck = first_column(
         session,
         "select name from pg_catalog.pg_settings where setting <> '0' and name in ('statement_timeout', "
         "'idle_in_transaction_session_timeout', 'lock_timeout', 'transaction_timeout', 'idle_session_timeout') "
@@ -304,7 +294,10 @@ def _pooler(address: Address) -> Iterator[Obstacle]:
 
 
 def superuser(session: Connection) -> Iterator[Obstacle]:
-    """Yield what there is to say of backups by a superuser, whose password is worth more than all backups."""
+    """Yield a warning of backups by a superuser.
+
+    Its password is worth more than all backups.
+    """
     if session.info.parameter_status("is_superuser") == "on":
         yield Obstacle(
             f"{session.info.user} is a superuser, and backups need to read only",
@@ -356,7 +349,7 @@ order by 1
 
 
 def _slow_slot(session: Connection) -> Iterator[Obstacle]:
-    if found := [row[0] for row in session.execute(_SLOW_SLOT, {"wait": SLOT_WAIT_S})]:
+    if found := first_column(session, _SLOW_SLOT, {"wait": SLOT_WAIT_S}):
         yield Obstacle(
             f"long transactions that write would keep the slot waiting: {named(found)}",
             f"end them; else a backup waits {SLOT_WAIT_S:.0f} s, and goes on with an approximate log position",
@@ -364,10 +357,10 @@ def _slow_slot(session: Connection) -> Iterator[Obstacle]:
 
 
 def _standby(session: Connection) -> Iterator[Obstacle]:
-    if not _one(session, "select pg_catalog.pg_is_in_recovery()"):
+    if not first_value(session, "select pg_catalog.pg_is_in_recovery()"):
         return
-    delay = _one(session, "show max_standby_streaming_delay")
-    feedback = _one(session, "show hot_standby_feedback")
+    delay = first_value(session, "show max_standby_streaming_delay")
+    feedback = first_value(session, "show hot_standby_feedback")
     if delay != "-1":
         yield Obstacle(
             f"the server is a standby and cancels what is in the way of replay for longer than "
@@ -382,7 +375,7 @@ def _old_snapshots(session: Connection) -> Iterator[Obstacle]:
 
     PostgreSQL 16 and older can forget what an old snapshot still needs.
     """
-    threshold = _one(session, "select current_setting('old_snapshot_threshold', true)")
+    threshold = first_value(session, "select current_setting('old_snapshot_threshold', true)")
     if threshold not in (None, "-1"):
         yield Obstacle(
             f"old_snapshot_threshold = {threshold} ends a backup that takes longer", "set it to -1 and restart"
@@ -390,19 +383,10 @@ def _old_snapshots(session: Connection) -> Iterator[Obstacle]:
 
 
 def _expiry(session: Connection) -> Iterator[Obstacle]:
-    until = _one(
+    until = first_value(
         session,
         "select rolvaliduntil::timestamptz(0)::text from pg_catalog.pg_roles where rolname = session_user "
         "and rolvaliduntil < pg_catalog.now() + interval '14 days'",
     )
     if until is not None:
         yield Obstacle(f"the role's password is valid until {until}", "alter role … valid until 'infinity'")
-
-
-def _one(session: Connection, query: str) -> Any:
-    row = session.execute(query.encode()).fetchone()
-    return row[0] if row else None
-
-
-def _column(session: Connection, query: str) -> tuple[str, ...]:
-    return tuple(row[0] for row in session.execute(query.encode()))

@@ -6,7 +6,7 @@ They are for a role that is not to read everything.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.catalog_queries import NO_EXTENSION, USER_SCHEMA
 from holdfast.postgresql.connection.sql import ident, qualified
@@ -14,8 +14,7 @@ from holdfast.postgresql.connection.sql import ident, qualified
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.setup.backup_role import Role
 
 
@@ -120,7 +119,7 @@ where a.privilege_type = 'SELECT' and d.defaclobjtype in ('r', 'S')
 """
 
 
-def read_schemas(session: psycopg.Connection[tuple[Any, ...]], role: Role) -> tuple[SchemaRights, ...]:
+def read_schemas(session: Connection, role: Role) -> tuple[SchemaRights, ...]:
     values = {"subject": role.subject, "role": role.name}
     had: dict[str, list[str]] = {}
     lacks: dict[str, set[str]] = {}

@@ -10,23 +10,20 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
-from holdfast.postgresql.connection.session import acting, connect
+from holdfast.postgresql.connection.session import connect, session_role
 from holdfast.postgresql.logical.publication import plan_publication
 from holdfast.postgresql.logical.stream_state import look, retention_warning, system_identifier, why_broken
 from holdfast.postgresql.setup.readiness import Readiness
 from holdfast.postgresql.snapshot.export import why_no_decoding, why_no_slot
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publication import PublicationPlan
     from holdfast.postgresql.logical.stream_state import ExpectedStream, StreamState
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ANEW = "the next backup of changes begins anew, with a full one"
 
@@ -60,12 +57,12 @@ def check_stream(
             tables = read_catalog(session, read_tables(session), values=False).with_rows(globs, exclude)
             plan = plan_publication(session, name or _UNNAMED, tables)
             facts["not_followed"] = dict(plan.not_followed)
-            warnings += _of_tables(plan, acting(session))
+            warnings += _of_tables(plan, session_role(session))
         except RefusedError as error:
             what, _, do = str(error).partition(": ")
             warnings.append(Obstacle(what, do))
         except UsageError:
-            pass  # the look at the database has told it
+            pass  # the look at the database reports it
         warnings += _of_settings(session)
         if expected and (why := why_broken(expected, state, system_identifier(session))):
             warnings.append(Obstacle(f"no changes can be joined to the archive: {why}", _ANEW))
@@ -101,7 +98,7 @@ def _of_tables(plan: PublicationPlan, user: str) -> Iterator[Obstacle]:
     foreign = [each.label for each in plan.missing if not (plan.owned and each.owned)]
     if foreign or (plan.surplus and not plan.owned):
         yield Obstacle(
-            f"{user} may not publish {named(foreign) or named([each.label for each in plan.surplus])}",
+            f"{user} may not publish {named(foreign) or named([relation.label for relation in plan.surplus])}",
             "let holdfast source setup --changes do it, as the tables' owner",
         )
 

@@ -9,23 +9,22 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Final
 
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
+from holdfast.postgresql.catalog.own_objects import PUBLISH_SCHEMA, PUBLISH_TRIGGER
+from holdfast.postgresql.connection.session import first_column, first_value
 from holdfast.postgresql.connection.sql import ident, literal
 from holdfast.postgresql.logical import ddl_triggers as definitions
-from holdfast.postgresql.logical import new_tables
 from holdfast.postgresql.logical.publication import plan_publication
 from holdfast.postgresql.logical.publishable import read_relations
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
-
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.logical.publishable import PublishableRelation
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _NAME = re.compile(r"stream (holdfast_[0-9a-f]{16})")
 _DEFINITIONS = "definitions"
@@ -92,21 +91,21 @@ def owners_tasks(session: Connection, wanted: WantedStream) -> Iterator[OwnersTa
     plan = plan_publication(session, wanted.name, tables, full=frozenset(full))
     if statements := plan.statements():
         yield OwnersTask(f"stream {wanted.name}", "publish the changes of the tables that are backed up", statements)
-    if (wanted.definitions or definitions.told(session)) and not definitions.is_current(session):
-        cleared = definitions.DROPPED if definitions.left(session) else ()
+    if (wanted.definitions or definitions.trigger_version(session)) and not definitions.is_current(session):
+        cleared = definitions.DROPPED if definitions.has_triggers(session) else ()
         yield OwnersTask(_DEFINITIONS, "let the log tell when definitions change", (*cleared, *definitions.CREATED))
 
 
 def removals(session: Connection) -> Iterator[OwnersTask]:
     """Yield the tasks that remove what earlier releases made, and no database should have."""
-    if new_tables.left(session):
+    if has_new_tables_trigger(session):
         why = "remove the event trigger of --new-tables, by which owners of schemas can become superuser"
-        yield OwnersTask("new tables", why, new_tables.DROPPED)
+        yield OwnersTask("new tables", why, _NEW_TABLES_DROPPED)
 
 
 def offers(session: Connection, wanted: WantedStream) -> Iterator[str]:
     """Yield the owner's further options, each with its benefit."""
-    if not wanted.definitions and not definitions.told(session):
+    if not wanted.definitions and not definitions.trigger_version(session):
         yield (
             "moments between two backups have their own definitions before the first change and behind the last one "
             "with --definitions: event triggers of a superuser tell the log of each change"
@@ -137,7 +136,7 @@ def taken_back(session: Connection, given: Mapping[str, Sequence[str]], names: S
     for name in names:
         if session.execute("select 1 from pg_catalog.pg_publication where pubname = %s", (name,)).fetchone():
             yield OwnersTask(f"stream {name}", "no longer publish changes", (f"DROP PUBLICATION {ident(name)};",))
-    if _DEFINITIONS in given and definitions.left(session):
+    if _DEFINITIONS in given and definitions.has_triggers(session):
         yield OwnersTask(_DEFINITIONS, "no longer let the log tell when definitions change", definitions.DROPPED)
     relations = read_relations(session) if any(_IDENTITY.fullmatch(key) for key in given) else {}
     for key, had in given.items():
@@ -191,4 +190,25 @@ def streams_of(session: Connection) -> tuple[str, ...]:
 
     They belong to any archive. One of which only the slot or the publication is left counts, too.
     """
-    return tuple(row[0] for row in session.execute(_STREAMS))
+    return tuple(first_column(session, _STREAMS))
+
+
+_NEW_TABLES_DROPPED: Final = (
+    f"DROP EVENT TRIGGER IF EXISTS {PUBLISH_TRIGGER};",
+    f"DROP SCHEMA IF EXISTS {PUBLISH_SCHEMA} CASCADE;",
+)
+"""Removes the event trigger of earlier releases that published new tables.
+
+Its function ran with a superuser's rights and took new tables by name, in place of which their schema's owner could put
+a view of his. To add a table to a publication takes the rights of both owners: it cannot be done with less.
+"""
+
+_NEW_TABLES_LEFT: Final = f"""
+select exists (select from pg_catalog.pg_event_trigger where evtname = {literal(PUBLISH_TRIGGER)})
+  or exists (select from pg_catalog.pg_namespace where nspname = {literal(PUBLISH_SCHEMA)})
+"""
+
+
+def has_new_tables_trigger(session: Connection) -> bool:
+    """Return whether any part of the event trigger exists."""
+    return bool(first_value(session, _NEW_TABLES_LEFT))

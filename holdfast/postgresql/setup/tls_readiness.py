@@ -11,9 +11,9 @@ from holdfast.common.errors import HoldfastError
 from holdfast.common.postgresql_tls import REMEDY
 from holdfast.postgresql.connection.arrow_session import ArrowSession
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import find, has_tls, version_of, why_no_connection
+from holdfast.postgresql.dump.programs import find_program, has_tls, version_of, why_no_connection
 from holdfast.postgresql.setup.readiness import Readiness
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -26,7 +26,7 @@ _VERSION = "select version from pg_catalog.pg_stat_ssl where pid = pg_catalog.pg
 
 
 def check_tls(address: Address, major: int) -> Readiness:
-    """Check what each client asks of TLS at a database's address, and has from its server.
+    """Check what TLS each client asks for, and gets.
 
     :param major: the server's version.
     :raises HoldfastError: it cannot be reached by psycopg.
@@ -40,7 +40,7 @@ def check_tls(address: Address, major: int) -> Readiness:
     }
     if not (asked.is_wanted or asked.is_remote):
         return Readiness({"tls": facts}, (), ())
-    program = find("pg_dump", at_least=major, tls=asked)
+    program = find_program("pg_dump", at_least=major, tls=asked)
     with connect(address) as session:
         row = session.execute(_VERSION).fetchone()
     facts["psycopg"] = row[0] if row else None

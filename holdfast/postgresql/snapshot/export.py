@@ -8,23 +8,22 @@ import time
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 import psycopg
 from psycopg import sql
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.postgresql.connection.session import acting, connect
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.connection.session import connect, session_role
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 from holdfast.postgresql.snapshot.readers_first import become_reader
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 SLOT_WAIT_S = 60.0
 """A logical slot waits for every transaction that is open; after this the position is read beside it."""
@@ -91,7 +90,7 @@ _GONE = (
 
 
 def enter_snapshot(session: Connection, snapshot: Snapshot) -> None:
-    """Begin a read-only transaction in the snapshot and make sure that it is the one.
+    """Begin a read-only transaction in the snapshot, and check it.
 
     :raises SnapshotGoneError: nobody holds it any more.
     :raises HoldfastError: the session sees another one.
@@ -165,7 +164,7 @@ def why_not_exact(session: Connection) -> tuple[Obstacle, ...]:
         "select rolname, rolreplication or rolsuper from pg_catalog.pg_roles where rolname = session_user"
     ).fetchone()
     obstacles = why_no_slot(session)
-    if row is None or row[1] or row[0] == acting(session):
+    if row is None or row[1] or row[0] == session_role(session):
         return obstacles
     mended = f"alter role {row[0]} replication"
     return (*obstacles, Obstacle(f"{row[0]}, who logs in, has no REPLICATION right", mended))
@@ -200,7 +199,7 @@ def why_no_decoding(session: Connection) -> tuple[Obstacle, ...]:
     reasons = {
         Obstacle("the server is a standby", "back up from the primary"): standby,
         Obstacle(f"wal_level is {level}, not logical", "set wal_level = logical and restart"): level != "logical",
-        Obstacle("the role has no REPLICATION right", f"alter role {acting(session)} replication"): not may,
+        Obstacle("the role has no REPLICATION right", f"alter role {session_role(session)} replication"): not may,
     }
     return tuple(reason for reason, holds in reasons.items() if holds)
 

@@ -1,15 +1,15 @@
-"""Code of tables' owners that the server runs when it plans a query of them.
+"""Code of tables' owners that planning a query runs.
 
 The planner loads and folds expressions of indexes and of statistics, predicates, policies and the like, with the rights
-of the session, whatever the query asks for; no setting of a session keeps it from that. A plain COPY of a table plans
-nothing. So a query is planned only of a table that has none of these, looked at before it and after it, outside of the
-snapshot: the planner, too, sees what is there now.
+of the session, also where the query asks for none of it; no setting of a session keeps it from that. A plain COPY of a
+table plans nothing. So a query is planned only of a table that has none of these, looked at before it and after it,
+outside of the snapshot: the planner, too, sees what is there now.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
@@ -17,12 +17,9 @@ from holdfast.common.words import named
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
 
-    import psycopg
-
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 # CHECKs and the bounds of partitions are for constraint_exclusion alone, which is off in a session that reads. Domains,
 # casts and operators: a column is asked for as its own type below all domains, by functions of pg_catalog and the
@@ -47,7 +44,7 @@ order by 1, 2
 
 
 def owners_code(now: Connection) -> dict[int, tuple[str, ...]]:
-    """Return what would be evaluated of each table that has something, by the table's oid, in words.
+    """Return what planning a query would evaluate, by table oid.
 
     :param now: a session outside of any snapshot.
     """
@@ -72,7 +69,10 @@ def refuse_owners_code(found: Mapping[int, tuple[str, ...]], queried: Collection
 
 
 def readable_columns(catalog: Catalog, found: Mapping[int, tuple[str, ...]]) -> Catalog:
-    """Return a catalog in which columns that only a query could read count as virtual ones."""
+    """Return a catalog without values of columns that only queries read.
+
+    They count as virtual ones.
+    """
 
     def readable(table: Table) -> Table:
         columns = tuple(replace(column, generated=column.generated and "v") for column in table.columns)
@@ -82,7 +82,10 @@ def readable_columns(catalog: Catalog, found: Mapping[int, tuple[str, ...]]) -> 
 
 
 def unreadable_columns(catalog: Catalog, found: Mapping[int, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the stored generated columns that only a query could read, each with what would run."""
+    """Return the generated columns that only a query could read.
+
+    Each comes with what would run.
+    """
     return tuple(
         f"the values of generated column {table.label}.{column.name}, which a restore computes again: a query of them "
         f"would run {named(found[table.oid])}"

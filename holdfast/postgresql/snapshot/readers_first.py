@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _READERS: Final = 1_214_606_438
 """Class of the advisory locks: one for each reader, by its process."""
@@ -69,7 +68,7 @@ def readers_first(address: Address, holder: Connection, turn: threading.Lock) ->
 
 
 def _watch(address: Address, holder: Connection, turn: threading.Lock, is_over: threading.Event) -> None:
-    # Where a session breaks, readers wait as long as they do without this; whoever started the backup sees to the rest.
+    # Where a session breaks, readers wait as long as they do without this; who started the backup sees to the rest.
     with suppress(psycopg.Error, HoldfastError), connect(address) as session:
         row = session.execute(_DEADLOCK_TIMEOUT).fetchone()
         wait_ms = 1000 + (row[0] if row else 1000)
@@ -80,7 +79,7 @@ def _watch(address: Address, holder: Connection, turn: threading.Lock, is_over: 
 
 
 def _wait_for(holder: Connection, pid: int, wait_ms: int) -> None:
-    """Let the holder wait for a reader, for as long as it takes the server to notice the circle."""
+    """Let the holder wait until the server notices the circle."""
     holder.execute("savepoint reader")
     try:
         holder.execute(f"set local lock_timeout = {wait_ms}".encode())

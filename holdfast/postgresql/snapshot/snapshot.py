@@ -16,7 +16,6 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import psycopg
-from psycopg import sql
 
 from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.postgresql.catalog.catalog_queries import (
@@ -27,12 +26,13 @@ from holdfast.postgresql.catalog.catalog_queries import (
     read_tables,
 )
 from holdfast.postgresql.catalog.extension_rows import CONFIGURED, READABLE
-from holdfast.postgresql.connection.kept_settings import KeptSettings
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.reading_role import reading_address
-from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session import connect, first_column
+from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.connection.value_settings import KeptSettings
 from holdfast.postgresql.snapshot.export import SLOT_WAIT_S, enter_snapshot, export_snapshot
-from holdfast.postgresql.snapshot.preconditions import obstacles, refuse
+from holdfast.postgresql.snapshot.obstacles import obstacles, refuse
 from holdfast.postgresql.snapshot.readers_first import readers_first
 
 if TYPE_CHECKING:
@@ -40,9 +40,8 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.connection.address import Address
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.snapshot.export import Snapshot
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 LOCK_WAIT_S = 60.0
 _ATTEMPTS = 5
@@ -126,7 +125,7 @@ def hold_snapshot(
     slot_wait: float = SLOT_WAIT_S,
     after_export: Callable[[Snapshot], None] = lambda snapshot: None,
 ) -> Iterator[HeldSnapshot]:
-    """Export a snapshot, lock every table in it and hold it until the block ends.
+    """Hold a snapshot, with its tables locked, until the block ends.
 
     That it can be read is proved first.
 
@@ -219,8 +218,8 @@ order by 2, 3
 """
 
 
-# The row versions of what the catalog says of tables: whoever changes a table makes new ones. A query looks columns
-# and storage up as they are now, in whatever snapshot it reads.
+# The row versions of what the catalog says of tables: each change of a table makes new ones. A query looks columns
+# and storage up as they are now, in any snapshot.
 _VERSIONS = """
 select count(*), sum(pg_catalog.hashtextextended(pg_catalog.concat_ws(' ', c.oid, c.xmin, a.attnum, a.xmin), 0))
 from pg_catalog.pg_class c left join pg_catalog.pg_attribute a on a.attrelid = c.oid and a.attnum > 0
@@ -234,14 +233,10 @@ def _versions(session: Connection, oids: list[int]) -> tuple[Any, ...] | None:
 
 def _lock_all(session: Connection) -> list[int]:
     tables = session.execute(_TO_LOCK).fetchall()
-    _lock([sql.Identifier(schema, name) for _, schema, name in tables], session)
-    return [oid for oid, _, _ in tables]
-
-
-def _lock(tables: list[sql.Identifier], session: Connection) -> None:
     for start in range(0, len(tables), _LOCK_BATCH):
-        names = sql.SQL(", ").join(sql.SQL("ONLY ") + table for table in tables[start : start + _LOCK_BATCH])
-        session.execute(sql.SQL("LOCK TABLE {} IN ACCESS SHARE MODE").format(names))
+        names = ", ".join(f"ONLY {qualified(schema, name)}" for _, schema, name in tables[start : start + _LOCK_BATCH])
+        session.execute(f"LOCK TABLE {names} IN ACCESS SHARE MODE".encode())
+    return [oid for oid, _, _ in tables]
 
 
 _LOCKED = """
@@ -258,9 +253,7 @@ def locked_by_others(address: Address, waited: float) -> BusyError:
     :param waited: seconds.
     """
     with connect(address) as session:
-        locked = (
-            "; ".join(row[0] for row in session.execute(_LOCKED, (True,))) or "a table whose lock is free again now"
-        )
+        locked = "; ".join(first_column(session, _LOCKED, (True,))) or "a table whose lock is free again now"
     return BusyError(
         f"tables stayed locked for {waited:.0f} s by an ACCESS EXCLUSIVE lock: {locked}. "
         "Let it finish, then back up again"
@@ -275,7 +268,7 @@ def queued_behind(address: Address, waited: float) -> BusyError:
     :param waited: seconds.
     """
     with connect(address) as session:
-        waiting = "; ".join(row[0] for row in session.execute(_LOCKED, (False,))) or "nobody any more"
+        waiting = "; ".join(first_column(session, _LOCKED, (False,))) or "nobody any more"
     return BusyError(
         f"somebody waits for this backup to change a table (ALTER, DROP, TRUNCATE, VACUUM FULL), and for "
         f"{waited:.0f} s every new reader queued behind: {waiting}. The backup has given way; "

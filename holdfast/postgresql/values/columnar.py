@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.values import arrow, sidecar
-from holdfast.postgresql.values.type_mapping import Form, Stored
+from holdfast.postgresql.values import arrow, date_text
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -61,7 +61,7 @@ class ColumnarReader:
     :param stored: as `layout` gives them.
     """
 
-    def __init__(self, stored: Sequence[Stored]) -> None:
+    def __init__(self, stored: Sequence[StoredColumn]) -> None:
         self._stored = tuple(stored)
         self._fields = ["pg_catalog.count(*)", *(field for each in stored for field in _fields_of(each))]
 
@@ -71,11 +71,16 @@ class ColumnarReader:
         return 1 < len(self._fields) <= _MOST_FIELDS
 
     def select_list(self) -> str:
-        """Return the select list of a query over the rows of some pages, which has no GROUP BY."""
+        """Return the select list of a query over some pages.
+
+        It has no GROUP BY.
+        """
         return ", ".join(self._fields)
 
     def answers(self, sent: bytes, sizes: Sequence[int]) -> pa.RecordBatch:
-        """Return the answers in rows of a binary COPY as a single one, as `rows` takes them.
+        """Return the rows of a binary COPY as a single one.
+
+        `rows` takes it.
 
         :raises HoldfastError: they do not have these fields.
         """
@@ -117,7 +122,7 @@ def _fields_in(view: memoryview, count: int) -> Iterator[memoryview]:
         raise HoldfastError("the server did not send the fields that it was asked for: back up again")
 
 
-def _fields_of(each: Stored) -> Iterator[str]:
+def _fields_of(each: StoredColumn) -> Iterator[str]:
     """Yield the SQL of a column's fields: the mask of values that are there, the values, their lengths."""
     value = ident(each.column.name)
     if not each.column.not_null:
@@ -141,18 +146,16 @@ def _joined(octets: str) -> str:
 
 
 def _ended(octets: str, mark: str) -> str:
-    """Return the SQL of values with a mark behind each."""
     literal = f"'\\x{mark}'::pg_catalog.bytea"
     return f"pg_catalog.string_agg({octets}, {literal}) operator(pg_catalog.||) {literal}"
 
 
 def _content(array: pa.Array) -> UInt8s:
-    """Return the octets of all fields of a column."""
     offsets = arrow.offsets(array)
     return arrow.data(array)[offsets[0] : offsets[-1]]
 
 
-def _column(each: Stored, rows: int, contents: Iterator[UInt8s]) -> pa.Array:
+def _column(each: StoredColumn, rows: int, contents: Iterator[UInt8s]) -> pa.Array:
     there = None if each.column.not_null else _mask(next(contents), rows)
     count = rows if there is None else int(np.count_nonzero(there))
     content = next(contents)
@@ -178,7 +181,6 @@ def _mask(content: UInt8s, rows: int) -> Bools | None:
 
 
 def _numbers(content: UInt8s, kind: npt.DTypeLike, count: int) -> npt.NDArray[Any]:
-    """Return so many values of a fixed width."""
     if len(content) != count * np.dtype(kind).itemsize:
         raise _wrong(count)
     return content.view(kind)
@@ -219,7 +221,7 @@ def variable(kind: pa.DataType, content: UInt8s, lengths: Int64s, there: Bools |
     return pa.Array.from_buffers(kind, len(lengths), [bitmap, pa.py_buffer(offsets), pa.py_buffer(content)])
 
 
-def fixed(each: Stored, content: UInt8s, count: int, there: Bools | None) -> pa.Array:
+def fixed(each: StoredColumn, content: UInt8s, count: int, there: Bools | None) -> pa.Array:
     """Return values of one width, with what the driver adds to dates and times: days or microseconds since 1970."""
     if each.form is Form.BOOL:
         values = arrow.bitmap(_spread(_numbers(content, np.bool_, count), there))
@@ -233,4 +235,4 @@ def fixed(each: Stored, content: UInt8s, count: int, there: Bools | None) -> pa.
     return pa.Array.from_buffers(each.type, count if there is None else len(there), [bitmap, values])
 
 
-_EPOCHS: Final = {Form.DATE: sidecar.EPOCH_DAYS, Form.TIMESTAMP: sidecar.EPOCH_US}
+_EPOCHS: Final = {Form.DATE: date_text.EPOCH_DAYS, Form.TIMESTAMP: date_text.EPOCH_US}

@@ -11,11 +11,11 @@ import pyarrow.compute as pc
 
 from holdfast.common.errors import HoldfastError
 from holdfast.common.value_limit import MAX_VALUE_BYTES, MAX_VALUE_VARIABLE
-from holdfast.postgresql.values import arrow, sidecar
+from holdfast.postgresql.values import arrow, date_text
 from holdfast.postgresql.values.columnar import ColumnarReader
-from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.numeric import decode_numeric
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout, schema_of
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
 
 # What Parquet readers take as dates and times, as integers since PostgreSQL's epoch: years 1 to 9999.
-_DATES: Final = (sidecar.date_number("0001-01-01"), sidecar.date_number("9999-12-31"))
+_DATES: Final = (date_text.date_number("0001-01-01"), date_text.date_number("9999-12-31"))
 _MOMENTS: Final = (
-    sidecar.timestamp_number("0001-01-01 00:00:00"),
-    sidecar.timestamp_number("9999-12-31 23:59:59.999999"),
+    date_text.timestamp_number("0001-01-01 00:00:00"),
+    date_text.timestamp_number("9999-12-31 23:59:59.999999"),
 )
-_TIMES: Final = (0, sidecar.DAY_US - 1)
+_TIMES: Final = (0, date_text.DAY_US - 1)
 
 
 class UnkeepableValueError(HoldfastError):
@@ -83,7 +83,7 @@ class Decoder:
         return ", ".join(each.read_expression() for each in self.stored) or "true"
 
     def decode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        """Return the rows of a batch of the query, as ADBC's driver or `from_binary` gives them, in the Parquet schema.
+        """Return a batch of the query in the Parquet schema.
 
         :raises UnkeepableValueError: naming column and row of the first value above the limit, or that is no text.
         """
@@ -106,7 +106,7 @@ class Decoder:
         return digest(self.columns, decoded)
 
 
-def check_size(each: Stored, sizes: npt.NDArray[np.signedinteger], limit: int) -> None:
+def check_size(each: StoredColumn, sizes: npt.NDArray[np.signedinteger], limit: int) -> None:
     """Refuse values of a column above a limit, all in bytes.
 
     :raises ValueTooLargeError: naming column and row.
@@ -121,7 +121,7 @@ def check_size(each: Stored, sizes: npt.NDArray[np.signedinteger], limit: int) -
         raise ValueTooLargeError(column=each.column.name, row=row, why=why)
 
 
-def check_text(each: Stored, array: pa.Array) -> None:
+def check_text(each: StoredColumn, array: pa.Array) -> None:
     """Refuse values that are no valid text in a column kept as its type's output.
 
     PostgreSQL checks the encoding of text, not of what a type gives out: "char" is one byte before 15, any one.
@@ -144,17 +144,19 @@ def _is_text(value: pa.StringScalar) -> bool:
     return True
 
 
-def _decode(each: Stored, array: pa.Array) -> tuple[pa.Array, ...]:
+def _decode(each: StoredColumn, array: pa.Array) -> tuple[pa.Array, ...]:
     """Return the values, and their sidecar where the form has one."""
     if each.form is Form.DECIMAL:
         return decode_numeric(array, each.type)
     if each.form is Form.DATE:
-        return _split(array, np.int32, sidecar.EPOCH_DAYS, _DATES, sidecar.date_text)
+        return _split(array, np.int32, date_text.EPOCH_DAYS, _DATES, date_text.date_text)
     if each.form is Form.TIMESTAMP:
         zone = "+00" if each.type.tz else ""
-        return _split(array, np.int64, sidecar.EPOCH_US, _MOMENTS, lambda raw: sidecar.timestamp_text(raw, zone=zone))
+        return _split(
+            array, np.int64, date_text.EPOCH_US, _MOMENTS, lambda raw: date_text.timestamp_text(raw, zone=zone)
+        )
     if each.form is Form.TIME:
-        return _split(array, np.int64, 0, _TIMES, sidecar.time_text)
+        return _split(array, np.int64, 0, _TIMES, date_text.time_text)
     return (array,)
 
 

@@ -16,14 +16,14 @@ import pyarrow.compute as pc
 from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.values import arrow
 from holdfast.postgresql.values.decode import check_size, check_text
-from holdfast.postgresql.values.type_mapping import Form
+from holdfast.postgresql.values.stored_columns import Form
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.postgresql.values.arrow import Bools
     from holdfast.postgresql.values.pg_hash import Int64s, UInt8s
-    from holdfast.postgresql.values.type_mapping import Stored
+    from holdfast.postgresql.values.stored_columns import StoredColumn
 
 _ZERO, _DOT, _DASH, _LAST_OF_BC, _TRUE = b"0.-Ct"
 _DIGITS: Final = np.zeros(256, np.bool_)
@@ -39,7 +39,7 @@ class Cells(NamedTuple):
 
     :param start, length: of the text; where there is none, an empty place.
     :param text: which are there.
-    :param unchanged: which did not change and are not in the log; None where all are told.
+    :param unchanged: which did not change and are not in the log; None where all are there.
     """
 
     start: Int64s
@@ -65,7 +65,7 @@ class TextDecoder:
         self._octets = octets
         self._limit = limit
 
-    def decode(self, each: Stored, cells: Cells) -> tuple[pa.Array, ...]:
+    def decode(self, each: StoredColumn, cells: Cells) -> tuple[pa.Array, ...]:
         """Return the values of a column, and its sidecar where it has one.
 
         A value is NULL where there is no text.
@@ -89,7 +89,7 @@ class TextDecoder:
             return self._natural(each, cells), pa.nulls(len(strange), pa.string())
         return self._natural(each, _only(cells, cells.text & ~strange)), self.strings(_only(cells, strange))
 
-    def _large(self, each: Stored, cells: Cells) -> pa.Array:
+    def _large(self, each: StoredColumn, cells: Cells) -> pa.Array:
         sizes = cells.length
         if each.form is Form.BYTES:
             sizes = np.maximum(sizes - 2, 0) // 2
@@ -101,10 +101,10 @@ class TextDecoder:
             check_text(each, array)
         return array
 
-    def _natural(self, each: Stored, cells: Cells) -> pa.Array:
+    def _natural(self, each: StoredColumn, cells: Cells) -> pa.Array:
         return self._times(cells) if each.form is Form.TIME else self._cast(each, cells)
 
-    def _cast(self, each: Stored, cells: Cells) -> pa.Array:
+    def _cast(self, each: StoredColumn, cells: Cells) -> pa.Array:
         try:
             return pc.cast(self.strings(cells), each.type)
         except pa.ArrowInvalid as error:
@@ -166,7 +166,7 @@ def _with_nulls(values: pa.Buffer, valid: Bools, kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(valid), [None if valid.all() else arrow.bitmap(valid), values])
 
 
-def _strange_date(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
+def _strange_date(octets: UInt8s, cells: Cells, each: StoredColumn) -> Bools:
     """Return the mask of dates for the sidecar.
 
     Dates of four-digit years after Christ have ten letters; no other date, and no infinity, has.
@@ -175,19 +175,19 @@ def _strange_date(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
     return strange
 
 
-def _strange_timestamp(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
+def _strange_timestamp(octets: UInt8s, cells: Cells, each: StoredColumn) -> Bools:
     year_of_four = octets.take(cells.start + 4, mode="clip") == _DASH
     strange: Bools = cells.text & (~year_of_four | (_from_end(octets, cells, 1) == _LAST_OF_BC))
     return strange
 
 
-def _strange_time(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
+def _strange_time(octets: UInt8s, cells: Cells, each: StoredColumn) -> Bools:
     first, second = (octets.take(cells.start + place, mode="clip") for place in (0, 1))
     strange: Bools = cells.text & (first == ord("2")) & (second == ord("4"))
     return strange
 
 
-def _strange_decimal(octets: UInt8s, cells: Cells, each: Stored) -> Bools:
+def _strange_decimal(octets: UInt8s, cells: Cells, each: StoredColumn) -> Bools:
     """Return the mask of decimals for the sidecar.
 
     These are NaN, and values with another number of digits behind the point than their type has.
@@ -203,7 +203,7 @@ def _from_end(octets: UInt8s, cells: Cells, place: int) -> UInt8s:
     return octets.take(cells.start + cells.length - place, mode="clip")
 
 
-_STRANGE: Final[dict[Form, Callable[[UInt8s, Cells, Stored], Bools]]] = {
+_STRANGE: Final[dict[Form, Callable[[UInt8s, Cells, StoredColumn], Bools]]] = {
     Form.DATE: _strange_date,
     Form.TIMESTAMP: _strange_timestamp,
     Form.TIME: _strange_time,

@@ -84,7 +84,7 @@ def decode_numeric(sent: pa.Array, kind: pa.Decimal128Type) -> tuple[pa.Array, p
     halves = np.empty((count, 2), np.uint64)
     strange = np.zeros(count, np.bool_)
     starts = arrow.offsets(sent)
-    # The header of a NULL, which has no bytes, is read from whatever follows it.
+    # The header of a NULL, which has no bytes, is read from what follows it.
     words = np.zeros(starts[-1] // 2 + _HEADER + PACKED, np.uint16)
     words[: starts[-1] // 2] = arrow.data(sent)[: starts[-1]].view(">u2")
     shape = NumericDigits.of(kind)

@@ -1,9 +1,9 @@
 """Schema evolution: rows of a data file in the table's present schema.
 
-Columns are told by their numbers, which a table's files keep as Parquet field ids, so that renames do not matter. A
+Columns are known by their numbers, which a table's files keep as Parquet field ids, so that renames do not matter. A
 column that came later has in older rows what the catalog says of them, one that was dropped falls away, and a type
-that PostgreSQL changes without writing the rows anew (ALTER TABLE, 'SET DATA TYPE') is converted here. Whatever makes
-PostgreSQL write them anew comes with a snapshot of the new form.
+that PostgreSQL changes without a rewrite of the rows (ALTER TABLE, 'SET DATA TYPE') is converted here. What makes
+PostgreSQL rewrite them comes with a snapshot of the new form.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import EXACT_FIELD_IDS, field_id
-from holdfast.postgresql.values.sidecar import time_number
-from holdfast.postgresql.values.type_mapping import Form, Stored, layout, schema_of
+from holdfast.postgresql.values.date_text import time_number
+from holdfast.postgresql.values.stored_columns import Form, StoredColumn, layout, schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -30,7 +30,7 @@ _Values = tuple[pa.Array, pa.Array | None]
 _BOOLS: Final = {"t": True, "f": False}
 
 
-def is_same_form(file_schema: pa.Schema, columns: Sequence[Column]) -> bool:
+def is_same_schema(file_schema: pa.Schema, columns: Sequence[Column]) -> bool:
     """Return whether a file's columns are these, regardless of their names.
 
     Its rows and content hashes can then be taken over.
@@ -48,7 +48,7 @@ def conform(batch: pa.RecordBatch, columns: Sequence[Column]) -> pa.RecordBatch:
     schema = schema_of(columns)
     if batch.schema is schema or batch.schema.equals(schema, check_metadata=True):
         return batch
-    if is_same_form(batch.schema, columns):
+    if is_same_schema(batch.schema, columns):
         return pa.RecordBatch.from_arrays(batch.columns, schema=schema)
     found = {_number(field): array for field, array in zip(batch.schema, batch.columns, strict=True)}
     stored = layout(tuple(columns))
@@ -75,8 +75,7 @@ def _fields_of(columns: tuple[Column, ...]) -> list[tuple[int, pa.DataType]]:
     return _fields(schema_of(columns))
 
 
-def _values(each: Stored, found: dict[int, pa.Array], rows: int) -> _Values:
-    """Return a column's values and its sidecar."""
+def _values(each: StoredColumn, found: dict[int, pa.Array], rows: int) -> _Values:
     values = found.get(each.column.number)
     if values is None:
         value, exact_text = _missing(each)
@@ -94,7 +93,7 @@ def _repeated(one: pa.Array, rows: int) -> pa.Array:
     return pa.repeat(one[0], rows) if one.null_count == 0 else pa.nulls(rows, one.type)
 
 
-def _missing(each: Stored) -> tuple[pa.Array, str | None]:
+def _missing(each: StoredColumn) -> tuple[pa.Array, str | None]:
     """Return a column's value in rows older than the column.
 
     It is an array of one, with the exact text of the value where that is needed.
@@ -110,7 +109,7 @@ def _missing(each: Stored) -> tuple[pa.Array, str | None]:
         return pa.nulls(1, each.type), text
 
 
-def _parsed(each: Stored, text: str) -> pa.Array:
+def _parsed(each: StoredColumn, text: str) -> pa.Array:
     if each.form is Form.BOOL:
         return pa.array([_BOOLS[text]])
     if each.form is Form.BYTES:
@@ -122,7 +121,7 @@ def _parsed(each: Stored, text: str) -> pa.Array:
     return pa.array([text], pa.string()).cast(each.type)
 
 
-def _converted(each: Stored, values: pa.Array, exact: pa.Array) -> tuple[pa.Array, pa.Array]:
+def _converted(each: StoredColumn, values: pa.Array, exact: pa.Array) -> tuple[pa.Array, pa.Array]:
     """Return values of another type, and those that it cannot hold."""
     old, new, base = values.type, each.type, (each.column.base_schema, each.column.base)
     if pa.types.is_decimal(old):

@@ -144,11 +144,11 @@ class BackupOperator(DatabaseJobOperator):
         return self.wanted(archive).with_values(source=source)
 
     def check(self, job: PreparedJob) -> None:
-        """Refuse a pg_dump with known vulnerabilities, unless the request allows it."""
+        """Refuse a pg_dump without the TLS that the source asks for."""
         from holdfast.operations.dumper_check import check_dumper
 
         if job.database is not None:
-            check_dumper(job.database, _request(job), self.log.warning)
+            check_dumper(job.database)
 
     def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
         """Return whether Spark has to start, in any state of the source.

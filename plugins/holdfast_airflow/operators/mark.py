@@ -69,7 +69,6 @@ class MarkOperator(LogsLines, BaseOperator):
                 self.name,
                 tables=configured.tables,
                 exclude=configured.exclude,
-                allow_unsafe_dumper=configured.allow_unsafe_dumper,
             )
         self.log.info("marked %r in %s at %s, %s", self.name, source, done.position, iso(done.at))
         if done.why_unknown:

@@ -63,12 +63,12 @@ def tables_written(
     from holdfast.archive.history.restore_points import only_source
     from holdfast.point_in_time.recovery_target import catalog_of
     from holdfast.point_in_time.schema_choice import resolve
-    from holdfast.postgresql.restore.plan.rename import Maps
+    from holdfast.postgresql.restore.plan.name_maps import NameMaps
 
     state = Archive.open(store).state
     moment = resolve(state, store, only_source(state, source), f"commit:{summary['commit']}")
     catalog = catalog_of(store, moment)
-    renamed = Maps.parse(maps).with_partitions(catalog.tables)
+    renamed = NameMaps.parse(maps).with_partitions(catalog.tables)
     left_out = {*summary.get("not_restored", ()), *summary.get("skipped_existing", ())}
     tables = catalog.matching(list(chosen))
     return _named(

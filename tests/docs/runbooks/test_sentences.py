@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from tests.support.runbooks.shop import Shop
 
 ROOT = Path(__file__).parents[3]
@@ -96,8 +96,8 @@ def says(page: str, sentence: str, words: str) -> bool:
 def test_a_restore_that_is_refused_says_what_the_tables_quote(shop: Shop) -> None:
     unfinished = shop.new()
     with connect(unfinished) as session:
-        progress.create_ledger(session, progress.TargetClaim("other", "block", (), (), commit=1, run="run"))
-        progress.note_step(session, "create 0")
+        ledger.create_ledger(session, ledger.TargetClaim("other", "block", (), (), commit=1, run="run"))
+        ledger.note_step(session, "create 0")
     empty, full = shop.new().url, shop.database.url
     for page, sentence, code, words in (
         ("restore", "is not empty", 5, ("--to", full)),

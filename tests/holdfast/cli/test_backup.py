@@ -8,10 +8,6 @@ from typing import Any
 import pytest
 
 from holdfast.operations.requests.base import Request
-from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.server import PostgresServer
-from holdfast.postgresql.dump import programs
-from holdfast.postgresql.dump.client_floors import Release
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
 
@@ -89,26 +85,6 @@ def test_a_quorum_is_asked_for_as_the_configuration_says_or_the_command(
     assert "quorum" not in holdfast("backup", "shop", "--source", "db", "--quorum", "1", "--json").value
     assert "--quorum" not in asked
     assert len(confirmed) == 2
-
-
-@pytest.mark.service
-def test_an_unsafe_pg_dump_is_refused_before_anything_is_written(
-    holdfast: RunCommand,
-    store: ObjectStore,
-    postgres: PostgresServer,
-    address: Address,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PGPASSWORD", postgres.password)
-    monkeypatch.setattr(programs, "version_of", lambda program: Release(18, 4))
-    before = {each.key for each in store.list("").objects}
-    done = holdfast("backup", store.url, "--source", address.url)
-    assert done.code == 5
-    assert done.err.startswith(
-        "holdfast: pg_dump 18.4 is older than 18.6, which mends CVE-2026-19385, CVE-2026-18408 ("
-    )
-    assert "--allow-unsafe-dumper" in done.err
-    assert {each.key for each in store.list("").objects} == before
 
 
 def test_a_source_that_archives_yaml_names_may_be_a_new_one(

@@ -142,7 +142,10 @@ def test_clients_with_known_vulnerabilities_are_found_with_what_to_install(
 ) -> None:
     monkeypatch.setattr(programs, "version_of", lambda program: client_floors.Release(17, 5))
     monkeypatch.setattr(client_floors, "libpq_release", lambda: client_floors.Release(16, 13))
-    found = remedies(holdfast("doctor", "--json").value)
+    done = holdfast("doctor", "--json")
+    clients = [each for each in done.value["findings"] if each["what"] in ("pg_dump", "pg_restore", "libpq")]
+    assert [each["warning"] for each in clients] == [True, True, True]
+    found = remedies(done.value)
     assert "pg_dump 17.5 is older than 17.11, which mends CVE-2025-8714, CVE-2025-8715" in found["pg_dump"]
     assert "install postgresql-client-17 17.11 or newer" in found["pg_restore"]
     assert "libpq 16.13 is older than 16.14, which mends CVE-2026-6477: pip install" in found["libpq"]

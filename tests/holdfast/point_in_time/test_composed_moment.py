@@ -12,7 +12,7 @@ from holdfast.common.errors import DamagedError, HoldfastError
 from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
 from holdfast.point_in_time.recovery_target import catalog_reader
 from holdfast.postgresql.dump.dump_objects import DumpObjects
-from holdfast.postgresql.logical.composed_schema import Side
+from holdfast.postgresql.logical.schema_composition import Side
 from tests.support.archives.archive_fixture import FIXTURES
 from tests.support.archives.evolving import touched_between
 from tests.support.stores.memory_store import MemoryStore

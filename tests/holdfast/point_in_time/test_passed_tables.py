@@ -14,7 +14,7 @@ from holdfast.point_in_time.passed_tables import passed_entries, passed_parts, w
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from tests.support.archives.evolving import ID, PRICE, WORD, Evolving, catalog, changed, column, table
 
 PASSING = table(9, name="passing")

@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from holdfast.postgresql.catalog.columns import Column
-from holdfast.postgresql.values.copy_in import copy_in
 from holdfast.postgresql.values.decode import Decoder
+from holdfast.postgresql.values.encode import copy_in
 from tests.support.archives.net_changes import apply, copies, deleted, keyed
 from tests.support.databases.tables import Tables
 from tests.support.generator.trials import tiered

@@ -27,7 +27,7 @@ from holdfast.postgresql.logical.publication import not_followed, plan_publicati
 from holdfast.postgresql.restore.plan.target_state import read_target
 from holdfast.postgresql.setup.readiness import check_database, check_server
 from holdfast.postgresql.setup.stream_readiness import check_stream
-from holdfast.postgresql.snapshot.preconditions import choice_obstacles
+from holdfast.postgresql.snapshot.obstacles import choice_obstacles
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 
 pytestmark = pytest.mark.service

@@ -10,7 +10,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.setup import grants
-from holdfast.postgresql.setup.reader_grants import plan_reader
+from holdfast.postgresql.setup.grants import plan_reader
 from holdfast.postgresql.setup.readiness import check_database, check_server
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from tests.support.servers.versions import programs_of, running

@@ -96,7 +96,7 @@ def dumped_and_restored(source: Address, target: Address, folder: Path) -> Addre
         ("pg_dump", ["-Fc", "-f", str(file)], source),
         ("pg_restore", [str(file)], target),
     ):
-        programs.run(programs.need(name, at_least=18), arguments, address)
+        programs.run(programs.need_program(name, at_least=18), arguments, address)
     return target
 
 

@@ -14,8 +14,8 @@ from holdfast.archive import Archive
 from holdfast.archive.history import restore_points
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.arrow_session import ArrowSession
-from holdfast.postgresql.connection.outages import BrokenOffError
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import BrokenOffError
 from holdfast.storage import ObjectStore
 from tests.support.jobs.inline_jobs import RunJob, failed
 

@@ -86,7 +86,7 @@ def test_where_the_log_tells_of_definitions_each_moment_has_its_own(
     target = new_database()
     comes_back(telling, f"lsn:{there}", target)
     with connect(target) as session:
-        assert not ddl_triggers.left(session)
+        assert not ddl_triggers.has_triggers(session)
 
 
 @pytest.mark.exhaustive
@@ -169,13 +169,13 @@ INTERRUPTIONS = (
 
 
 def test_each_way_to_interrupt_the_telling_is_seen(telling: Followed) -> None:
-    before = ddl_triggers.told(telling.session)
+    before = ddl_triggers.trigger_version(telling.session)
     assert before
     for meanwhile in INTERRUPTIONS:
         with telling.session.transaction(force_rollback=True):
             telling.session.execute(meanwhile.encode())
-            assert ddl_triggers.told(telling.session) != before, meanwhile
-    assert ddl_triggers.told(telling.session) == before
+            assert ddl_triggers.trigger_version(telling.session) != before, meanwhile
+    assert ddl_triggers.trigger_version(telling.session) == before
 
 
 @pytest.mark.parametrize(

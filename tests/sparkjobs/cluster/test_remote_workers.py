@@ -125,7 +125,7 @@ def test_certificates_that_the_driver_alone_has_reach_the_workers(cluster: Spark
         )
         more = {**s3.environment, **driver, **cluster.environment}
         assert run_here("init", URL, more={**s3.environment, **driver}).code == 0
-        backup = ("backup", URL, "--source", source.url, "--allow-unsafe-dumper")
+        backup = ("backup", URL, "--source", source.url)
         for words in (backup, ("restore", URL, "--to", target.url)):
             done = run(*words, "--json", address=source, more=more)
             assert (done.code, done.value["rows"]) == (0, 999), done.err

@@ -12,7 +12,7 @@ import pytest
 from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.rows import load
 from tests.support.jobs.inline_jobs import RunJob, failed
@@ -49,7 +49,11 @@ def dump(address: Address) -> list[str]:
     """Everything that pg_dump says of a database, with rows and large objects."""
     options = ["--restrict-key=same", "--dbname", address.url]
     done = subprocess.run(
-        [need("pg_dump", at_least=18), *options], env=address.environment(), capture_output=True, text=True, check=True
+        [need_program("pg_dump", at_least=18), *options],
+        env=address.environment(),
+        capture_output=True,
+        text=True,
+        check=True,
     )
     return done.stdout.splitlines()
 
@@ -130,7 +134,7 @@ def test_a_restore_that_was_ended_goes_on_with_its_large_objects(
         raise ConnectionError("the power is gone")
 
     with monkeypatch.context() as patch:
-        patch.setattr("holdfast.postgresql.restore.objects.objects.create_large_objects", half)
+        patch.setattr("holdfast.postgresql.restore.objects.object_creation.create_large_objects", half)
         failed(run_restore(target))
     code, record = run_restore(target)
     assert (code, record.error) == (0, None)

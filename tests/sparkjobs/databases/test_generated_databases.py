@@ -23,11 +23,11 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.rows.load import content_hash
-from holdfast.postgresql.snapshot.read import cut
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
-from holdfast.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.snapshot.table_reader import cut
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
@@ -73,7 +73,7 @@ def there_and_back(
 
 def definition(address: Address) -> str:
     """Return everything but the rows, as pg_dump writes it."""
-    program = need("pg_dump", at_least=18)
+    program = need_program("pg_dump", at_least=18)
     done = subprocess.run(
         [program, "--schema-only", "--restrict-key=same", "--no-password", "--dbname", address.url],
         env={**os.environ, "PGPASSWORD": address.password or ""}, capture_output=True, text=True, check=True,

@@ -26,8 +26,6 @@ from tests.support.servers.tls_server import CERTIFIED, TlsServer
 pytestmark = pytest.mark.service
 
 OVER_A_NETWORK = "0.0.0.0"  # noqa: S104 - it leads to this machine, too, and its name does not tell so
-NO_FLOOR = "--allow-unsafe-dumper"
-"""Debian's pg_dump, the only one with TLS here, may be older than its floor."""
 
 
 THERE = """
@@ -78,7 +76,7 @@ def archive(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> str:
     url = str(tmp_path_factory.mktemp("archive") / "archive")
     source = secured.at("localhost", "shop", sslmode="require")
     assert run_here("init", url).code == 0
-    done = run_here("backup", url, "--source", source.url, NO_FLOOR, address=source)
+    done = run_here("backup", url, "--source", source.url, address=source)
     assert done.code == 0, done.err
     return url
 
@@ -104,10 +102,10 @@ def test_a_database_behind_tls_is_backed_up_restored_and_drilled(roots: str, sec
         return done
 
     run("init", archive)
-    run("backup", archive, "--source", source.url, "--kind", "changes", NO_FLOOR)
+    run("backup", archive, "--source", source.url, "--kind", "changes")
     with connect(secured.at("localhost", "shop", sslmode="verify-full", sslrootcert=trusted)) as session:
         session.execute("update public.orders set word = 'changed' where id <= 10")
-    run("backup", archive, "--source", source.url, "--kind", "changes", NO_FLOOR)
+    run("backup", archive, "--source", source.url, "--kind", "changes")
     assert run("restore", archive, "--to", target.url).value["equal"]
     run("drill", archive)
 
@@ -127,7 +125,7 @@ def test_no_job_begins_where_the_servers_certificate_is_not_good(
     roots = {"own": secured.own.certificate, "other": secured.other.certificate, "none": tmp_path / "none.pem"}[trusts]
     there = secured.at(host, "empty", sslmode="verify-full", sslrootcert=str(roots))
     for arguments in (
-        ("backup", archive, "--source", there.url, NO_FLOOR),
+        ("backup", archive, "--source", there.url),
         ("restore", archive, "--to", there.url),
         ("source", "check", there.url),
         ("source", "setup", there.url),
@@ -152,11 +150,11 @@ def test_a_client_shows_its_certificate_where_the_server_asks_for_one(secured: S
     )
     archive = str(tmp_path / "archive")
     assert run_here("init", archive).code == 0
-    refused = run_here("backup", archive, "--source", without.url, NO_FLOOR, address=without)
+    refused = run_here("backup", archive, "--source", without.url, address=without)
     assert (refused.code, "name the file of yours in sslcert, and its key's in sslkey" in refused.err) == (1, True)
     certificate, key = secured.own.client(tmp_path, CERTIFIED)
     shown = Address.parse(f"{without.url}&sslcert={certificate}&sslkey={key}", "of no use alone")
-    done = run_here("backup", archive, "--source", shown.url, NO_FLOOR, address=shown)
+    done = run_here("backup", archive, "--source", shown.url, address=shown)
     assert done.code == 0, done.err
 
 
@@ -193,7 +191,7 @@ def test_a_pg_dump_without_tls_is_refused_before_any_lock_where_tls_is_asked_for
     archive = tmp_path / "archive"
     assert run_here("init", str(archive)).code == 0
     before = sorted(archive.rglob("*"))
-    done = run_here("backup", str(archive), "--source", there.url, NO_FLOOR, address=there)
+    done = run_here("backup", str(archive), "--source", there.url, address=there)
     assert done.code == 5
     assert "was built without TLS, and sslmode verify-full" in done.err
     assert "install postgresql-client-18 18.6 or newer from your distribution" in done.err
@@ -225,7 +223,7 @@ def test_a_connection_over_a_network_that_is_not_checked_is_warned_of_by_all(sec
     assert "add sslmode=verify-full to the address" in checked.out
     setup = run_here("source", "setup", source.url, "--role", "backup", address=source)
     assert (setup.code, told in setup.err) == (0, True)
-    done = run_here("backup", archive, "--source", source.url, NO_FLOOR, address=source)
+    done = run_here("backup", archive, "--source", source.url, address=source)
     assert (done.code, done.err.count(told)) == (0, 1), done.err
     done = run_here("restore", archive, "--to", target.url, "--dry-run", address=target)
     assert (done.code, done.err.count(told)) == (0, 1), done.err
@@ -239,8 +237,8 @@ def test_the_doctor_tells_what_each_client_uses(
     weak = secured.at(OVER_A_NETWORK, "shop", sslmode="require")
     (tmp_path / "archives.yaml").write_text(
         f"archives: {{shop: {{url: {tmp_path}/archive, sources: {{"
-        f"good: {{url: '{good.url}', allow_unsafe_dumper: true}}, "
-        f"weak: {{url: '{weak.url}', allow_unsafe_dumper: true}}}}}}}}"
+        f"good: {{url: '{good.url}'}}, "
+        f"weak: {{url: '{weak.url}'}}}}}}}}"
     )
     done = run_here("doctor", address=good)
     trusted = f"sslmode verify-full, certificates of {secured.own.certificate}"

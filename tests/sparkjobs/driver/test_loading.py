@@ -18,12 +18,12 @@ from holdfast.common.errors import DamagedError
 from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rows.staging_tables import MisfitError
-from holdfast.postgresql.values.hashing import digest
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.content_hash import digest
+from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.loading import Loading, files_of
@@ -66,7 +66,7 @@ def job(tmp_path: Path) -> Here:
 @pytest.fixture
 def session(address: Address) -> Iterator[psycopg.Connection[Any]]:
     with connect(address) as opened:
-        progress.create_ledger(opened, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        ledger.create_ledger(opened, ledger.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         yield opened
 
 
@@ -116,11 +116,11 @@ def test_what_is_loaded_is_missing_no_more_and_what_was_expected(
     t = tables(session, "create table public.t (id int)")["t"]
     given = [(t, archived(job, t, [1, 2], [3]))]
     work = loading(job, address, session, given)
-    assert len(work.missing(progress.read_steps(session))) == 2
+    assert len(work.missing(ledger.read_steps(session))) == 2
     ran(work, address)
     assert ids(session, "t") == [1, 2, 3]
     assert work.expected()[t.oid].rows == 3
-    assert (work.missing(progress.read_steps(session)), list(work.left_out())) == ([], [])
+    assert (work.missing(ledger.read_steps(session)), list(work.left_out())) == ([], [])
     session.execute("update public.t set id = 9 where id = 3")
     with (
         Sessions(address, 2) as sessions,

@@ -18,7 +18,7 @@ from holdfast.common.errors import BusyError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.logical import changes
+from holdfast.postgresql.logical import window_reader
 from holdfast.postgresql.values.decode import UnkeepableValueError
 from holdfast.storage import open_store
 from sparkjobs.driver import following, log_windows
@@ -221,7 +221,7 @@ def test_a_slot_that_is_taken_by_others_meanwhile_fails_nothing(
     def none_free(*given: Any) -> str:
         raise BusyError("no replication slot is free")
 
-    monkeypatch.setattr(changes, "copy_slot", none_free)
+    monkeypatch.setattr(window_reader, "copy_slot", none_free)
     first = len(followed.moments)
     for number in range(24):
         insert(followed, number)

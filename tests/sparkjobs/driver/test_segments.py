@@ -24,7 +24,7 @@ from holdfast.postgresql.logical.ddl_effects import (
 )
 from holdfast.postgresql.logical.ddl_triggers import PG_ATTRIBUTE, PG_TYPE
 from holdfast.postgresql.logical.stream import Seen
-from holdfast.postgresql.logical.window import SeenDefinition
+from holdfast.postgresql.logical.window_reader import SeenDefinition
 from sparkjobs.driver.segments import Cut, Following, Segment, compare, touched_tables
 from tests.support.databases.records import column, table
 

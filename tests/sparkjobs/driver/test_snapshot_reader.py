@@ -13,7 +13,7 @@ from holdfast.archive.format.resume import BegunBlock, FinishedPiece
 from holdfast.common.errors import UsageError
 from holdfast.operations.job_process import SNAPSHOT_VARIABLE
 from holdfast.postgresql.snapshot.export import Snapshot
-from holdfast.postgresql.snapshot.read import Piece
+from holdfast.postgresql.snapshot.table_reader import Piece
 from sparkjobs.driver.application import Job
 from sparkjobs.driver.snapshot_reader import NO_LIMITS, Limits, OpenBlock, given_snapshot
 from tests.support.databases.planned_shop import CATALOG

@@ -13,7 +13,7 @@ from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.logical.stream import Seen
-from holdfast.postgresql.logical.window import SeenDefinition
+from holdfast.postgresql.logical.window_reader import SeenDefinition
 from sparkjobs.driver.segments import Cut, Following, Segment
 from sparkjobs.driver.start_over import SegmentEnd
 from sparkjobs.driver.window_blocks import BlockContext, summary_of, window_block

@@ -24,7 +24,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump import programs
 from holdfast.postgresql.dump.client_floors import Release
-from holdfast.postgresql.snapshot.read import cut
+from holdfast.postgresql.snapshot.table_reader import cut
 from holdfast.storage import ObjectStore
 from sparkjobs.driver import application, snapshot_reader
 from tests.support.jobs.command import until

@@ -25,7 +25,7 @@ from holdfast.archive.history import target_resolution
 from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.snapshot.read import cut
+from holdfast.postgresql.snapshot.table_reader import cut
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock
 from locking.store import StoreError

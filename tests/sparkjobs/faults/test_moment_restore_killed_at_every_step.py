@@ -21,7 +21,7 @@ from holdfast.archive.maintenance.verify import verify
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.restore.plan.ledger import read_ledger
 from holdfast.storage import open_store
 from tests.support.databases.truth import Rows, Truth, rows_of
 from tests.support.following import followed_shop

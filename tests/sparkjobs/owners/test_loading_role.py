@@ -252,7 +252,7 @@ def test_what_is_left_of_a_restore_is_taken_over_by_the_next_and_then_gone(
     def fail(*_: object) -> None:
         raise OSError("no more")
 
-    for step in ("lend", "mark_owners", "give", "lower_guard", "drop_login"):
+    for step in ("lend_rights", "mark_owners", "hand_over", "lower_guard", "drop_login"):
         with monkeypatch.context() as patch:
             module = "restoring" if step == "drop_login" else "building"
             patch.setattr(f"sparkjobs.driver.{module}.{step}", fail)
@@ -274,7 +274,7 @@ def assert_undone(run_restore: RunJob, target: Address, *options: str) -> None:
         raise RefusedError("no room")
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.give", broken)
+        patch.setattr("sparkjobs.driver.building.hand_over", broken)
         code, message = failed(run_restore(target, *options))
     assert (code, "was dropped again" in message) == (5, True)
     assert loaders(target) == {}

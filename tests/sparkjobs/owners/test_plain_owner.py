@@ -10,7 +10,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects import object_creation
 from tests.sparkjobs.restore.test_rows_first import lost, rows
 from tests.support.jobs.inline_jobs import RunJob, failed
 
@@ -76,7 +76,7 @@ def test_an_owner_restores_what_is_the_owners(
     source, target = owned_by("dbo", *OWNED), owned_by("dbo")
     assert run_backup(source)[0] == 0
     with monkeypatch.context() as patched:
-        patched.setattr(objects, "hide_rows", lost)
+        patched.setattr(object_creation, "hide_rows", lost)
         assert run_restore(target, *options)[0] == 1
 
     left = restored(run_restore(target, *options))  # it goes on
@@ -93,7 +93,7 @@ def test_an_owner_takes_back_what_an_ended_restore_left(
     source, target = owned_by("dbo", *OWNED), owned_by("dbo")
     assert run_backup(source)[0] == 0
     with monkeypatch.context() as patched:
-        patched.setattr(objects, "hide_rows", lost)
+        patched.setattr(object_creation, "hide_rows", lost)
         assert run_restore(target, "--tables", "s.t")[0] == 1
 
     restored(run_restore(target, "--tables", "s.*", "--map", "s=other"))

@@ -222,7 +222,7 @@ def test_one_that_fails_for_good_behind_its_filling_says_that_the_rows_are_there
     def refuse(*given: Any) -> None:
         raise RefusedError("no")
 
-    monkeypatch.setattr("sparkjobs.driver.restoring.objects.finish", refuse)
+    monkeypatch.setattr("sparkjobs.driver.restoring.object_creation.finish", refuse)
     said = refused(target, run_restore(target, "--data-only"))
     assert said.endswith("all rows are in the tables of the target")
     assert asked(target, SHOWN) == [FILLED]
@@ -246,7 +246,7 @@ def test_one_that_is_killed_behind_its_last_commit_but_one_goes_on(
     backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.restoring.objects.finish", lambda *given: 1 / 0)
+        patch.setattr("sparkjobs.driver.restoring.object_creation.finish", lambda *given: 1 / 0)
         assert run_restore(target, "--data-only")[0] == 1
     assert done(run_restore(target, "--data-only"))["equal"]
     assert asked(target, SHOWN) == [FILLED]

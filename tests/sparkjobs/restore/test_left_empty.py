@@ -114,7 +114,7 @@ def test_another_try_with_other_rows_does_not_go_on(
 ) -> None:
     target = create_database()
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.objects.create_rest", lambda *given: 1 / 0)
+        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lambda *given: 1 / 0)
         assert run_restore(target, "--exclude", "public.log")[0] == 1
     code, message = failed(run_restore(target))
     assert (code, "this one would create it otherwise" in message) == (5, True)

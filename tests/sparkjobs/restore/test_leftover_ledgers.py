@@ -11,7 +11,7 @@ from holdfast.postgresql.catalog import catalog
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump import dump
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from tests.support.following.followed import open_followed
 from tests.support.jobs.inline_jobs import RunJob
 
@@ -34,7 +34,7 @@ def leave_a_ledger(address: Address) -> None:
         session.execute("drop role if exists restorer")
         session.execute("create role restorer superuser")
         session.execute("set role restorer")
-        progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        ledger.create_ledger(session, ledger.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         session.execute("create table holdfast_restore.rows_1 (id int primary key, orders public.orders)")
         session.execute("insert into holdfast_restore.rows_1 values (1, null)")
 

@@ -12,7 +12,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import all_gone, finish, job_of, start, until
 from tests.support.jobs.gate import GUARD, loading_held_up
@@ -57,7 +57,7 @@ def schema_of(address: Address, *tables: str) -> str:
     """What PostgreSQL's own pg_dump says of tables, or of all."""
     options = ["--schema-only", "--restrict-key=same", *(f"--table={each}" for each in tables)]
     done = subprocess.run(
-        [need("pg_dump", at_least=18), *options, "--dbname", address.url],
+        [need_program("pg_dump", at_least=18), *options, "--dbname", address.url],
         env=address.environment(),
         capture_output=True,
         text=True,
@@ -281,7 +281,7 @@ def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
 ) -> None:
     live = create_database("create table mine (id int)")
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.objects.create_rest", lose)
+        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lose)
         code, message = failed(run_restore(live, "--tables", "public.orders"))
     assert (code, message.endswith("run it again: it goes on from 1 of 1 files")) == (1, True)
     result = done(run_restore(live, "--tables", "public.orders"))
@@ -294,7 +294,7 @@ def test_a_crash_of_the_server_that_emptied_an_unlogged_table_is_noticed(
 ) -> None:
     live = create_database()
     with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.objects.create_rest", lose)
+        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lose)
         assert run_restore(live, "--tables", "public.scratch")[0] == 1
     with connect(live) as session:
         session.execute("truncate public.scratch, holdfast_restore.no_crash")  # both are unlogged

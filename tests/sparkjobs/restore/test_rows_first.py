@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.rows import load, staging_tables
 from tests.support.jobs.inline_jobs import RunJob, failed
 
@@ -257,7 +257,7 @@ def test_a_restore_that_was_ended_names_the_same_when_it_goes_on(
 ) -> None:
     assert run_backup(create_database(*NEVER_TRUE_NOW, *ORPHANS, *PATHS[1:], *KEYED, *RAISES))[0] == 0
     target, other = create_database(), create_database()
-    steps = [(staging_tables, "put_conditions_back"), (load, "refresh_views"), (objects, "finish")]
+    steps = [(staging_tables, "put_conditions_back"), (load, "refresh_views"), (object_creation, "finish")]
     for module, name in steps:
         with monkeypatch.context() as patched:
             patched.setattr(module, name, lost)

@@ -14,7 +14,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.compaction import FormRun
 from holdfast.archive.scan.merge import EVERYTHING
 from holdfast.archive.scan.split import ALL, Share
-from holdfast.postgresql.values.hashing import ContentHash
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tasks import merging
 from sparkjobs.tasks.merging import Lister, MadeTable, MergePiece, Merger, TableMaker, cut

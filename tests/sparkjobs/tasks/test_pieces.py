@@ -12,8 +12,8 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.snapshot.read import PIECE_BYTES, Piece, cut
 from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot
+from holdfast.postgresql.snapshot.table_reader import PIECE_BYTES, Piece, cut
 from holdfast.storage import ObjectStore
 from holdfast.storage.folder import FolderStore
 from locking.store import StoreError

@@ -16,11 +16,11 @@ from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rows.apply import Applied
 from holdfast.postgresql.restore.rows.generated_columns import hash_apart, sum_apart
 from holdfast.postgresql.restore.rows.staging_tables import MisfitError
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tasks.restore_files import ChangeApplier, ChangedTable, FileHasher, FileLoader
 from tests.support.archives import histories
@@ -40,7 +40,7 @@ def store(tmp_path: Path) -> ObjectStore:
 @pytest.fixture
 def session(address: Address) -> Iterator[Session]:
     with connect(address) as opened:
-        progress.create_ledger(opened, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        ledger.create_ledger(opened, ledger.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         opened.execute("create table public.a (id int check (id > 0)); create table public.b (id int)")
         opened.execute(
             "create table public.orders (id int8, day date, text text, note text, gone int, price numeric(10,2) "
@@ -130,7 +130,7 @@ def test_changes_are_applied_by_their_net_once(session: Session, address: Addres
     rows = session.execute("select id, text from public.orders order by 1").fetchall()
     assert rows == [(1, "changed"), (3, "new")]
     assert seen == [(2, wanted.size)]
-    noted = Applied.from_json(progress.read_steps(session)["changes 1"])
+    noted = Applied.from_json(ledger.read_steps(session)["changes 1"])
     assert (noted.deleted.rows, noted.inserted.rows) == (2, 2)
     assert list(applier([wanted], report)) == []
     assert seen[1:] == [(0, wanted.size)]
@@ -144,6 +144,6 @@ def test_changes_that_a_table_does_not_take_are_told_where_that_is_tolerated(
     seen, report = told()
     assert list(ChangeApplier(store, address, {wanted.table.oid})([wanted], report)) == [wanted.table.oid]
     assert seen == [(0, wanted.size)]
-    assert "changes 1" not in progress.read_steps(session)
+    assert "changes 1" not in ledger.read_steps(session)
     with pytest.raises(MisfitError, match="violates check constraint"):
         list(ChangeApplier(store, address, ())([wanted], report))

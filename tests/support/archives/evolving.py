@@ -20,8 +20,8 @@ from holdfast.common.lsn import PG_CLASS, show_position
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.dump_objects import DumpObjects
-from holdfast.postgresql.dump.toc import DumpEntry
 from tests.support.stores.memory_store import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

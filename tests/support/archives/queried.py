@@ -18,7 +18,7 @@ from holdfast.common.lsn import show_position
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import Table
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.storage import ObjectStore
 from tests.support.archives import histories
 from tests.support.archives.histories import FIRST_FORM, SINCE, write_base, write_changes

@@ -13,7 +13,7 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.setup import grants
 from holdfast.postgresql.setup.backup_role import read_role
-from holdfast.postgresql.snapshot.preconditions import obstacles
+from holdfast.postgresql.snapshot.obstacles import obstacles
 
 Execute = Callable[..., None]
 

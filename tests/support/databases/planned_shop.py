@@ -8,7 +8,7 @@ from holdfast.common.lsn import PG_CLASS
 from holdfast.postgresql.catalog.catalog import Catalog, NamedRelation
 from holdfast.postgresql.catalog.sequences import SequenceValue
 from holdfast.postgresql.catalog.table import Table
-from holdfast.postgresql.dump.toc import DumpEntry, Section
+from holdfast.postgresql.dump.dump_entries import DumpEntry, Section
 from holdfast.postgresql.restore.plan.target_state import Target
 
 

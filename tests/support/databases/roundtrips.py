@@ -7,7 +7,7 @@ import subprocess
 from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 from holdfast.postgresql.restore.rows.load import content_hash
 
 
@@ -17,7 +17,7 @@ def schema_of(address: Address, *more: str) -> list[str]:
     :param more: options.
     """
     options = ["--schema-only", "--encoding=UTF8", "--restrict-key=same", *more, "--dbname", address.url]
-    program = need("pg_dump", at_least=18)
+    program = need_program("pg_dump", at_least=18)
     done = subprocess.run(
         [program, *options], env=address.environment(), capture_output=True, text=True, encoding="utf-8", check=True
     )

@@ -17,8 +17,7 @@ from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_table
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.arrow_session import ArrowSession
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.logical.changes import read_window
-from holdfast.postgresql.logical.window import ChangeBatch, Window, WindowRequest
+from holdfast.postgresql.logical.window_reader import ChangeBatch, Window, WindowRequest, read_window
 
 _numbers = itertools.count(1)
 _OURS = {LSN: "lsn", SEQ: "seq", OP: "op", UNCHANGED: "unchanged"}

@@ -18,11 +18,10 @@ from holdfast.postgresql.connection.copy_out import copy_out
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.connection.value_settings import VALUE_SETTINGS
-from holdfast.postgresql.values.copied import CopyDecoder, from_binary
-from holdfast.postgresql.values.copy_in import copy_in
+from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_select
+from holdfast.postgresql.values.copy_decoder import CopyDecoder, from_binary
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.encode import copy_statement, encode
-from holdfast.postgresql.values.hashing import ContentHash, digest, hash_query
+from holdfast.postgresql.values.encode import copy_in, copy_statement, encode
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -118,7 +117,7 @@ class Tables:
     def hash(self, table: str, columns: Sequence[Column]) -> ContentHash:
         """Return the content hash as the server computes it."""
         encoding = self.session.info.parameter_status("server_encoding") or ""
-        row = self.session.execute(hash_query(table, columns, encoding=encoding).encode()).fetchone()
+        row = self.session.execute(hash_select(f"only {table}", columns, encoding=encoding).encode()).fetchone()
         assert row is not None
         return ContentHash(int(row[0]), int(row[1]))
 

@@ -27,8 +27,8 @@ from holdfast.archive.format import last_seen, runs
 from holdfast.operations import backup_run, job_process
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.dump.programs import need
-from holdfast.postgresql.snapshot.read import cut
+from holdfast.postgresql.dump.programs import need_program
+from holdfast.postgresql.snapshot.table_reader import cut
 from holdfast.storage import open_store
 from locking import Owner
 from sparkjobs import backup, restore
@@ -207,7 +207,7 @@ def _child(order: Order, folder: Path) -> int:
 def main() -> None:
     """Fork a process for every order."""
     for program in ("pg_dump", "pg_restore"):
-        need(program, at_least=0)  # each process would ask every program for its version
+        need_program(program, at_least=0)  # each process would ask every program for its version
     if "AWS_ENDPOINT_URL" in os.environ:
         import_module("holdfast.storage.s3.store")  # each process would
     threads = psutil.Process().num_threads()

@@ -146,7 +146,7 @@ def read_ledger(address: Address) -> Ledger:
 def state_of(address: Address) -> State:
     """Return what the tables of a database hold now."""
     with connect(address) as session:
-        balances = {
+        balances: dict[str, dict[int, int]] = {
             table: dict(
                 session.execute(
                     f"select {key}, {key[0]}balance from public.{table} where {key[0]}balance <> 0".encode()
@@ -176,7 +176,7 @@ def _sessions(address: Address) -> int:
 
 
 def _program() -> str:
-    return str(programs.need("pgbench", at_least=_VERSION))
+    return str(programs.need_program("pgbench", at_least=_VERSION))
 
 
 def _run(address: Address, *options: str) -> None:

@@ -7,15 +7,13 @@ for settings that load code or that only superusers may change.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
-
-import psycopg
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.database_settings import for_superusers
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.connection.session import connect, refusal_of
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.database_settings import DatabaseSettings, DatabaseStatement
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _NOT_ASKED = "it comes with everything into an empty database, or with --database-settings keep"
 _NOT_RECORDED = "the release that made the backup did not record them"
@@ -49,7 +46,7 @@ class DatabasePlan:
 
     def describe(self) -> list[str]:
         """Return what they set, for people and scripts."""
-        return [each.what for each in self.statements]
+        return [statement.what for statement in self.statements]
 
 
 def plan_database(
@@ -73,45 +70,39 @@ def plan_database(
     if not is_wanted:
         if not statements:
             return DatabasePlan()
-        sql = "\n".join(filter(None, (each.shown for each in statements)))
+        sql = "\n".join(filter(None, (statement.shown for statement in statements)))
         return DatabasePlan(
             not_restored=(
-                NotRestored(f"of the database: {named([each.what for each in statements])}", _NOT_ASKED, sql),
+                NotRestored(f"of the database: {named([statement.what for statement in statements])}", _NOT_ASKED, sql),
             )
         )
     is_superuser = session.info.parameter_status("is_superuser") == "on"
-    guarded = for_superusers(session, {each.setting for each in statements if each.setting})
+    guarded = for_superusers(session, {statement.setting for statement in statements if statement.setting})
     asked = [sorted(recorded.roles)]
     there = {name for (name,) in session.execute(_ROLES, asked)}
     run, left = [], []
-    for each in statements:
-        if each.role and each.role not in there.union(new_roles):
-            left.append(_left_out(each, f"the target has no role {each.role}"))
-        elif (each.setting in guarded or each.replaces_names) and is_superuser and not is_trusted:
-            left.append(_left_out(each, _FOR_SUPERUSERS))
+    for statement in statements:
+        if statement.role and statement.role not in there.union(new_roles):
+            left.append(_left_out(statement, f"the target has no role {statement.role}"))
+        elif (statement.setting in guarded or statement.replaces_names) and is_superuser and not is_trusted:
+            left.append(_left_out(statement, _FOR_SUPERUSERS))
         else:
-            run.append(each)
+            run.append(statement)
     return DatabasePlan(tuple(run), tuple(left))
 
 
 def run_statements(session: Connection, address: Address, plan: DatabasePlan) -> tuple[NotRestored, ...]:
-    """Run the statements of a plan, each by itself, and return those that are refused.
+    """Run a plan's statements one by one; return the refused ones.
 
     :param address: of the database. A setting by which no session can begin there is taken back.
     """
     left = []
-    for each in plan.statements:
-        try:
-            with session.transaction():
-                session.execute(each.sql.encode())
-        except psycopg.Error as error:
-            if not is_refusal(session, error):
-                raise
-            left.append(_left_out(each, words(error)))
-            continue
-        if each.setting.lower().endswith("preload_libraries") and (why := _why_closed(address)):
-            session.execute(each.undo.encode())
-            left.append(_left_out(each, f"no session could begin with it: {why}"))
+    for statement in plan.statements:
+        if (error := refusal_of(session, statement.sql)) is not None:
+            left.append(_left_out(statement, words(error)))
+        elif statement.setting.lower().endswith("preload_libraries") and (why := _why_closed(address)):
+            session.execute(statement.undo.encode())
+            left.append(_left_out(statement, f"no session could begin with it: {why}"))
     return tuple(left)
 
 

@@ -7,21 +7,21 @@ from __future__ import annotations
 
 import json
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from holdfast.postgresql.catalog.extension_rows import column_list, read_rows, table_name
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_steps
+from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_steps
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from holdfast.postgresql.catalog.extension_rows import Configuration
+    from holdfast.postgresql.connection.session import Connection
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
     _Key = tuple[str, str, str]
 
 _STEP: Final = "configuration"
@@ -62,8 +62,10 @@ def _restore(session: Connection, tables: Sequence[Configuration]) -> dict[str, 
         conditions[extension, schema, table] = condition
         names[name] = extension, schema, table
         needs[extension, schema, table] = referred
-    left = {each.label: "no extension of the target keeps any there" for each in tables if each.key not in conditions}
-    there = _ordered([each for each in tables if each.key in conditions], names, needs)
+    left = {
+        table.label: "no extension of the target keeps any there" for table in tables if table.key not in conditions
+    }
+    there = _ordered([table for table in tables if table.key in conditions], names, needs)
     if _refused(session, there, conditions):
         for each in there:
             if why := _refused(session, [each], conditions):
@@ -81,7 +83,7 @@ def _ordered(
 
     :param names: as the server writes them, by which `needs` has what each refers to.
     """
-    known = {each.key: each for each in tables}
+    known = {table.key: table for table in tables}
     graph = {key: [names[each] for each in needs[key] if names.get(each) in known] for key in known}
     try:
         return [known[key] for key in TopologicalSorter(graph).static_order()]

@@ -5,25 +5,20 @@ The restoring role gives these as far as it may.
 
 from __future__ import annotations
 
-import json
 from itertools import islice
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import acting
+from holdfast.postgresql.connection.session import first_column, refusal_of, session_role
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident, literal
+from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _AT_ONCE: Final = 500
 """Objects of one transaction: each that changes its owner or privileges holds a lock to its end."""
@@ -40,11 +35,10 @@ def create_large_objects(session: Connection, group: LargeObjectGroup) -> list[N
         step = f"large objects {oids[0]}"
         with once(session, step) as is_new:
             if is_new:
-                missing = [row[0] for row in session.execute(_MISSING, (oids,))]
+                missing = first_column(session, _MISSING, (oids,))
                 session.execute("select pg_catalog.lo_create(o) from unnest(%s::oid[]) o", (missing,))
-                denied = _define(session, group, missing)
-                note_result(session, step, json.dumps([each.describe() for each in denied]))
-            left += [NotRestored.from_dict(each) for each in json.loads(read_result(session, step))]
+                note_left_out(session, step, _define(session, group, missing))
+            left += read_left_out(session, step)
     return left
 
 
@@ -59,14 +53,13 @@ def _define(session: Connection, group: LargeObjectGroup, oids: Sequence[int]) -
     if not oids:
         return
     more = f" and {len(oids) - 1} more" if len(oids) > 1 else ""
-    for what, statements in _definition(group, oids, acting(session)).items():
+    for what, statements in _definition(group, oids, session_role(session)).items():
         done = "; ".join(statements)
         if statements and (error := refusal_of(session, done)) is not None:
             yield NotRestored(f"{what} of large object {oids[0]}{more}", words(error), f"{done};")
 
 
 def _definition(group: LargeObjectGroup, oids: Sequence[int], creator: str) -> dict[str, list[str]]:
-    """Return the statements that define objects, by purpose."""
     owner = [f"alter large object {oid} owner to {ident(group.owner)}" for oid in oids if group.owner != creator]
     privileges = []
     if group.grants is not None:

@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.postgresql.catalog.sequences import Reading, SequenceBetween, SequenceValue
 from holdfast.postgresql.connection.sql import ident, literal, qualified
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _STEP = "sequences"
 """What the ledger calls it."""
@@ -110,7 +110,6 @@ def set_sequences(session: Connection) -> tuple[NotRestored, ...]:
 def _places(
     session: Connection, values: Sequence[SequenceValue], rows_by: Connection
 ) -> tuple[list[tuple[str, int, bool]], list[NotRestored]]:
-    """Return the values of sequences, and the sequences of uncertain value."""
     names = [qualified(value.sequence_schema, value.name) for value in values]
     put: list[tuple[str, int, bool]] = []
     unknown = []

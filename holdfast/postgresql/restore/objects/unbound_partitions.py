@@ -7,24 +7,23 @@ its neighbours as it was; what another one has taken meanwhile, the server refus
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND
-from holdfast.postgresql.connection.outages import words
 from holdfast.postgresql.connection.session import is_refusal, server_error
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.restore.plan.ledger import note_result, once, read_result
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.plan.plan import PlannedTable, RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _IN_NONE: Final = "it came and went between two backups, and is in none"
 
@@ -57,7 +56,7 @@ _NEXT: Final = {
 
 
 def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
-    """Attach the partitions that no backup has, and return what is not known of them.
+    """Attach partitions of unknown bounds, and return what is not known.
 
     Behind the indexes and conditions of their partitioned tables, which each gets by that.
 
@@ -65,7 +64,7 @@ def attach_unbound(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, 
     """
     roots = {table.source.oid: table.target for table in plan.tables}
     unbound = [
-        (table, next((roots[each] for each in table.source.parents if each in roots), None))
+        (table, next((roots[parent] for parent in table.source.parents if parent in roots), None))
         for table in plan.tables
         if table.source.bound == UNKNOWN_BOUND
     ]

@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
     from holdfast.postgresql.catalog.sequences import SequenceValue
     from holdfast.postgresql.catalog.table import Table
-    from holdfast.postgresql.dump.toc import DumpEntry
-    from holdfast.postgresql.restore.plan.rename import Name
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
+    from holdfast.postgresql.restore.plan.name_maps import Name
 
 
 @dataclass(frozen=True)
@@ -65,9 +65,9 @@ class NotRestored:
         return {"object": self.what, "reason": self.reason, "statement": self.statement}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, str]) -> NotRestored:
+    def from_dict(cls, described: Mapping[str, str]) -> NotRestored:
         """Return the object that `describe` described."""
-        return cls(told["object"], told["reason"], told["statement"])
+        return cls(described["object"], described["reason"], described["statement"])
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ class RestorePlan:
     :param renamed: indexes, sequences and statistics whose names are taken or follow their table's.
     :param touches: what of the target's own is locked or changed, in words.
     :param unchanged: what speaks of mapped names in texts that are not rewritten.
-    :param beside: other things may be in the target, so what is created must be told from them.
+    :param beside: other things may be in the target, so what is created must be kept apart from them.
     :param empty: oids, in the source, of tables that come without their rows.
     :param is_strict: nothing that follows the rows gives way to them, but for what is borrowed, which ends the restore
         when all else is done.
@@ -121,7 +121,7 @@ class RestorePlan:
     @cached_property
     def table_names(self) -> frozenset[str]:
         """Return the tables as they will be called, as the server writes them."""
-        return frozenset(qualified(each.target.table_schema, each.target.name) for each in self.tables)
+        return frozenset(qualified(table.target.table_schema, table.target.name) for table in self.tables)
 
     @cached_property
     def digest(self) -> str:
@@ -146,7 +146,7 @@ class RestorePlan:
         :param most: tables below a partitioned one, since all are locked at once; of one with more, each for itself.
         """
         apart = {table.oid for table in (*self._above_foreign, *self._above_many(most))}
-        near = [each for each in self.tables if each.source.kind != "f" and each.target.oid not in apart]
+        near = [table for table in self.tables if table.source.kind != "f" and table.target.oid not in apart]
         roots = {each.source.oid for each in near if each.source.kind == "p"}
         tables = [
             (each.target.table_schema, each.target.name) for each in near if not roots.intersection(each.source.parents)
@@ -166,8 +166,10 @@ class RestorePlan:
 
     def _above_many(self, most: int) -> tuple[Table, ...]:
         """Return the partitioned tables with more tables below them than these."""
-        below = Counter(oid for each in self.tables for oid in self._above(each))
-        return tuple(each.target for each in self.tables if each.source.kind == "p" and below[each.source.oid] > most)
+        below = Counter(oid for table in self.tables for oid in self._above(table))
+        return tuple(
+            table.target for table in self.tables if table.source.kind == "p" and below[table.source.oid] > most
+        )
 
     @cached_property
     def _above_foreign(self) -> tuple[Table, ...]:
@@ -175,11 +177,11 @@ class RestorePlan:
 
         Foreign tables are partitions of them, or inherit from them.
         """
-        found = {oid for each in self.tables if each.source.kind == "f" for oid in self._above(each)}
-        return tuple(each.target for each in self.tables if each.source.oid in found and each.source.kind != "f")
+        found = {oid for table in self.tables if table.source.kind == "f" for oid in self._above(table)}
+        return tuple(table.target for table in self.tables if table.source.oid in found and table.source.kind != "f")
 
     def _above(self, table: PlannedTable) -> set[int]:
-        """Return the tables that a table is a partition of, or inherits from, at any distance."""
+        """Return the tables above a table, at any distance."""
         found: set[int] = set()
         waiting = [*table.source.parents]
         while waiting:
@@ -190,7 +192,7 @@ class RestorePlan:
 
     @cached_property
     def _parents(self) -> dict[int, tuple[int, ...]]:
-        return {each.source.oid: each.source.parents for each in self.tables}
+        return {table.source.oid: table.source.parents for table in self.tables}
 
     def size(self) -> dict[str, int]:
         """Return how much comes back: tables, rows, stored bytes and changes, and the source's disk space of it."""
@@ -208,13 +210,13 @@ class RestorePlan:
         return {
             "tables": [
                 {
-                    "from": each.source.label,
-                    "to": each.target.label,
-                    "rows": each.rows,
-                    "bytes": each.size,
-                    "changes": each.changes,
+                    "from": table.source.label,
+                    "to": table.target.label,
+                    "rows": table.rows,
+                    "bytes": table.size,
+                    "changes": table.changes,
                 }
-                for each in self.tables
+                for table in self.tables
             ],
             "objects": [
                 {"kind": entry.word, "name": entry.full_name} for entry in self.entries if not Selection.is_table(entry)
@@ -246,17 +248,17 @@ def without_rows(plan: RestorePlan, tables: Collection[int], reason: str) -> Res
 
     :param tables: their oids in the source.
     """
-    found = [each.source for each in plan.tables if each.source.oid in tables and each.source.has_rows]
+    found = [table.source for table in plan.tables if table.source.oid in tables and table.source.has_rows]
     left = tuple(NotRestored(f"rows of table {table.label}", reason) for table in found)
     empty = frozenset(table.oid for table in found)
-    planned = tuple(replace(each, rows=0, size=0) if each.source.oid in empty else each for each in plan.tables)
+    planned = tuple(replace(table, rows=0, size=0) if table.source.oid in empty else table for table in plan.tables)
     return replace(plan, tables=planned, empty=empty, not_restored=(*plan.not_restored, *left))
 
 
 def schema_only(plan: RestorePlan) -> RestorePlan:
     """Return a plan of definitions alone: no rows, no large objects, and sequences at their beginning."""
-    tables = tuple(each for each in plan.tables if each.source.oid != LARGE_OBJECTS)
-    empty = frozenset(each.source.oid for each in tables if each.source.has_rows)
+    tables = tuple(table for table in plan.tables if table.source.oid != LARGE_OBJECTS)
+    empty = frozenset(table.source.oid for table in tables if table.source.has_rows)
     left = (*plan.not_restored, NotRestored("all rows, large objects and values of sequences", "--schema-only"))
     return replace(
         plan, tables=tables, empty=empty, sequences=(), large_objects=(), configuration=(), not_restored=left
@@ -266,7 +268,7 @@ def schema_only(plan: RestorePlan) -> RestorePlan:
 def data_only(plan: RestorePlan) -> RestorePlan:
     """Return a plan of rows alone, and of the values of sequences: nothing is created."""
     others = {*plan.empty, LARGE_OBJECTS}
-    tables = tuple(each for each in plan.tables if each.source.has_rows and each.source.oid not in others)
+    tables = tuple(table for table in plan.tables if table.source.has_rows and table.source.oid not in others)
     count = sum(group.count for group in plan.large_objects)
     left = [NotRestored(f"{count} large objects", "--data-only")] if count else []
     left += [NotRestored(each.label, "--data-only") for each in plan.configuration if each.rows]

@@ -8,20 +8,20 @@ Beside other things, only what the restore itself has made gives way.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session import refusal_of
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 OTHER_MOMENT = "rows of another moment break it"
 
@@ -142,7 +142,7 @@ class _Condition:
 
 
 @dataclass(frozen=True)
-class Dropped:
+class RelaxedConstraint:
     """Condition or formula that was dropped so that a table takes its rows.
 
     :param not_restored: what it is, why, and the statement that adds it again.
@@ -162,18 +162,18 @@ class Dropped:
         return {**self.not_restored.describe(), **more}
 
     @classmethod
-    def from_dict(cls, told: Mapping[str, str]) -> Dropped:
+    def from_dict(cls, described: Mapping[str, str]) -> RelaxedConstraint:
         """Return the object that `to_dict` described.
 
         An earlier release did not record all of it.
         """
-        more = (told.get(name, "") for name in ("not_valid", "validate", "column"))
-        return cls(NotRestored.from_dict(told), *more)
+        more = (described.get(name, "") for name in ("not_valid", "validate", "column"))
+        return cls(NotRestored.from_dict(described), *more)
 
 
 def drop_condition(
     session: Connection, table: str, rows: str, error: psycopg.Error, reason: str = ""
-) -> Dropped | None:
+) -> RelaxedConstraint | None:
     """Drop the condition that a table's rows break; None if none gives way.
 
     Where a server does not say which one it is, since a function of one failed, the bound of a partition goes if it is
@@ -198,18 +198,11 @@ def failure_of_bound(session: Connection, table: str, rows: str) -> psycopg.Erro
     :param table: may be no partition, to which any row belongs.
     :param rows: the table that they are in.
     """
-    try:
-        with session.transaction():
-            (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
-            session.execute(f"select count(*) from {rows} where {belonging}".encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        return error
-    return None
+    (belonging,) = session.execute(_BELONGING, (table,)).fetchone() or ("true",)
+    return refusal_of(session, f"select count(*) from {rows} where {belonging}")
 
 
-def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | None:
+def detach(session: Connection, table: str, error: psycopg.Error) -> RelaxedConstraint | None:
     """Detach a partition from its table.
 
     None where it is no partition, or was there before.
@@ -220,7 +213,7 @@ def detach(session: Connection, table: str, error: psycopg.Error) -> Dropped | N
     return None if condition is None else _drop(session, table, condition, words(error))
 
 
-def _drop(session: Connection, table: str, condition: _Condition, reason: str) -> Dropped | None:
+def _drop(session: Connection, table: str, condition: _Condition, reason: str) -> RelaxedConstraint | None:
     try:
         with session.transaction():
             session.execute(f"alter {condition.on} {condition.drop}".encode())
@@ -229,14 +222,16 @@ def _drop(session: Connection, table: str, condition: _Condition, reason: str) -
     except psycopg.ProgrammingError:  # it is inherited from what gives no way
         return None
     added = f"alter {condition.on} {condition.add}"
-    return Dropped(
+    return RelaxedConstraint(
         NotRestored(condition.what, reason, f"{added};"),
         f"{added} not valid;" if condition.name else "",
         f"alter {condition.on} validate constraint {condition.name};" if condition.name else "",
     )
 
 
-def drop_expression(session: Connection, table: str, kept: Sequence[str], error: psycopg.Error) -> Dropped | None:
+def drop_expression(
+    session: Connection, table: str, kept: Sequence[str], error: psycopg.Error
+) -> RelaxedConstraint | None:
     """Drop the expression of a stored generated column, if its functions may fail.
 
     The column becomes an ordinary one. None where there is no such column.
@@ -251,37 +246,25 @@ def drop_expression(session: Connection, table: str, kept: Sequence[str], error:
     session.execute(f"alter table {on} alter column {column} drop expression".encode())
     again = f"alter table {on} drop column {column}, add column {column} {kind} generated always as ({formula}) stored;"
     reason = f"the column has the values of the backup, and none is computed any more: {words(error)}"
-    return Dropped(NotRestored(f"formula of {name} of {on}, {formula}", reason, again), column=name)
+    return RelaxedConstraint(NotRestored(f"formula of {name} of {on}, {formula}", reason, again), column=name)
 
 
-def add_again(session: Connection, dropped: Dropped) -> NotRestored | None:
+def add_again(session: Connection, dropped: RelaxedConstraint) -> NotRestored | None:
     """Add a dropped condition again, where rows satisfy it by now.
 
     Where they do not, it is added for new rows only.
 
-    :return: what is to be told of it; None where it is as it was.
+    :return: what to report of it; None where it is as it was.
     """
-    told = dropped.not_restored
+    report = dropped.not_restored
     if dropped.column:
-        return told
-    error = refusal_of(session, told.statement)
+        return report
+    error = refusal_of(session, report.statement)
     if error is None:
         return None
     if dropped.not_valid and refusal_of(session, dropped.not_valid) is None:
-        return NotRestored(told.what, NOT_VALID + words(error), dropped.validate)
-    return NotRestored(told.what, words(error), told.statement)
-
-
-def refusal_of(session: Connection, statement: str) -> psycopg.Error | None:
-    """Run a statement in a subtransaction; return the server's refusal, if any."""
-    try:
-        with session.transaction():
-            session.execute(statement.encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        return error
-    return None
+        return NotRestored(report.what, NOT_VALID + words(error), dropped.validate)
+    return NotRestored(report.what, words(error), report.statement)
 
 
 def _asking(session: Connection, table: str) -> _Condition | None:

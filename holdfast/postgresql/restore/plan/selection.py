@@ -11,15 +11,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from holdfast.common.lsn import PG_CLASS
-from holdfast.postgresql.dump.sqltext import chain_at, tokens
-from holdfast.postgresql.dump.toc import TABLES
+from holdfast.postgresql.dump.dump_entries import TABLES
+from holdfast.postgresql.dump.sql_tokens import chain_at, tokens
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.catalog.catalog import Catalog
-    from holdfast.postgresql.dump.toc import DumpEntry
-    from holdfast.postgresql.restore.plan.rename import Maps
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
+    from holdfast.postgresql.restore.plan.name_maps import NameMaps
     from holdfast.postgresql.restore.plan.target_state import Target
 
 FOLLOWERS = frozenset({"ACL", "COMMENT", "SECURITY LABEL", "SEQUENCE OWNED BY", "USER MAPPING"})
@@ -94,7 +94,7 @@ class Selection:
     entries: Sequence[DumpEntry]
     catalog: Catalog
     target: Target
-    maps: Maps
+    maps: NameMaps
     chosen: Collection[int]
     whole: bool = False
     created: dict[int, DumpEntry] = field(default_factory=dict)
@@ -192,7 +192,9 @@ class Selection:
 
     def _parent_is_created(self, entry: DumpEntry) -> bool:
         owner = self.owner(entry)
-        parents = {each for table in self.catalog.tables if owner and table.oid == owner.oid for each in table.parents}
+        parents = {
+            parent for table in self.catalog.tables if owner and table.oid == owner.oid for parent in table.parents
+        }
         return any(self.is_table(other) and other.oid in parents for other in self.created.values())
 
     def _gather(self, entry: DumpEntry, hard: bool, found: dict[int, DumpEntry], there: dict[int, DumpEntry]) -> str:
@@ -217,7 +219,6 @@ class Selection:
         return ""
 
     def _needed(self, entry: DumpEntry) -> Iterator[DumpEntry]:
-        """Yield the entries that an entry cannot be created without."""
         for each in self._raw_needs(entry):
             if (other := self._by_id.get(each)) is not None and not self._only_for_order(entry, other):
                 yield other
@@ -227,8 +228,8 @@ class Selection:
         if entry.kind == "CONSTRAINT" and _OVER_GIST.search(entry.sql):
             yield from (other.id for other in self.entries if (other.kind, other.name) == ("EXTENSION", "btree_gist"))
         if entry.kind == "SEQUENCE OWNED BY":  # names the table, which only the sequence's entry needs
-            for each in entry.needs:
-                if (sequence := self._by_id.get(each)) is not None:
+            for need in entry.needs:
+                if (sequence := self._by_id.get(need)) is not None:
                     yield from sequence.needs
 
     def _only_for_order(self, entry: DumpEntry, other: DumpEntry) -> bool:
@@ -255,7 +256,7 @@ class Selection:
         return self.maps.of_table(entry.schema, entry.name) if self.is_table(entry) else self.maps.of(*_key(entry))
 
     def _find_owner(self, entry: DumpEntry) -> DumpEntry | None:
-        needed = [self._by_id[each] for each in entry.needs if each in self._by_id]
+        needed = [self._by_id[need] for need in entry.needs if need in self._by_id]
         if entry.kind == "USER MAPPING":  # needs nothing, by pg_dump's account
             servers = (other for other in self.entries if other.kind == "SERVER")
             return next((server for server in servers if entry.name.endswith(f" SERVER {server.name}")), None)

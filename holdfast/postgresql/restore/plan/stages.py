@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping, Sequence
 
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 _BUILT = frozenset({"INDEX", "CONSTRAINT"})
 FOREIGN_KEY = "FK CONSTRAINT"
@@ -43,7 +43,7 @@ def stages(entries: Sequence[DumpEntry]) -> tuple[Stage, ...]:
     slow = built | keys
     rest = [entry for entry in waiting if entry.id not in slow]
     order = {entry.id: place for place, entry in enumerate(waiting)}
-    last_key = max((order[each] for each in keys), default=-1)
+    last_key = max((order[key] for key in keys), default=-1)
     early = {entry.id for entry in rest if order[entry.id] < last_key and not keys.intersection(entry.needs)}
     return (
         Stage(tuple(entry for entry in waiting if entry.id in built), is_parallel=True),
@@ -132,7 +132,7 @@ def _built(entries: Sequence[DumpEntry]) -> set[int]:
 def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
     """Return the predecessors of each entry of a stage, by their places in it.
 
-    Those are what it needs and whoever locks a table in a way that conflicts: two sessions that lock the same
+    Those are what it needs and what locks a table in a way that conflicts: two sessions that lock the same
     tables in another order would deadlock. An index lets others be built on its table; a key or constraint does not.
 
     :param entries: all of the plan, which know partitions.
@@ -145,7 +145,7 @@ def after(stage: Stage, entries: Iterable[DumpEntry]) -> dict[int, set[int]]:
     beside: dict[int, set[int]] = {}
     found: dict[int, set[int]] = {}
     for place, entry in enumerate(stage.entries):
-        before = {places[each] for each in entry.needs if each in places}
+        before = {places[need] for need in entry.needs if need in places}
         for table in _locked(entry, trees):
             if table in last:
                 before.add(last[table])
@@ -164,8 +164,8 @@ def _locked(entry: DumpEntry, trees: Mapping[int, int]) -> set[int]:
     A foreign key locks all partitions, too.
     """
     if entry.kind == FOREIGN_KEY:
-        return {trees.get(each, each) for each in entry.needs}
-    return {each for each in entry.needs if each in trees}
+        return {trees.get(need, need) for need in entry.needs}
+    return {need for need in entry.needs if need in trees}
 
 
 def _trees(entries: Iterable[DumpEntry]) -> dict[int, int]:
@@ -181,7 +181,7 @@ def _trees(entries: Iterable[DumpEntry]) -> dict[int, int]:
         if entry.is_relation:
             above[entry.id] = entry.id
         elif entry.kind == "TABLE ATTACH":
-            first, *others = (each for each in entry.needs if each in above)
+            first, *others = (need for need in entry.needs if need in above)
             for other in others:
                 above[top(other)] = top(first)
     return {each: top(each) for each in above}

@@ -7,27 +7,24 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import RefusedError
-from holdfast.postgresql.connection.session import acting
-from holdfast.postgresql.dump.sqltext import tokens
+from holdfast.postgresql.connection.session import session_role
+from holdfast.postgresql.dump.sql_tokens import tokens
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.connection.address import Address
-    from holdfast.postgresql.dump.toc import DumpEntry
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
 _SETTING = re.compile(r"SET default_tablespace = ([^;]*); ?")
 
 
 def used_by(entries: Iterable[DumpEntry]) -> tuple[str, ...]:
-    """Return the names of the tablespaces that entries of a dump are to be in."""
+    """Return the names of the tablespaces of a dump's entries."""
     found = {
         token.identifier
         for entry in entries
@@ -56,6 +53,6 @@ def check_tablespaces(session: Connection, address: Address, names: Sequence[str
     }
     if missing := [name for name in names if name not in usable]:
         raise RefusedError(
-            f"{address.url} lacks tablespaces of the backup, or {acting(session)} may not create in them: "
+            f"{address.url} lacks tablespaces of the backup, or {session_role(session)} may not create in them: "
             f"{', '.join(missing)}. Create them first (CREATE TABLESPACE …), or restore with --tablespaces drop"
         )

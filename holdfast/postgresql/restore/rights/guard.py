@@ -10,7 +10,7 @@ Sources: PostgreSQL manual, 'Obtaining Execution Location Information' (PG_CONTE
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
@@ -20,8 +20,7 @@ from holdfast.postgresql.connection.session import connect
 
 if TYPE_CHECKING:
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 RESET: Final = "reset all; set datestyle = 'ISO'; set timezone = 'UTC';"
 """Begins each definition: code that ran before in its session may have changed what names and operators mean.

@@ -1,4 +1,6 @@
-"""Objects of a restore given to their owners, when no code of the source can run any more.
+"""Objects of a restore given to their owners at its end.
+
+No code of the source can run any more then.
 
 Until then all of them belong to the login that builds. While it still may, it gives what belongs to several owners to
 roles that stand in for them. A superuser then gives the objects of each to its owner, by their oids: the server itself
@@ -7,7 +9,6 @@ names them, so nothing of the archive's text is in these statements. ALTER … O
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
@@ -15,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.outages import words
+from holdfast.postgresql.connection.session import refusal_of
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements
+from holdfast.postgresql.restore.plan.ledger import note_left_out, once, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_result
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rights.guard import RESET
 from holdfast.postgresql.restore.rights.superuser_entries import LAST, run_as_superuser
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
@@ -28,13 +29,10 @@ from holdfast.postgresql.restore.rights.target_rights import owner_statements
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-    import psycopg
-
-    from holdfast.postgresql.connection.parallel import Sessions
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _BATCH = 500
 """Statements in one transaction, each of which keeps the lock of a table."""
@@ -109,7 +107,7 @@ def forbid_writing(session: Connection, plan: RestorePlan, tables: Sequence[str]
 def mark_owners(
     superuser: Connection, sessions: Sessions, plan: RestorePlan, holders: Mapping[str, str]
 ) -> tuple[NotRestored, ...]:
-    """Give objects to the roles that stand in for their owners, and privileges to those that have them.
+    """Give objects to their owners' stand-ins, and make the owners' grants.
 
     :param superuser: makes these roles.
     :param sessions: of the login.
@@ -134,11 +132,11 @@ def mark_owners(
     ]
     return (
         *_run_all(sessions, "owners", marks),
-        *_run_all(sessions, "privileges", [each for each in grants if each[1]]),
+        *_run_all(sessions, "privileges", [grant for grant in grants if grant[1]]),
     )
 
 
-def give(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> tuple[NotRestored, ...]:
+def hand_over(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> tuple[NotRestored, ...]:
     """Give everything to its owners, and make the grants that need a superuser.
 
     :param session: a superuser's, when the login can log in no more.
@@ -154,8 +152,10 @@ def give(session: Connection, plan: RestorePlan, holders: Mapping[str, str]) -> 
         if entry.kind in LAST and entry.id in plan.superusers:
             left += _refused(session, plan, entry)
         elif entry.kind == "ACL":
-            for grantor, statement in _grants_of_others(entry):
-                left += _refused(session, plan, replace(entry, sql=statement), grantor)
+            for grantor, tokens in _grants(entry):
+                if grantor and tokens[0].word in ("GRANT", "REVOKE"):  # the owner's own are made by now
+                    statement = replace(entry, sql="".join(token.text for token in tokens))
+                    left += _refused(session, plan, statement, grantor)
     return tuple(left)
 
 
@@ -180,9 +180,8 @@ def _run_all(sessions: Sessions, what: str, some: Sequence[tuple[str, str, str]]
         with once(session, step) as is_new:
             if is_new:
                 session.execute(RESET.encode())
-                left = _all(session, some[start : start + _BATCH])
-                note_result(session, step, json.dumps([each.describe() for each in left]))
-        return [NotRestored.from_dict(each) for each in json.loads(read_result(session, step) or "[]")]
+                note_left_out(session, step, _all(session, some[start : start + _BATCH]))
+        return read_left_out(session, step)
 
     for left in sessions.run(range(0, len(some), _BATCH), run, at_once=1):
         yield from left
@@ -206,7 +205,7 @@ def _some(items: Sequence[Any]) -> Iterator[Any]:
 
 def _owner_of(plan: RestorePlan, entry: DumpEntry) -> str:
     """Return the owner of what an entry is about; "" where it is not known."""
-    objects = (plan.by_id[each] for each in entry.needs if each in plan.by_id)
+    objects = (plan.by_id[need] for need in entry.needs if need in plan.by_id)
     return next((owner for each in objects for _, owner in owner_statements(each.sql)), "")
 
 
@@ -223,12 +222,6 @@ def _own_grants(entry: DumpEntry, owner: str, holders: Mapping[str, str]) -> Ite
                 id(name) for word, name in pairwise(bare) if word.word in ("TO", "FROM") and name.identifier == owner
             }
             yield "".join(holder if holder and id(token) in about else token.text for token in tokens)
-
-
-def _grants_of_others(entry: DumpEntry) -> Iterator[tuple[str, str]]:
-    for grantor, tokens in _grants(entry):
-        if grantor and [token.word for token in tokens][:1] in (["GRANT"], ["REVOKE"]):
-            yield grantor, "".join(token.text for token in tokens)
 
 
 def _grants(entry: DumpEntry) -> Iterator[tuple[str, Sequence[Any]]]:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.roles import read_roles
 from holdfast.postgresql.connection.sql import ident
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, Token, statements, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, Token, statements, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored, without_superusers
 from holdfast.postgresql.restore.rights.target_rights import owner_statements
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator
 
-    import psycopg
-
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _GRANTS: Final = ("ACL", "DEFAULT ACL")
 _NAMES_ROLES: Final = (*_GRANTS, "POLICY", "USER MAPPING")
@@ -61,7 +58,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
     for entry in plan.entries:
         changed = replace(entry, sql=_given(entry, "" if is_creator else owner))
         if entry.kind in _GRANTS:
-            old = {owners[each] for each in entry.needs if each in owners}
+            old = {owners[need] for need in entry.needs if need in owners}
             if entry.kind == "DEFAULT ACL":
                 old = set(owners.values())
             sql = "".join(
@@ -76,7 +73,7 @@ def with_owner(plan: RestorePlan, owner: str, roles: Collection[str], *, is_crea
         plan,
         entries=tuple(entries),
         roles=tuple(sorted({owner}.union(*(_named_roles(entry, plan.roles) for entry in entries)))),
-        large_objects=tuple(each.model_copy(update={"owner": owner}) for each in plan.large_objects),
+        large_objects=tuple(large_object.model_copy(update={"owner": owner}) for large_object in plan.large_objects),
         not_restored=(*plan.not_restored, *left),
     )
 

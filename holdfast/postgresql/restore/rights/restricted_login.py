@@ -11,7 +11,7 @@ import secrets
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
@@ -21,15 +21,14 @@ from holdfast.common.words import named
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOADER
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident, literal
-from holdfast.postgresql.restore.plan.progress import keep, let_write, read_kept
+from holdfast.postgresql.restore.plan.ledger import keep, let_write, read_kept
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping
 
     from holdfast.postgresql.catalog.roles import Roles
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _GONE = """
 select rolname::text from pg_catalog.pg_roles r where rolname ~ %s and not rolsuper and not exists (
@@ -92,7 +91,9 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
     :param is_quiet: the database's own event triggers do not act on what the login does.
     :raises RefusedError: it may not log in; says what to do.
     """
-    _sweep(session)
+    for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+(_[0-9]+|_owner)?$",)).fetchall():
+        with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
+            _is_dropped(session, name)
     session.execute(_SESSIONS, (login_name(session),))  # of a try that was killed
     with tidied(lambda: _lock_out(address)):
         login = _make(session, address, login_name(session), is_quiet=is_quiet)
@@ -134,7 +135,10 @@ def owners_login(session: Connection, address: Address, owner: str) -> Iterator[
 
 
 def powers(session: Connection, owners: Collection[str]) -> Mapping[str, bool]:
-    """Return the roles that may do more than own things, each with whether policies hide nothing from it."""
+    """Return the roles that may do more than own things.
+
+    Each comes with whether policies hide nothing from it.
+    """
     return dict(session.execute(_POWERFUL, (list(owners),)).fetchall())
 
 
@@ -183,7 +187,7 @@ def _is_dropped(session: Connection, name: str) -> bool:
 
 
 def _of_all_databases(session: Connection, statement: str) -> None:
-    """Run a statement on objects of the whole server, and repeat it after a conflict.
+    """Run a statement on shared objects; repeat it after a conflict.
 
     Restores into other databases change the same objects, and a server lets one of them fail.
     """
@@ -204,7 +208,7 @@ def login_name(session: Connection) -> str:
 
 
 def _lock_out(address: Address) -> None:
-    """Bar a log-in from logging in, and drop it where nothing is to be undone.
+    """Lock a log-in out, and drop it where it may go.
 
     It stays where notes of an unfinished restore name it: that may be undone yet.
     """
@@ -280,9 +284,3 @@ def _try(session: Connection, address: Address, login: Address) -> None:
             "role that is no superuser, or say --trust-source where owners in the source may do what a superuser may "
             "here"
         ) from error
-
-
-def _sweep(session: Connection) -> None:
-    for (name,) in session.execute(_GONE, (f"^{LOADER}_[0-9]+(_[0-9]+|_owner)?$",)).fetchall():
-        with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
-            _is_dropped(session, name)

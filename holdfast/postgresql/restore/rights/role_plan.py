@@ -1,21 +1,21 @@
 """Roles at the target of a restore: existing ones, or created on request.
 
-A role belongs to a whole server, so one that is there is never changed, and one that was made stays, whatever
-becomes of the restore.
+A role belongs to a whole server, so one that is there is never changed, and one that was made stays, also
+where the restore fails.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.roles import Membership, Roles, read_roles
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import is_refusal
+from holdfast.postgresql.connection.session import refusal_of
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import assignment, ident
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
@@ -24,8 +24,7 @@ if TYPE_CHECKING:
 
     from holdfast.postgresql.catalog.roles import RoleRecord
     from holdfast.postgresql.connection.address import Address
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _ATTRIBUTES_OF_MINE = """
 select rolsuper, rolcreatedb, rolreplication, rolbypassrls from pg_catalog.pg_roles where rolname = current_user
@@ -49,7 +48,7 @@ class RolePlan:
 
     @property
     def without_password(self) -> tuple[str, ...]:
-        """Return the new roles that may log in, but have no password to do it with."""
+        """Return the new roles that may log in, and lack a password."""
         return tuple(role.name for role in self.created if role.login)
 
     def describe(self) -> dict[str, list[str]]:
@@ -99,7 +98,11 @@ def plan_roles(
     lacking = [
         f"{role.name}: {each.upper()} in the backup" for role in created for each in may_not if getattr(role, each)
     ]
-    granted = [_grantable(session, each) for each in wanted.memberships if new.intersection((each.role, each.member))]
+    granted = [
+        _grantable(session, membership)
+        for membership in wanted.memberships
+        if new.intersection((membership.role, membership.member))
+    ]
     mine = {each.role for each in granted if each.member == session.info.user and each.set is not False}
     return RolePlan(
         created=tuple(role.model_copy(update=dict.fromkeys(may_not, False)) for role in created),
@@ -154,14 +157,15 @@ def _differences(wanted: Roles, there: Roles) -> Iterator[str]:
                     yield f"{role.name}: {theirs[key]} in the target, {mine[key]} in the backup"
             if set(role.settings) != set(other.settings):
                 yield f"{role.name}: other settings (ALTER ROLE … SET) in the target than in the backup"
-    memberships = {(each.role, each.member): each for each in there.memberships}
-    for each in wanted.memberships:
-        if each.member in known and (each.role in known or each.role.startswith("pg_")):
-            found = memberships.get((each.role, each.member))
+    memberships = {(membership.role, membership.member): membership for membership in there.memberships}
+    for membership in wanted.memberships:
+        if membership.member in known and (membership.role in known or membership.role.startswith("pg_")):
+            found = memberships.get((membership.role, membership.member))
             if found is None:
-                yield f"{each.member}: in the backup a member of {each.role}, in the target not"
-            elif each.statement() != found.statement() and each.inherit is not None:
-                yield f"{each.member}: other options as a member of {each.role} in the target than in the backup"
+                yield f"{membership.member}: in the backup a member of {membership.role}, in the target not"
+            elif membership.statement() != found.statement() and membership.inherit is not None:
+                options = f"other options as a member of {membership.role}"
+                yield f"{membership.member}: {options} in the target than in the backup"
 
 
 def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]:
@@ -186,12 +190,7 @@ def create_roles(session: Connection, plan: RolePlan) -> tuple[NotRestored, ...]
 
 
 def _grant(session: Connection, membership: Membership) -> NotRestored | None:
-    try:
-        with session.transaction():
-            session.execute(membership.statement().encode())
-    except psycopg.Error as error:
-        if not is_refusal(session, error):
-            raise
-        what = f"membership of {membership.member} in {membership.role}"
-        return NotRestored(what, words(error), f"{membership.statement()};")
-    return None
+    if (error := refusal_of(session, membership.statement())) is None:
+        return None
+    what = f"membership of {membership.member} in {membership.role}"
+    return NotRestored(what, words(error), f"{membership.statement()};")

@@ -10,28 +10,31 @@ function itself, for as long as the restore takes: what our own statements mean 
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.sql import ident, qualified
-from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import (
+from holdfast.postgresql.dump.dump_entries import TABLES
+from holdfast.postgresql.dump.sql_tokens import SPACE, tokens
+from holdfast.postgresql.restore.plan.ledger import (
     forget_step,
+    note_left_out,
     note_result,
     note_step,
     once,
-    read_result,
+    read_left_out,
     read_steps,
 )
+from holdfast.postgresql.restore.plan.plan import NotRestored
+from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping, Sequence
-
-    import psycopg
+    from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.catalog.table import Table
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
 
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 LENT = "search_path of "
 """What the notes of functions begin with that have one of ours."""
@@ -113,7 +116,7 @@ def path_of(schema: str, table_schema: str) -> str:
     return ", ".join(map(ident, dict.fromkeys((schema, "public", table_schema))))
 
 
-def lend(session: Connection, functions: Collection[tuple[str, str]]) -> None:
+def lend_search_paths(session: Connection, functions: Collection[tuple[str, str]]) -> None:
     """Give functions a search_path until the restore has come to its end."""
     for routine, path in functions:
         with once(session, f"{LENT}{routine}") as is_new:
@@ -151,9 +154,9 @@ def give_back(session: Connection) -> tuple[NotRestored, ...]:
         if is_new:
             steps = read_steps(session)
             noted = [step.removeprefix(LENT) for step in steps if step.startswith(LENT)]
-            told = [_given_back(session, *each) for each in session.execute(_LENT, {"noted": noted}).fetchall()]
-            note_result(session, _GIVEN_BACK, json.dumps([each.describe() for each in told]))
-    return tuple(NotRestored.from_dict(each) for each in json.loads(read_result(session, _GIVEN_BACK)))
+            lent = session.execute(_LENT, {"noted": noted}).fetchall()
+            note_left_out(session, _GIVEN_BACK, [_given_back(session, *each) for each in lent])
+    return tuple(read_left_out(session, _GIVEN_BACK))
 
 
 def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
@@ -164,3 +167,37 @@ def _given_back(session: Connection, routine: str, path: str) -> NotRestored:
     )
     again = f"alter function {routine} set search_path = {path};"
     return NotRestored(f"search_path of function {routine}", reason, again)
+
+
+def lend_to_read(session: Connection, entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> bool:
+    """Lend a search_path to functions that a table's creation inlines.
+
+    It puts their text into a partition key or a generated column's formula, and finds nothing there without a path. One
+    that has a setting of its own is left as it is. Source: inline_function() of PostgreSQL's optimizer.
+
+    :param session: in the transaction that is to create the entry.
+    :param entries: of the plan, by their numbers.
+    :return: whether there are such functions.
+    """
+    functions = [each for each in _needed(entry, entries) if _is_read(each)] if entry.kind in TABLES else []
+    for function in functions:
+        for statement, _ in owner_statements(function.sql):
+            altered = statement.rpartition(" OWNER TO ")[0]
+            schema = [token for token in tokens(altered) if token.kind != SPACE][2].identifier
+            lend_by(session, altered, path_of(schema, entry.schema))
+    return bool(functions)
+
+
+def _needed(entry: DumpEntry, entries: Mapping[int, DumpEntry]) -> Iterator[DumpEntry]:
+    """Yield the entries that an entry needs, with those of its operators."""
+    for need in entry.needs:
+        if (needed := entries.get(need)) is not None:
+            yield needed
+            if needed.kind == "OPERATOR":
+                yield from _needed(needed, entries)
+
+
+def _is_read(entry: DumpEntry) -> bool:
+    if entry.kind != "FUNCTION" or not has_words(entry.sql, "LANGUAGE", "SQL"):
+        return False
+    return not any(setting.split()[1] == "search_path" for setting in settings_of(entry.sql))

@@ -7,27 +7,25 @@ or in an untrusted language, and what is built of them) needs an archive that no
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import server_error
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements, tokens
-from holdfast.postgresql.dump.toc import ROUTINES, TABLES
+from holdfast.postgresql.dump.dump_entries import ROUTINES, TABLES
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.rights.target_rights import has_words, owner_statements, settings_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
-    from holdfast.postgresql.dump.sqltext import Token
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
+    from holdfast.postgresql.dump.sql_tokens import Token
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 FOUNDATION: Final = ("SCHEMA", "EXTENSION")
 """What is created before any code of the source is there: the script of an extension runs with a superuser's rights."""
@@ -54,43 +52,24 @@ _NATIVE = {
 _ABOUT = ("ACL", "COMMENT", "SECURITY LABEL")
 """Entries that say something of another one, which they need."""
 
-_FORMS = (
-    ("COMMENT", "ON"),
-    ("ALTER", "DEFAULT", "PRIVILEGES"),
-    ("ALTER", "EVENT", "TRIGGER"),
-    ("ALTER", "PUBLICATION"),
-    ("CREATE", "ACCESS", "METHOD"),
-    ("CREATE", "AGGREGATE"),
-    ("CREATE", "EVENT", "TRIGGER"),
-    ("CREATE", "EXTENSION"),
-    ("CREATE", "FOREIGN", "DATA", "WRAPPER"),
-    ("CREATE", "FUNCTION"),
-    ("CREATE", "LANGUAGE"),
-    ("CREATE", "OPERATOR", "CLASS"),
-    ("CREATE", "OPERATOR", "FAMILY"),
-    ("CREATE", "OR", "REPLACE", "LANGUAGE"),
-    ("CREATE", "PROCEDURAL", "LANGUAGE"),
-    ("CREATE", "PUBLICATION"),
-    ("CREATE", "SUBSCRIPTION"),
-    ("CREATE", "TEXT", "SEARCH"),
-    ("CREATE", "TRANSFORM"),
-    ("CREATE", "TRUSTED"),
-    ("CREATE", "TYPE"),
-    ("GRANT",),
-    ("REVOKE",),
-)
-"""How statements may begin. None of them plans a query, and none has a part that could.
+_WORDS = {
+    "DEFAULT ACL": "DEFAULT PRIVILEGES",
+    "PROCEDURAL LANGUAGE": "LANGUAGE",
+    "PUBLICATION TABLES IN SCHEMA": "PUBLICATION",
+    "SHELL TYPE": "TYPE",
+}
+"""What the statements of an entry are about, where its kind has other words for it."""
 
-Source: PostgreSQL manual, 'SQL Commands'.
-"""
+_KINDS = {
+    *(*_SAFE, *_NATIVE, *ROUTINES),
+    *("AGGREGATE", "OPERATOR CLASS", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA", "SCHEMA", "SHELL TYPE", "TYPE"),
+}
+"""What a superuser may create, or give to an owner; `ALTER … OWNER TO` takes no list of actions for any of these."""
+
+_ALTERED = ("DEFAULT ACL", "EVENT TRIGGER", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA")
+"""Those that are altered in other ways, too."""
 
 _OWN_ROUTINES = "select pg_catalog.count(*) from pg_catalog.pg_proc where proowner = session_user::pg_catalog.regrole"
-
-_OWNED = {
-    *("AGGREGATE", "EVENT", "FOREIGN", "FUNCTION", "LANGUAGE", "OPERATOR", "PROCEDURAL", "PROCEDURE", "PUBLICATION"),
-    *("SCHEMA", "SUBSCRIPTION", "TEXT", "TYPE"),
-}
-"""How `ALTER … OWNER TO` may go on: none of these takes a list of actions."""
 
 _OF_SUPERUSERS = {"EVENT TRIGGER", "FOREIGN DATA WRAPPER", "PROCEDURAL LANGUAGE", "PUBLICATION", "SUBSCRIPTION"}
 """Kinds that a superuser owns, or that run nothing with their owner's rights."""
@@ -118,7 +97,7 @@ def superuser_entries(entries: Sequence[DumpEntry], settings: Collection[str]) -
     known = {entry.id: entry for entry in entries}
     for entry in entries:
         if entry.kind in _ABOUT:
-            objects = [known[each] for each in entry.needs if each in known]
+            objects = [known[need] for need in entry.needs if need in known]
             if not objects or any(each.id in found for each in objects):
                 found[entry.id] = any(found.get(each.id, False) for each in objects)
     return found
@@ -142,16 +121,13 @@ def without_native_code(plan: RestorePlan, superusers: Mapping[int, bool]) -> Re
         if not out.intersection((entry.id, *entry.needs)):
             continue
         if entry.kind in TABLES:
-            raise RefusedError(f"{entry.label} needs {_first(plan, out, entry)}, which is {_NATIVE_CODE}: {_REMEDY}")
+            needed = next(plan.by_id[need].label for need in entry.needs if need in out)
+            raise RefusedError(f"{entry.label} needs {needed}, which is {_NATIVE_CODE}: {_REMEDY}")
         reason = _NATIVE_CODE if superusers.get(entry.id) else "what it needs is not restored"
         left.append(NotRestored(entry.label, f"{reason}: {_REMEDY}", entry.sql))
         out.add(entry.id)
     kept = tuple(entry for entry in plan.entries if entry.id not in out)
     return replace(plan, entries=kept, not_restored=(*plan.not_restored, *left))
-
-
-def _first(plan: RestorePlan, out: Collection[int], entry: DumpEntry) -> str:
-    return next(plan.by_id[each].label for each in entry.needs if each in out)
 
 
 def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
@@ -165,8 +141,6 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
     if entry.kind not in _OF_SUPERUSERS:
         for statement, _ in owner_statements(sql):
             sql = sql.replace(statement, f"{statement.rpartition(' OWNER TO ')[0]} OWNER TO {login};", 1)
-    if len(re.findall(r"\bCREATE\b", " ".join(token.word for token in tokens(sql)))) > 1 and entry.kind in ROUTINES:
-        raise RefusedError(f"{entry.label} is not created by a superuser: it creates more than one thing")
     with session.transaction():
         before = session.execute(_OWN_ROUTINES).fetchone()
         for statement in _allowed(entry, sql):
@@ -179,31 +153,40 @@ def run_as_superuser(session: Connection, entry: DumpEntry, login: str) -> None:
 
 
 def _allowed(entry: DumpEntry, sql: str) -> Iterator[str]:
+    is_created = False
     for statement in statements(f"{sql};"):
         bare = [token for token in statement if token.kind not in (SPACE, COMMENT)]
         if len(bare) < 2:
             continue
         text = "".join(" " if token.kind == COMMENT else token.text for token in statement)
-        if not _has_form(bare) or _evaluates(bare) or not _is_of(entry, bare):
+        if not _has_form(entry, bare) or _evaluates(bare):
             raise RefusedError(f"{entry.label} is not created by a superuser: {text[:200]} is no form that may be")
+        if is_created and bare[0].word == "CREATE":
+            raise RefusedError(f"{entry.label} is not created by a superuser: it creates more than one thing")
+        is_created = is_created or bare[0].word == "CREATE"
         yield text
 
 
-def _is_of(entry: DumpEntry, statement: Sequence[Token]) -> bool:
-    """Return whether a statement that creates something creates what its entry is."""
-    if statement[0].word != "CREATE":
-        return True
-    words = [token.word for token in statement[1:5] if token.word not in ("OR", "REPLACE", "TRUSTED", "PROCEDURAL")]
-    return words[0] == entry.kind.removeprefix("PROCEDURAL ").removeprefix("SHELL ").split()[0]
+def _has_form(entry: DumpEntry, statement: Sequence[Token]) -> bool:
+    """Return whether a statement has a form of its entry's kind.
 
+    None of these plans a query, or has a part that could.
 
-def _has_form(statement: Sequence[Token]) -> bool:
-    words = [token.word for token in statement]
-    if words[0] == "ALTER" and words[-4:-2] == ["OWNER", "TO"]:
-        return words[1] in _OWNED
-    if words[0] in ("GRANT", "REVOKE"):
+    Source: PostgreSQL manual, 'SQL Commands'.
+    """
+    first, *words = [token.word for token in statement]
+    if first in ("GRANT", "REVOKE"):
         return any(word == "ON" and words[place + 1] in _GRANTED_ON for place, word in enumerate(words[:-1]))
-    return any(tuple(words[: len(form)]) == form for form in _FORMS)
+    if first == "COMMENT":
+        return words[0] == "ON"
+    if entry.kind == "PROCEDURAL LANGUAGE":
+        words = [word for word in words if word not in ("OR", "REPLACE", "TRUSTED", "PROCEDURAL")]
+    kind = _WORDS.get(entry.kind, entry.kind).split()
+    if entry.kind not in _KINDS or words[: len(kind)] != kind:
+        return False
+    if first == "CREATE":
+        return entry.kind != "SCHEMA"  # it may have others inside
+    return first == "ALTER" and (words[-4:-2] == ["OWNER", "TO"] or entry.kind in _ALTERED)
 
 
 def _evaluates(statement: Sequence[Token]) -> bool:

@@ -10,24 +10,24 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.dump.sqltext import COMMENT, SPACE, statements, tokens
-from holdfast.postgresql.dump.toc import ROUTINES
+from holdfast.postgresql.connection.session import first_column
+from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.dump.dump_entries import ROUTINES
+from holdfast.postgresql.dump.sql_tokens import COMMENT, SPACE, statements, tokens
 from holdfast.postgresql.restore.plan.plan import NotRestored
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Sequence
 
-    from holdfast.postgresql.dump.toc import DumpEntry
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
     from holdfast.postgresql.restore.plan.plan import RestorePlan
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _PROBE = "holdfast_probe"
 
@@ -62,14 +62,14 @@ def within_rights(session: Connection, plan: RestorePlan, *, strict: bool) -> Re
         return plan
     asked = _Asked(session, plan.entries)
     denied = [each for entry in plan.entries for each in asked.denied(entry)]
-    if strict and (what := named([told.what for _, _, told in denied if told is not None])):
+    if strict and (what := named([report.what for _, _, report in denied if report is not None])):
         raise RefusedError(
             f"{session.info.user} may not create all of it: {what}. Restore as a superuser, or without --strict"
         )
     runs: dict[int, str] = {}
     for entry, text, _ in denied:
         runs[entry.id] = runs.get(entry.id, entry.sql).replace(text, "", 1)
-    left = tuple(told for _, _, told in denied if told is not None)
+    left = tuple(report for _, _, report in denied if report is not None)
     return replace(plan, runs=runs, not_restored=(*plan.not_restored, *left))
 
 
@@ -99,13 +99,15 @@ class _Asked:
         self._tried: dict[str, str] = {}
         owners = {owner for entry in entries for _, owner in owner_statements(entry.sql)}
         query = _STRANGERS.format(version=session.info.server_version)
-        self._strangers: Collection[str] = {row[0] for row in session.execute(query.encode(), (list(owners),))}
-        self._extensions: Collection[str] = {row[0] for row in session.execute(_OTHERS_EXTENSIONS)}
+        self._strangers: Collection[str] = set(first_column(session, query, (list(owners),)))
+        self._extensions: Collection[str] = set(first_column(session, _OTHERS_EXTENSIONS))
         self._schemas: dict[str, str] = dict(session.execute(_SCHEMAS).fetchall())
         self._out: set[int] = set()
 
     def denied(self, entry: DumpEntry) -> Iterator[tuple[DumpEntry, str, NotRestored | None]]:
-        """Yield the parts of an entry's SQL that are not run, each with its report.
+        """Yield the parts of an entry that are not run.
+
+        Each comes with its report.
 
         The report is None where the target is so already.
         """
@@ -146,19 +148,16 @@ class _Asked:
         Another failure is no denial.
         """
         if statement not in self._tried:
-            self._tried[statement] = self._why(statement)
+            self._tried[statement] = ""
+            try:
+                with self._session.transaction(force_rollback=True):
+                    self._session.execute(statement.encode())
+            except psycopg.errors.InsufficientPrivilege as error:
+                self._tried[statement] = words(error)
+            except psycopg.Error:
+                if self._session.broken:
+                    raise
         return self._tried[statement]
-
-    def _why(self, statement: str) -> str:
-        try:
-            with self._session.transaction(force_rollback=True):
-                self._session.execute(statement.encode())
-        except psycopg.errors.InsufficientPrivilege as error:
-            return words(error)
-        except psycopg.Error:
-            if self._session.broken:
-                raise
-        return ""
 
 
 def has_words(sql: str, *wanted: str) -> bool:

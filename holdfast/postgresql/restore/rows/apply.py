@@ -3,7 +3,7 @@
 They are staged by COPY, and applied by a few statements.
 
 Every row that goes or comes is hashed, so that what the table must hold afterwards is known without trusting the
-target: `Applied.after`. Stored generated columns are not in changes: the target computes them anew. Where a table has
+target: `Applied.after`. Stored generated columns are not in changes: the target computes them again. Where a table has
 some, the server hashes the rows that came twice: without these columns, to compare them with the archive, and with
 them, to join the hash of the base, which has them.
 """
@@ -19,19 +19,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from holdfast.common.errors import DamagedError, HoldfastError, MissingRowsError
-from holdfast.postgresql.restore.rows.apply_sql import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
+from holdfast.postgresql.restore.rows.net_statements import DELETED, EMPTIED, INSERTED, STAGE, UPDATED, NetStatements
 from holdfast.postgresql.restore.rows.staging_tables import not_taken
-from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.hashing import ContentHash, digest
-from holdfast.postgresql.values.schema_evolution import is_same_form
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.content_hash import ContentHash, digest
+from holdfast.postgresql.values.encode import copy_in
+from holdfast.postgresql.values.schema_evolution import is_same_schema
+from holdfast.postgresql.values.stored_columns import schema_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _OPS: Final = {True: {EMPTIED, INSERTED, UPDATED, DELETED}, False: {EMPTIED, INSERTED, DELETED}}
 
@@ -119,8 +118,6 @@ class _Staged:
 
 
 class _Net:
-    """Application of one table's changes."""
-
     def __init__(self, session: Connection, table: Table, key: tuple[int, ...]) -> None:
         self._session = session
         self._table = table
@@ -154,7 +151,7 @@ class _Net:
     def _stage(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Return a batch of changes in the staged schema, and record its contents."""
         width = len(schema_of(self._columns))
-        if not is_same_form(pa.schema(list(batch.schema)[:width]), self._columns):
+        if not is_same_schema(pa.schema(list(batch.schema)[:width]), self._columns):
             raise HoldfastError(f"the changes of {self._table.label} do not have the columns of the table")
         named = {name.rstrip("_"): place for place, name in enumerate(batch.schema.names) if place >= width}
         op = named["__op"]

@@ -1,4 +1,4 @@
-"""Tables of a target that are there already, and take the rows of a restore while they are empty.
+"""Existing tables of a target that take a restore's rows.
 
 Their indexes, conditions and triggers stay as they are. Triggers and rules do not fire: the rows of the archive have
 what these made of them. Foreign keys are checked, so the tables that others refer to are filled first.
@@ -8,16 +8,17 @@ from __future__ import annotations
 
 from contextlib import contextmanager
 from graphlib import CycleError, TopologicalSorter
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.columns import read_columns
+from holdfast.postgresql.connection.session import first_column
 from holdfast.postgresql.connection.sql import literal, qualified
+from holdfast.postgresql.restore.plan.ledger import LOCK_WAIT, unnoticed
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import LOCK_WAIT, unnoticed
 from holdfast.postgresql.restore.rows.load import most_locked
 from holdfast.postgresql.restore.rows.staging_tables import bring_back, not_taken
 
@@ -27,8 +28,7 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.catalog.sequences import SequenceValue
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _NAMED = 5
 _ASKED_AT_ONCE = 100
@@ -79,7 +79,7 @@ from pg_catalog.pg_rewrite r where r.ev_class in (select oid from trees) and r.e
 
 
 def check_existing(session: Connection, url: str, tables: Sequence[Table], *, is_trusted: bool) -> None:
-    """Make sure that a target has these tables, that they can take their rows, and that its user may write them.
+    """Refuse a target whose tables cannot take the rows.
 
     :param url: of the target, for people.
     :param tables: as they are called there.
@@ -148,7 +148,7 @@ def check_without_rows(session: Connection, tables: Sequence[Table]) -> None:
             f"{qualified(table.table_schema, table.name)})"
             for table in tables[start : start + _ASKED_AT_ONCE]
         )
-        filled += [row[0] for row in session.execute(" union ".join(queries).encode())]
+        filled += first_column(session, " union ".join(queries))
     if filled:
         raise RefusedError(
             f"{named(sorted(filled), _NAMED)} {'have' if len(filled) > 1 else 'has'} rows already, and --data-only "
@@ -162,24 +162,24 @@ def present(
 ) -> tuple[tuple[SequenceValue, ...], tuple[NotRestored, ...]]:
     """Return the sequences that the target has, and those that it lacks."""
     there = set(session.execute(_SEQUENCES_THERE).fetchall())
-    lacking = [each for each in values if (each.sequence_schema, each.name) not in there]
+    lacking = [value for value in values if (value.sequence_schema, value.name) not in there]
     named_so = tuple(
         NotRestored(f"where sequence {each.sequence_schema}.{each.name} stood", "the target has no such sequence")
         for each in lacking
         if not each.extension
     )
-    return tuple(each for each in values if each not in lacking and not each.extension), named_so
+    return tuple(value for value in values if value not in lacking and not value.extension), named_so
 
 
 def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
-    """Return the tables in the order in which their foreign keys let them be filled.
+    """Return the tables in an order that foreign keys allow.
 
     Keys that can be deferred ask for no order.
 
     :raises RefusedError: they refer to each other in a circle.
     """
     names = _names(tables)
-    roots = [row[0] for row in session.execute(_ROOTS, (names,))]
+    roots = first_column(session, _ROOTS, (names,))
     asked: dict[str, set[str]] = {root: set() for root in roots}
     for root, other in session.execute(_KEYS, {"names": names}).fetchall():
         if other in asked and (other != root or roots.count(root) > 1):
@@ -196,7 +196,7 @@ def filling_order(session: Connection, tables: Sequence[Table]) -> list[Table]:
 
 
 def fill(session: Connection, tables: Sequence[Table]) -> None:
-    """Move the rows from the staging tables of these into themselves, in the session's transaction.
+    """Move the rows from staging tables, in the session's transaction.
 
     Nobody else writes to them until it ends.
 

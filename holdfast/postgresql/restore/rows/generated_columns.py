@@ -9,23 +9,20 @@ So a table whose contents differ is compared without these columns before it is 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.values.hashing import ContentHash, digest
+from holdfast.postgresql.values.content_hash import ContentHash, digest
 from holdfast.postgresql.values.schema_evolution import conform
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    import psycopg
     import pyarrow as pa
 
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.restore.rows.apply import Applied
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _PLAIN = ""
 """Stands for the columns that are not generated; no column is called so."""
@@ -49,7 +46,7 @@ class Recomputed:
         return tuple(self._named(column) for column in self.columns)
 
     def _named(self, column: Column) -> NotRestored:
-        expressions = dict(each.split(" ", 1) for each in self.table.expressions)
+        expressions = dict(expression.split(" ", 1) for expression in self.table.expressions)
         expression = expressions.get(str(column.number), "its expression")
         return NotRestored(
             f"values of generated column {self.table.label}.{column.name}",
@@ -86,10 +83,10 @@ def nothing(table: Table) -> Apart:
 
 
 def sum_apart(parts: Iterable[Apart]) -> Apart:
-    """Return the hashes of sets of rows together, of the columns that are known of all."""
+    """Return the sums of hashes, of the columns known everywhere."""
     first, *others = parts
-    for each in others:
-        first = {name: hashed + each[name] for name, hashed in first.items() if name in each}
+    for other in others:
+        first = {name: hashed + other[name] for name, hashed in first.items() if name in other}
     return first
 
 

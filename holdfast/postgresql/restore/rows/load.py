@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import psycopg
 
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS, put_pages
-from holdfast.postgresql.connection.outages import words
-from holdfast.postgresql.connection.session import connect, is_refusal
+from holdfast.postgresql.connection.session import connect, first_column, is_refusal, refusal_of
+from holdfast.postgresql.connection.session_errors import words
 from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.restore.plan.ledger import note_left_out, note_result, once, read_ledger, read_left_out
 from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import note_result, once, read_ledger, read_result
-from holdfast.postgresql.restore.plan.relaxed_constraints import refusal_of
 from holdfast.postgresql.restore.rows.generated_columns import column_sets
 from holdfast.postgresql.restore.rows.staging_tables import not_taken, step_of
-from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.hashing import ContentHash, digest, hash_select
-from holdfast.postgresql.values.schema_evolution import conform, is_same_form
+from holdfast.postgresql.values.content_hash import ContentHash, digest, hash_select
+from holdfast.postgresql.values.encode import copy_in
+from holdfast.postgresql.values.schema_evolution import conform, is_same_schema
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -33,10 +31,9 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
-    from holdfast.postgresql.connection.parallel import Sessions
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
+    from holdfast.postgresql.connection.session import Connection
     from holdfast.postgresql.restore.rows.generated_columns import Apart
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
 
 _ADVISORY_KEY = 0x486F6C6466617374  # "Holdfast"
 
@@ -142,7 +139,7 @@ def check_empty(session: Connection, address: Address) -> None:
 
     :raises RefusedError: something is; names it.
     """
-    found = [row[0] for row in session.execute(_USER_OBJECTS)]
+    found = first_column(session, _USER_OBJECTS)
     if found:
         raise RefusedError(
             f"{address.url} is not empty: it has {named(found, 5)}. Restore into an empty database "
@@ -189,7 +186,7 @@ class _Brought:
         self.digest = ContentHash()
 
     def __call__(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        if is_same_form(batch.schema, self._columns):
+        if is_same_schema(batch.schema, self._columns):
             return batch
         brought = conform(batch, self._columns)
         self.digest += digest(self._columns, brought)
@@ -232,7 +229,7 @@ def refresh_views(sessions: Sessions, views: Sequence[NamedRelation]) -> tuple[N
     they are tried again once others are filled: a function may read these. What fails then stays empty, and is returned
     with the server's words. So is what reads a foreign table: its server is not asked.
     """
-    named_views = {qualified(each.relation_schema, each.name): each for each in views}
+    named_views = {qualified(view.relation_schema, view.name): view for view in views}
     (there,) = sessions.run([list(named_views)], _reaching) if views else ({},)
     names = {name: view for name, view in named_views.items() if name in there}  # the others were left out
     reaching = {name: table for name, table in there.items() if table}
@@ -311,10 +308,9 @@ def _gather(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRe
     """
     step = f"analyze from {qualified(*names[0])}"
     with once(session, step) as is_new:
-        if is_new and (left := refused_statistics(session, names)):
-            note_result(session, step, json.dumps([each.describe() for each in left]))
-        noted = read_result(session, step)
-    return [NotRestored.from_dict(each) for each in json.loads(noted or "[]")]
+        if is_new:
+            note_left_out(session, step, refused_statistics(session, names))
+        return read_left_out(session, step)
 
 
 def refused_statistics(session: Connection, names: Sequence[tuple[str, str]]) -> list[NotRestored]:

@@ -2,7 +2,7 @@
 
 They are loaded through the table that has them.
 
-An enum's values are hashed by the oids of its labels, which each database makes anew, and so is what has some in it;
+An enum's values are hashed by the oids of its labels, which are each database's own, and so is what has some in it;
 names such as regclass by what they stand for; text of a collation that is not deterministic by a library's version,
 and in an encoding. pg_dump loads through the root where a key is an enum (flagInhTables() and getPartitioningInfo() of
 PostgreSQL's source); this asks which keys are safe instead.
@@ -10,18 +10,15 @@ PostgreSQL's source); this asks which keys are safe instead.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.postgresql.connection.sql import qualified
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    import psycopg
-
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 # What a key's type is below domains and arrays; expressions have that of their operator class.
 _UNSAFE = """
@@ -72,7 +69,7 @@ where not exists (select from pg_catalog.pg_partition_tree(h.root) t join pg_cat
 """
 
 
-def through_roots(session: Connection, tables: Sequence[Table], *, same_encoding: bool) -> Mapping[int, Table]:
+def partition_roots(session: Connection, tables: Sequence[Table], *, same_encoding: bool) -> Mapping[int, Table]:
     """Return the tables that partitions' rows are loaded through, by the partition's oid.
 
     Partitions that are loaded themselves are not among them. Such a table is called as the highest table that hashes

@@ -20,10 +20,9 @@ import psycopg
 
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
-from holdfast.postgresql.connection.session import is_refusal, server_error
+from holdfast.postgresql.connection.session import first_column, is_refusal, refusal_of, server_error
 from holdfast.postgresql.connection.sql import ident, qualified
-from holdfast.postgresql.restore.plan.plan import NotRestored
-from holdfast.postgresql.restore.plan.progress import (
+from holdfast.postgresql.restore.plan.ledger import (
     ROWS_ASIDE,
     note_result,
     note_step,
@@ -32,22 +31,21 @@ from holdfast.postgresql.restore.plan.progress import (
     read_steps,
     unnoticed,
 )
+from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
-    Dropped,
+    RelaxedConstraint,
     add_again,
     detach,
     drop_condition,
     drop_expression,
     failure_of_bound,
-    refusal_of,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
     from holdfast.postgresql.catalog.table import Table
-
-    Connection = psycopg.Connection[tuple[Any, ...]]
+    from holdfast.postgresql.connection.session import Connection
 
 _MORE = """
 select a.attname::text,
@@ -87,21 +85,17 @@ def not_taken(session: Connection, what: str, error: psycopg.Error) -> NoReturn:
     raise server_error(what, error) from error
 
 
-def aside(table: Table, steps: Mapping[str, str]) -> Table:
+def staging_table(table: Table, steps: Mapping[str, str]) -> Table:
     """Return the staging table of a table.
 
     It computes nothing where the ledger says so.
     """
     update: dict[str, Any] = {"table_schema": LEDGER, "name": f"{ROWS_ASIDE}{table.oid}", "kind": "r"}
-    if _keeps_computed(table, steps):
+    if steps.get(_moved(table)) == _COMPUTED:
         update["columns"] = tuple(
             replace(column, generated="") if column.generated == "s" else column for column in table.columns
         )
     return table.model_copy(update=update)
-
-
-def _keeps_computed(table: Table, steps: Mapping[str, str]) -> bool:
-    return steps.get(_moved(table)) == _COMPUTED
 
 
 def step_of(table: Table, file: str) -> str:
@@ -117,11 +111,11 @@ def is_loaded(table: Table, file: str, steps: Mapping[str, str]) -> bool:
 
     The ledger says so.
     """
-    return step_of(aside(table, steps), file) in steps if is_aside(table, steps) else file in steps
+    return step_of(staging_table(table, steps), file) in steps if is_aside(table, steps) else file in steps
 
 
 def is_aside(table: Table, steps: Collection[str]) -> bool:
-    """Return whether a table's rows go to a staging table first, as the ledger says."""
+    """Return whether a table's rows go to a staging table."""
     return _moved(table) in steps
 
 
@@ -150,7 +144,11 @@ def set_aside(
     :param is_begun: rows may be in the table already. Of a root's, nobody knows any more whose they are.
     """
     with session.transaction():
-        new = [each for each in tables if _set_aside(session, each, files[each.oid], is_kept=each.oid in keep_computed)]
+        new = [
+            table
+            for table in tables
+            if _set_aside(session, table, files[table.oid], is_kept=table.oid in keep_computed)
+        ]
         if new and is_begun:
             only = "only " if new[0].has_rows else ""
             session.execute(f"truncate {only}{qualified(new[0].table_schema, new[0].name)}".encode())
@@ -164,7 +162,7 @@ def _set_aside(session: Connection, table: Table, files: Iterable[str], *, is_ke
                 note_result(session, _moved(table), _COMPUTED)
             for file in sorted(files):
                 note_step(session, file)
-            _create_aside(session, table, aside(table, {_moved(table): _COMPUTED if is_kept else ""}))
+            _create_aside(session, table, staging_table(table, {_moved(table): _COMPUTED if is_kept else ""}))
         return is_new
 
 
@@ -191,7 +189,7 @@ def leave_root(session: Connection, tables: Sequence[Table]) -> None:
     """
     steps = read_steps(session)
     names = {table.oid: qualified(table.table_schema, table.name) for table in tables}
-    places = (aside(table, steps) for table in tables)
+    places = (staging_table(table, steps) for table in tables)
     failures = (
         failure_of_bound(session, names[place.oid], qualified(place.table_schema, place.name)) for place in places
     )
@@ -221,9 +219,9 @@ def bring_back(session: Connection, table: Table, *, reason: str | None = None) 
 
 def _bring_back(session: Connection, table: Table, reason: str | None) -> None:
     steps = read_steps(session)
-    there = aside(table, steps)
+    there = staging_table(table, steps)
     source, target = (qualified(each.table_schema, each.name) for each in (there, table))
-    computed = {row[0] for row in session.execute(_COMPUTED_HERE, (target,))}  # not, where a formula has given way
+    computed = set(first_column(session, _COMPUTED_HERE, (target,)))  # not, where a formula has given way
     kept = [column.name for column in table.columns if column.name not in computed]
     dropped = _read_dropped(steps.get(_left(table)))
     session.execute("set local synchronous_commit = off")
@@ -258,8 +256,8 @@ def put_conditions_back(session: Connection, table: Table) -> None:
         note_result(session, _conditions(table), json.dumps([each.describe() for each in left]))
 
 
-def _read_dropped(noted: str | None) -> list[Dropped]:
-    return [Dropped.from_dict(each) for each in json.loads(noted or "[]")]
+def _read_dropped(noted: str | None) -> list[RelaxedConstraint]:
+    return [RelaxedConstraint.from_dict(each) for each in json.loads(noted or "[]")]
 
 
 def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
@@ -273,7 +271,9 @@ def left_out(table: Table, steps: Mapping[str, str]) -> Sequence[NotRestored]:
     return [NotRestored.from_dict(each) for each in reversed(noted)]
 
 
-def _give_way(session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str) -> Dropped | None:
+def _give_way(
+    session: Connection, table: Table, rows: str, error: psycopg.Error, reason: str
+) -> RelaxedConstraint | None:
     """Drop a condition that refuses a row.
 
     It is one of the table, or of one of the partitions that rows go on to.

@@ -33,13 +33,6 @@ def test_what_was_given_counts() -> None:
     assert (found.tables, found.connections, found.bytes_per_second, found.restart) == (("a.b",), 9, 1e6, "now")
 
 
-def test_an_unsafe_pg_dump_is_allowed_by_archives_yaml_or_by_the_request() -> None:
-    allowing = KNOWN.model_copy(update={"allow_unsafe_dumper": True})
-    found = [configured(), configured(allowing), configured(allow_unsafe_dumper=True)]
-    assert [each.allow_unsafe_dumper for each in found] == [False, True, True]
-    assert "--allow-unsafe-dumper" in found[1].to_arguments()
-
-
 @pytest.mark.parametrize(("tables", "chosen"), [((), False), (("a.b",), True)])
 def test_tables_are_chosen_for_this_backup_alone_where_they_were_given(tables: tuple[str, ...], chosen: bool) -> None:
     assert configured(tables=tables).chosen is chosen

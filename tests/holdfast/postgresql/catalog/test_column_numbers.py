@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.postgresql.catalog.column_numbers import Slot, Stay, candidates, slots
+from holdfast.postgresql.catalog.column_numbers import ColumnNumber, Stay, candidates, slots
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import Table
 
@@ -78,17 +78,27 @@ def test_what_a_column_was_is_among_what_it_may_have_been(
     ("columns", "among", "found"),
     [
         (0, [], []),
-        (2, [Slot(1, _ALWAYS), Slot(2, _ALWAYS)], [{1}, {2}]),
-        (1, [Slot(1, _ALWAYS), Slot(2, _ONWARD), Slot(3, _ONWARD)], [{1}]),
-        (2, [Slot(1, _ALWAYS), Slot(2, _ONWARD), Slot(3, _ONWARD)], [{1}, {2}]),  # whatever it was called
-        (2, [Slot(1, _ALWAYS), Slot(2, _PERHAPS), Slot(3, _ONWARD)], [{1}, {2, 3}]),  # dropped, and made anew
-        (3, [Slot(1, _ALWAYS), Slot(2, _PERHAPS), Slot(3, _ONWARD)], [{1}, {2}, {3}]),
-        (2, [Slot(1, _PERHAPS), Slot(2, _ALWAYS), Slot(3, _PERHAPS)], [{1, 2}, {2, 3}]),
-        (1, [Slot(1, _ALWAYS), Slot(2, _ALWAYS)], [set()]),  # there was no such table
-        (2, [Slot(1, _ALWAYS)], [set(), set()]),
+        (2, [ColumnNumber(1, _ALWAYS), ColumnNumber(2, _ALWAYS)], [{1}, {2}]),
+        (1, [ColumnNumber(1, _ALWAYS), ColumnNumber(2, _ONWARD), ColumnNumber(3, _ONWARD)], [{1}]),
+        (
+            2,
+            [ColumnNumber(1, _ALWAYS), ColumnNumber(2, _ONWARD), ColumnNumber(3, _ONWARD)],
+            [{1}, {2}],
+        ),  # whatever it was called
+        (
+            2,
+            [ColumnNumber(1, _ALWAYS), ColumnNumber(2, _PERHAPS), ColumnNumber(3, _ONWARD)],
+            [{1}, {2, 3}],
+        ),  # dropped, and made anew
+        (3, [ColumnNumber(1, _ALWAYS), ColumnNumber(2, _PERHAPS), ColumnNumber(3, _ONWARD)], [{1}, {2}, {3}]),
+        (2, [ColumnNumber(1, _PERHAPS), ColumnNumber(2, _ALWAYS), ColumnNumber(3, _PERHAPS)], [{1, 2}, {2, 3}]),
+        (1, [ColumnNumber(1, _ALWAYS), ColumnNumber(2, _ALWAYS)], [set()]),  # there was no such table
+        (2, [ColumnNumber(1, _ALWAYS)], [set(), set()]),
     ],
 )
-def test_columns_that_stay_leave_little_to_guess(columns: int, among: list[Slot], found: list[set[int]]) -> None:
+def test_columns_that_stay_leave_little_to_guess(
+    columns: int, among: list[ColumnNumber], found: list[set[int]]
+) -> None:
     assert candidates(columns, among, lambda place, number: True) == found
 
 
@@ -100,8 +110,16 @@ def test_types_tell_columns_apart() -> None:
 
 def test_generated_columns_are_not_shown_and_numbers_that_no_record_tells_may_have_been_there() -> None:
     after = Drawn({1: "int", 2: "int", 3: "int"}, 5)
-    assert slots(after.table(generated=(2,)), after.table(generated=(2,))) == [Slot(1, _ALWAYS), Slot(3, _ALWAYS)]
-    assert slots(after.table(generated=(2,)), after.table())[1] == Slot(2, _PERHAPS)  # it may have been shown since
-    assert slots(after.table(is_recorded=False), after.table())[3:] == [Slot(4, _PERHAPS), Slot(5, _PERHAPS)]
-    assert slots(None, after.table()) == [*(Slot(number, _ONWARD) for number in (1, 2, 3)), Slot(4, _PERHAPS),
-                                         Slot(5, _PERHAPS)]  # fmt: skip
+    assert slots(after.table(generated=(2,)), after.table(generated=(2,))) == [
+        ColumnNumber(1, _ALWAYS),
+        ColumnNumber(3, _ALWAYS),
+    ]
+    assert slots(after.table(generated=(2,)), after.table())[1] == ColumnNumber(
+        2, _PERHAPS
+    )  # it may have been shown since
+    assert slots(after.table(is_recorded=False), after.table())[3:] == [
+        ColumnNumber(4, _PERHAPS),
+        ColumnNumber(5, _PERHAPS),
+    ]
+    onward = [ColumnNumber(number, _ONWARD) for number in (1, 2, 3)]
+    assert slots(None, after.table()) == [*onward, ColumnNumber(4, _PERHAPS), ColumnNumber(5, _PERHAPS)]

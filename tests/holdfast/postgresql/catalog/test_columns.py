@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from holdfast.postgresql.catalog.columns import Column, read_columns
-from holdfast.postgresql.values.type_mapping import output_text
+from holdfast.postgresql.values.stored_columns import output_text
 from tests.support.databases.every_type import OBJECTS, VALUES
 
 if TYPE_CHECKING:

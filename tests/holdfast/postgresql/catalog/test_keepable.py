@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import psycopg
 import pytest
 
-from holdfast.postgresql.catalog.keepable import UnkeepableTypeError, check_keepable
+from holdfast.postgresql.catalog.columns import UnkeepableTypeError, check_keepable
 from tests.support.databases.records import column
 
 if TYPE_CHECKING:

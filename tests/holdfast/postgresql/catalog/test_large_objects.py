@@ -15,12 +15,12 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rows.load import check_empty, content_hash
-from holdfast.postgresql.snapshot.read import Piece, cut, open_reader
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
+from holdfast.postgresql.snapshot.table_reader import Piece, cut, open_reader
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 
 pytestmark = pytest.mark.service
 
@@ -87,8 +87,8 @@ def keep(address: Address, piece_bytes: int = 1 << 20) -> tuple[Catalog, list[pa
 
 def bring_back(address: Address, catalog: Catalog, batches: list[pa.RecordBatch]) -> None:
     with connect(address) as session:
-        if progress.read_ledger(session) is None:
-            progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), 1, "run"))
+        if ledger.read_ledger(session) is None:
+            ledger.create_ledger(session, ledger.TargetClaim("archive", "block", (), (), 1, "run"))
         for group in catalog.large_object_groups:
             assert create_large_objects(session, group) == []
         with session.transaction(), session.cursor() as cursor:

@@ -10,7 +10,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.dump import dump_schema
-from holdfast.postgresql.dump.toc import read_entries
+from holdfast.postgresql.dump.dump_entries import read_entries
 from holdfast.postgresql.restore.plan.tablespace_choice import leave_tablespaces, used_by
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 

@@ -12,8 +12,8 @@ from holdfast.common.free_ports import free_port
 from holdfast.postgresql.connection import arrow_session
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.arrow_session import ArrowSession
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError
 from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service

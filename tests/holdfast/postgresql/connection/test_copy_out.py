@@ -7,8 +7,8 @@ import pytest
 from holdfast.postgresql.connection import copy_out as module
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.copy_out import CopiedRows, copy_out
-from holdfast.postgresql.connection.outages import BrokenOffError, SessionError
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError
 
 pytestmark = pytest.mark.service
 

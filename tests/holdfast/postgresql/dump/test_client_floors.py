@@ -27,8 +27,7 @@ from holdfast.postgresql.dump.client_floors import LIBPQ, Release
     ],
 )
 def test_a_release_has_what_was_mended_after_it(client: str, release: Release, cves: int) -> None:
-    assert len(client_floors.unmended(client, release)) == cves
-    assert bool(client_floors.why_unsafe(client, release)) == bool(cves)
+    assert client_floors.why_unsafe(client, release).count("CVE-") == cves
 
 
 def test_the_floor_is_the_last_mending_of_each_major_version() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from holdfast.postgresql.dump.dump_entries import DumpEntry, Section
 from holdfast.postgresql.dump.dump_objects import DumpObjects, in_order, places
-from holdfast.postgresql.dump.toc import DumpEntry, Section
 
 TABLE, SEQUENCE, DEFAULT, OWNED, COMMENT, ACL, INDEX, VIEW = range(1, 9)
 

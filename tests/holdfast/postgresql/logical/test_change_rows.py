@@ -10,8 +10,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.postgresql.logical.change_rows import change_rows
-from holdfast.postgresql.logical.pgoutput import MessageReader
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError
+from holdfast.postgresql.logical.pgoutput import MessageReader, ProtocolError
 from holdfast.postgresql.logical.relation_schema import ChangeForm
 from holdfast.postgresql.values.decode import UnkeepableValueError
 from tests.support.databases.records import column
@@ -152,9 +151,13 @@ def test_a_table_without_columns_has_rows_all_the_same() -> None:
 @pytest.mark.parametrize(
     ("form", "change", "why"),
     [
-        (KEYED, update(values(b"O", "1", "a", None), "1", "b", None), "not told as its replica identity says"),
-        (FULL, delete(values(b"K", "1", None, None)), "not told as its replica identity says"),
-        (KEYED, b"I" + struct.pack(">I", OID) + values(b"K", "1", "a", None), "not told as its replica identity says"),
+        (KEYED, update(values(b"O", "1", "a", None), "1", "b", None), "not logged as its replica identity"),
+        (FULL, delete(values(b"K", "1", None, None)), "not logged as its replica identity"),
+        (
+            KEYED,
+            b"I" + struct.pack(">I", OID) + values(b"K", "1", "a", None),
+            "not logged as its replica identity",
+        ),
         (
             KEYED,
             b"U" + struct.pack(">I", OID) + values(b"K", "1", None, None),

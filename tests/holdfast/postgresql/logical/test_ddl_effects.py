@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.postgresql.logical.ddl_effects import EFFECTS, REASONS, DdlEffect
 
-ROOT = Path(__file__).parents[5]
+ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "changes.md"
 TESTS = ROOT / "tests" / "sparkjobs"
 

@@ -45,13 +45,13 @@ def test_triggers_of_earlier_releases_are_in_force_and_not_current(address: Addr
     with connect(address) as session:
         for statement in ddl_triggers.CREATED:
             session.execute(statement.encode())
-        assert ddl_triggers.told(session)
+        assert ddl_triggers.trigger_version(session)
         assert ddl_triggers.is_current(session)
         session.execute(
             "create or replace function holdfast_log.note() returns event_trigger language plpgsql "
             f"set search_path = pg_catalog as $body${ddl_triggers.TAG_BODY}$body$".encode()
         )
-        assert ddl_triggers.told(session)
+        assert ddl_triggers.trigger_version(session)
         assert not ddl_triggers.is_current(session)
         tasks = owners_tasks(session, WantedStream("holdfast_0123456789abcdef"))
         assert "let the log tell when definitions change" in [task.why for task in tasks]

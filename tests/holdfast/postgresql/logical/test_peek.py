@@ -10,9 +10,9 @@ import pytest
 from holdfast.common.errors import BusyError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.arrow_session import ArrowSession
-from holdfast.postgresql.connection.outages import SessionError
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.connection.session_errors import SessionError
 from holdfast.postgresql.logical import peek
 from holdfast.postgresql.logical.peek import copy_slot, count_copies, peek_query
 from tests.support.databases.streams import Stream, open_stream

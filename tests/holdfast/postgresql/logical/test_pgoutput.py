@@ -8,8 +8,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from holdfast.postgresql.logical.pgoutput import MessageReader, RelationMessage
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError
+from holdfast.postgresql.logical.pgoutput import MessageReader, ProtocolError, RelationMessage
 
 OID = 16_385
 

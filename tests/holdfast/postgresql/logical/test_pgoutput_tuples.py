@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError, integers, tuples
+from holdfast.postgresql.logical.pgoutput import ProtocolError, integers, tuples
 
 UNCHANGED = object()
 _VALUES = st.none() | st.just(UNCHANGED) | st.text(max_size=6)

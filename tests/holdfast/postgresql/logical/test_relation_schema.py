@@ -12,8 +12,7 @@ from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.logical.pgoutput import RelationColumn, RelationMessage, TypeName
-from holdfast.postgresql.logical.pgoutput_tuples import ProtocolError
+from holdfast.postgresql.logical.pgoutput import ProtocolError, RelationColumn, RelationMessage, TypeName
 from holdfast.postgresql.logical.relation_schema import ChangeForm, Forms, TypeFacts, Types
 
 INT, TEXT, MOOD, ORDER = 23, 25, 900, 7

@@ -8,10 +8,9 @@ import pytest
 
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.table import Table
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.dump.dump_objects import DumpObjects
-from holdfast.postgresql.dump.toc import DumpEntry
-from holdfast.postgresql.logical.composed_schema import ComposedSchema, KnownSchema, Side
-from holdfast.postgresql.logical.schema_composition import compose
+from holdfast.postgresql.logical.schema_composition import ComposedSchema, KnownSchema, Side, compose
 
 ORDERS, NOTES = 10, 20
 FUNCTION = 30

@@ -12,7 +12,7 @@ from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 
 
@@ -33,7 +33,7 @@ def catalog(address: Address) -> Catalog:
 def begun(address: Address) -> Iterator[psycopg.Connection[Any]]:
     """A superuser's session in a database in which a restore has noted that it is at work, and nothing else."""
     with connect(address) as session:
-        progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        ledger.create_ledger(session, ledger.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         yield session
 
 
@@ -43,7 +43,7 @@ def begun_once(postgres: PostgresServer) -> Iterator[psycopg.Connection[Any]]:
     with connect(Address(postgres.url(), postgres.password)) as admin:
         admin.execute("create database begun strategy file_copy")
     with connect(Address(postgres.url("begun"), postgres.password)) as session:
-        progress.create_ledger(session, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        ledger.create_ledger(session, ledger.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         yield session
 
 

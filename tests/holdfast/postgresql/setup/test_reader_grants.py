@@ -8,8 +8,7 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.setup.grants import plan_remove, plan_setup, run
-from holdfast.postgresql.setup.reader_grants import plan_reader
+from holdfast.postgresql.setup.grants import plan_reader, plan_remove, plan_setup, run
 
 pytestmark = pytest.mark.service
 

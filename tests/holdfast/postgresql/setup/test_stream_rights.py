@@ -100,7 +100,7 @@ def test_the_log_tells_of_definitions_only_with_consent_and_nothing_of_that_is_l
 ) -> None:
     def seen() -> tuple[bool, bool]:
         with connect(keyed) as session:
-            return bool(ddl_triggers.told(session)), ddl_triggers.left(session)
+            return bool(ddl_triggers.trigger_version(session)), ddl_triggers.has_triggers(session)
 
     setup(keyed, role, streams={keyed.database: WantedStream(STREAM)})
     assert seen() == (False, False)

@@ -24,7 +24,7 @@ from holdfast.postgresql.snapshot.export import (
     why_no_slot,
     why_not_exact,
 )
-from holdfast.postgresql.snapshot.preconditions import Obstacle
+from holdfast.postgresql.snapshot.obstacles import Obstacle
 
 SNAPSHOT = Snapshot(
     name="00000003-1", marker="10:20:", position="0/15", taken_at=datetime(2026, 3, 1, tzinfo=UTC), exact=False,

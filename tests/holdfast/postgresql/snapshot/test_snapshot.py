@@ -12,8 +12,8 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.snapshot import snapshot as module
 from holdfast.postgresql.snapshot.export import Snapshot, SnapshotGoneError
-from holdfast.postgresql.snapshot.read import cut, open_reader
 from holdfast.postgresql.snapshot.snapshot import HeldSnapshot, hold_snapshot, open_snapshot
+from holdfast.postgresql.snapshot.table_reader import cut, open_reader
 from holdfast.postgresql.values.decode import Decoder
 from tests.support.jobs.command import until
 

@@ -18,7 +18,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.postgresql.values.columnar import ColumnarReader
 from holdfast.postgresql.values.decode import Decoder
 from holdfast.postgresql.values.numeric import numeric_bytes
-from holdfast.postgresql.values.type_mapping import layout
+from holdfast.postgresql.values.stored_columns import layout
 from tests.support.databases.records import column
 from tests.support.databases.tables import Tables
 from tests.support.generator.trials import tiered

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.postgresql.values.copy_in import copy_in
-from holdfast.postgresql.values.encode import copy_statement
+from holdfast.postgresql.values.encode import copy_in, copy_statement
 
 if TYPE_CHECKING:
     from tests.support.databases.tables import Tables

@@ -6,10 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from holdfast.postgresql.values.copy_in import copy_in
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.encode import encode
-from holdfast.postgresql.values.encode_binary import encode_binary, has_binary_form
+from holdfast.postgresql.values.encode import copy_in, encode, encode_binary, has_binary_form
 
 if TYPE_CHECKING:
     from tests.support.databases.tables import Tables

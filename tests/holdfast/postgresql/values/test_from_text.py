@@ -13,7 +13,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.copy_out import copy_out
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.values.copied import from_binary
+from holdfast.postgresql.values.copy_decoder import from_binary
 from holdfast.postgresql.values.decode import Decoder, NoTextError, ValueTooLargeError
 from tests.support.databases.every_type import OBJECTS, VALUES
 from tests.support.databases.streams import Stream, open_stream

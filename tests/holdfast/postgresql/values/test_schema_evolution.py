@@ -8,10 +8,10 @@ import pyarrow as pa
 import pytest
 
 from holdfast.common.errors import DamagedError, RefusedError
+from holdfast.postgresql.values.content_hash import digest
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import digest
-from holdfast.postgresql.values.schema_evolution import conform, is_same_form
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.schema_evolution import conform, is_same_schema
+from holdfast.postgresql.values.stored_columns import schema_of
 from tests.support.databases.every_type import OBJECTS, VALUES
 from tests.support.databases.type_groups import Kinds, in_groups
 
@@ -47,7 +47,7 @@ def altered(tables: Tables, table: str, *changes: str) -> pa.RecordBatch:
     there = read(tables, table)
     assert repr(found.to_pylist()) == repr(there.to_pylist())  # Arrow takes no NaN for equal
     assert digest(columns, found) == digest(columns, there)
-    assert is_same_form(found.schema, columns)
+    assert is_same_schema(found.schema, columns)
     return found
 
 
@@ -56,7 +56,7 @@ def test_a_file_of_the_same_form_stays_as_it_is(tables: Tables) -> None:
     tables.fill(table, "values (1, 'infinity')")
     file = read(tables, table)
     assert conform(file, tables.columns(table)) is file
-    assert is_same_form(file.schema, tables.columns(table))
+    assert is_same_schema(file.schema, tables.columns(table))
 
 
 def test_columns_are_told_by_their_numbers_whatever_they_are_called(tables: Tables) -> None:
@@ -64,7 +64,7 @@ def test_columns_are_told_by_their_numbers_whatever_they_are_called(tables: Tabl
     tables.fill(table, "values (1, 2, 'infinity'), (3, null, '2024-01-01')")
     file = read(tables, table)
     altered(tables, table, "rename a to c", "rename b to a", "rename c to b", "rename day to day__exact")
-    assert is_same_form(file.schema, tables.columns(table))
+    assert is_same_schema(file.schema, tables.columns(table))
 
 
 def test_a_column_that_was_dropped_falls_away_and_one_of_its_name_is_another(tables: Tables) -> None:
@@ -72,7 +72,7 @@ def test_a_column_that_was_dropped_falls_away_and_one_of_its_name_is_another(tab
     tables.fill(table, "values (1, 'infinity', 'x')")
     file = read(tables, table)
     altered(tables, table, "drop day", "add day date default '-infinity'")
-    assert not is_same_form(file.schema, tables.columns(table))
+    assert not is_same_schema(file.schema, tables.columns(table))
 
 
 CHECKED = ("public.positive", "public.nickname")

@@ -15,7 +15,7 @@ from holdfast.postgresql.catalog.large_objects import Grant, LargeObjectGroup
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 
 pytestmark = pytest.mark.service
 
@@ -83,7 +83,7 @@ def test_what_the_role_may_not_give_is_named_and_stays_named(session: Session, a
     session.execute(f"grant create on database {address.database} to {OWNER}".encode())
     session.execute("drop schema holdfast_restore cascade")
     with connect(address.as_user(OWNER, "p")) as plain:
-        progress.create_ledger(plain, progress.TargetClaim("archive", "block", (), (), commit=1, run="run"))
+        ledger.create_ledger(plain, ledger.TargetClaim("archive", "block", (), (), commit=1, run="run"))
         left = create_large_objects(plain, group("7-9", owner="postgres", comment="kept"))
         assert [(each.what, each.statement) for each in left] == [
             ("owner of large object 7 and 2 more",
@@ -98,7 +98,7 @@ def test_what_the_role_may_not_give_is_named_and_stays_named(session: Session, a
 def test_more_than_one_transaction_takes_make_several_steps(session: Session) -> None:
     create_large_objects(session, group("1000-1600"))
     assert session.execute("select count(*) from pg_largeobject_metadata").fetchone() == (601,)
-    assert [step for step in progress.read_steps(session) if step.startswith("large objects")] == [
+    assert [step for step in ledger.read_steps(session) if step.startswith("large objects")] == [
         "large objects 1000",
         "large objects 1500",
     ]

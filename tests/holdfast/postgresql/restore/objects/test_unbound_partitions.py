@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
-from holdfast.postgresql.restore.objects import objects
+from holdfast.postgresql.connection.parallel_sessions import Sessions
+from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.unbound_partitions import attach_unbound
 from holdfast.postgresql.restore.plan.plan import NotRestored, PlannedTable, RestorePlan
 from tests.support.archives.evolving import table
@@ -62,7 +62,7 @@ def planned(oid: int, name: str, **more: Any) -> PlannedTable:
 
 def attach(address: Address, *tables: PlannedTable) -> dict[str, NotRestored]:
     plan = RestorePlan(tables=tables, entries=(), sequences=(), materialized_views=(), roles=())
-    with Sessions(address, 2, settings=objects.SETTINGS) as sessions:
+    with Sessions(address, 2, settings=object_creation.SETTINGS) as sessions:
         found = attach_unbound(sessions, plan)
         assert attach_unbound(sessions, plan) == found  # a restore that goes on does it once
     return {each.what.rpartition(" ")[2].replace('"', "").removeprefix("public."): each for each in found}

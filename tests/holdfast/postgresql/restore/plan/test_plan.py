@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.postgresql.catalog.catalog import NamedRelation
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.plan import (
     NotRestored,
     PlannedTable,

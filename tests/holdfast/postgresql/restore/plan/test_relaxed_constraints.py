@@ -9,31 +9,30 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.connection.session import connect, refusal_of
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import NotRestored
 from holdfast.postgresql.restore.plan.relaxed_constraints import (
-    Dropped,
+    RelaxedConstraint,
     add_again,
     detach,
     drop_condition,
     drop_expression,
     failure_of_bound,
-    refusal_of,
 )
 
 pytestmark = pytest.mark.service
 
 Session = psycopg.Connection[tuple[Any, ...]]
 
-CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
+CLAIM = ledger.TargetClaim("archive", "block", (), (), commit=1, run="run")
 
 
 @pytest.fixture
 def session(address: Address) -> Iterator[Session]:
     """A target that a restore of everything has claimed: all that is in it is the restore's."""
     with connect(address) as opened:
-        progress.create_ledger(opened, CLAIM)
+        ledger.create_ledger(opened, CLAIM)
         yield opened
 
 
@@ -52,7 +51,7 @@ def refused(session: Session, statement: str) -> psycopg.Error:
     return error
 
 
-def given_way(session: Session, statement: str, table: str = "public.t", reason: str = "") -> Dropped:
+def given_way(session: Session, statement: str, table: str = "public.t", reason: str = "") -> RelaxedConstraint:
     """Run a statement that a condition of a table is in the way of, and return that condition, which is dropped."""
     dropped = drop_condition(session, table, table, refused(session, statement), reason)
     assert dropped is not None
@@ -267,9 +266,9 @@ def test_a_formula_whose_function_fails_leaves_the_values_to_the_backup(session:
 
 def test_what_was_dropped_is_told_to_other_processes() -> None:
     told = NotRestored("CHECK c of t", "rows break it", "alter table t add check (a > 0);")
-    dropped = Dropped(told, "not valid", "validate", "column")
-    assert Dropped.from_dict(dropped.to_dict()) == dropped
-    assert Dropped.from_dict(told.describe()) == Dropped(told)
+    dropped = RelaxedConstraint(told, "not valid", "validate", "column")
+    assert RelaxedConstraint.from_dict(dropped.to_dict()) == dropped
+    assert RelaxedConstraint.from_dict(told.describe()) == RelaxedConstraint(told)
 
 
 def test_a_connection_that_is_gone_is_no_refusal(address: Address) -> None:

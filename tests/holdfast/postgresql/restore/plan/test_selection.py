@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from holdfast.postgresql.dump.toc import DumpEntry
-from holdfast.postgresql.restore.plan.rename import Maps
+from holdfast.postgresql.dump.dump_entries import DumpEntry
+from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.selection import Selection
 from holdfast.postgresql.restore.plan.target_state import Target
 from tests.support.databases.planned_shop import CATALOG, EMPTY, ENTRIES, entry, having
@@ -18,7 +18,7 @@ def select(
 ) -> Selection:
     """Return what is selected for tables; without names, for everything."""
     chosen = {table.oid for table in CATALOG.tables if not names or table.name in names}
-    made = Selection(entries, CATALOG, target, Maps.parse(maps), chosen, whole=not names)
+    made = Selection(entries, CATALOG, target, NameMaps.parse(maps), chosen, whole=not names)
     made.run()
     return made
 

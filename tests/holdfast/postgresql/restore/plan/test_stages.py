@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from holdfast.postgresql.dump.toc import DumpEntry, Section
+from holdfast.postgresql.dump.dump_entries import DumpEntry, Section
 from holdfast.postgresql.restore.plan.stages import after, stages
 
 POST: Section = "post-data"

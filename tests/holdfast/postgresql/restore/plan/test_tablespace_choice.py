@@ -11,7 +11,7 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.tablespace_choice import check_tablespaces, leave_tablespaces, used_by
 from tests.support.databases.planned_shop import entry
 

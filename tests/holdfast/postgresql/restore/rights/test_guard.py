@@ -12,7 +12,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rights.guard import RESET, lower_guard, raise_guard
 from holdfast.postgresql.restore.rights.restricted_login import temporary_login
 
@@ -62,7 +62,7 @@ def login(begun: Session, address: Address) -> Iterator[Address]:
     with temporary_login(begun, address) as made:
         begun.execute(f"grant create, temporary on database {address.database} to {made.user}".encode())
         begun.execute(f"grant create, usage on schema public to {made.user}".encode())
-        progress.let_write(begun, made.user)
+        ledger.let_write(begun, made.user)
         raise_guard(begun, made)
         yield made
         begun.execute(f"drop owned by {made.user} cascade".encode())
@@ -101,7 +101,7 @@ def test_a_setting_that_code_has_made_is_gone_before_the_next_definition(login: 
 
 def test_a_server_that_lets_no_event_trigger_fire_is_refused(begun: Session, address: Address) -> None:
     with temporary_login(begun, address) as login:
-        progress.let_write(begun, login.user)
+        ledger.let_write(begun, login.user)
         begun.execute(f"alter role {login.user} set event_triggers = off".encode())
         with pytest.raises(RefusedError, match="event triggers do not run"):
             raise_guard(begun, login)

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.plan import RestorePlan
-from holdfast.postgresql.restore.rights.hand_over import forbid_writing, give, holders_of, mark_owners
+from holdfast.postgresql.restore.rights.hand_over import forbid_writing, hand_over, holders_of, mark_owners
 from holdfast.postgresql.restore.rights.restricted_login import (
     drop_login,
     keep_password,
@@ -94,7 +94,7 @@ def login(begun: Session, address: Address) -> Iterator[Address]:
     with temporary_login(begun, address) as made:
         begun.execute(f"grant create, usage on schema s, public to {made.user}".encode())
         begun.execute(f"grant create on database {address.database} to {made.user}".encode())
-        progress.let_write(begun, made.user)
+        ledger.let_write(begun, made.user)
         keep_password(begun)
         yield made
     begun.execute('drop owned by given_one, "given Two" cascade; drop role given_one, "given Two"')
@@ -118,7 +118,7 @@ def test_objects_and_privileges_come_to_their_owners(begun: Session, login: Addr
     lock_out(begun)
 
     for _ in range(2):  # another try finds nothing more to give
-        left = give(begun, plan, holders)
+        left = hand_over(begun, plan, holders)
 
     assert [each.what for each in left] == ["privileges public.TABLE gone"]
     assert "is no form that may be" in left[0].reason

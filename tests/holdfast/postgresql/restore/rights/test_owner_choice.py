@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from holdfast.postgresql.restore.rights.owner_choice import with_owner
 from tests.support.databases.planned_shop import entry

@@ -8,12 +8,12 @@ import psycopg
 import pytest
 
 from holdfast.postgresql.catalog.catalog_queries import read_tables
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rights.search_paths import (
     asked_by,
     give_back,
-    lend,
     lend_by,
+    lend_search_paths,
     path_of,
     take_back,
 )
@@ -79,7 +79,7 @@ def test_what_a_table_asks_is_found_through_conditions_types_formulas_and_keys(s
 
 @pytest.mark.service
 def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(session: Session) -> None:
-    with session.transaction(), progress.noted(session):
+    with session.transaction(), ledger.noted(session):
         session.execute("create function lib.ours(int) returns bool language sql immutable as 'select true'")
         session.execute("create table shop.new (id int check (lib.ours(id) and lib.positive(id)))")
     [found] = asked_by(session, [table for table in read_tables(session) if table.name == "new"]).values()
@@ -88,8 +88,8 @@ def test_of_a_target_with_other_things_only_what_the_restore_made_is_asked_for(s
 
 @pytest.mark.service
 def test_what_was_lent_is_given_back_once_and_told(session: Session) -> None:
-    lend(session, [("lib.positive(integer)", PATH), ("lib.even(integer)", '"lib"')])
-    lend(session, [("lib.positive(integer)", '"other"')])  # it has one
+    lend_search_paths(session, [("lib.positive(integer)", PATH), ("lib.even(integer)", '"lib"')])
+    lend_search_paths(session, [("lib.positive(integer)", '"other"')])  # it has one
     with session.transaction():
         lend_by(session, "alter function lib.twice(integer)", PATH)
     own = {"hardened": ["search_path=pg_catalog"]}
@@ -115,7 +115,7 @@ def test_what_was_lent_is_given_back_once_and_told(session: Session) -> None:
 
 @pytest.mark.service
 def test_what_is_taken_back_was_never_lent(session: Session) -> None:
-    lend(session, [("lib.positive(integer)", PATH)])
+    lend_search_paths(session, [("lib.positive(integer)", PATH)])
     take_back(session, ["lib.positive(integer)", "lib.hardened(integer)"])
     assert paths(session) == {"hardened": ["search_path=pg_catalog"]}
     assert give_back(session) == ()

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from holdfast.common.errors import RefusedError
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from holdfast.postgresql.restore.rights.superuser_entries import (
     run_as_superuser,
@@ -86,20 +86,42 @@ def test_native_code_is_left_out_with_what_needs_it_and_named() -> None:
 
 
 FORGED = {
-    "another statement": "COMMENT ON SCHEMA public IS 'x'; CREATE ROLE forged_role SUPERUSER;",
-    "another kind": "CREATE ROLE forged_role SUPERUSER;",
-    "a membership": "GRANT postgres TO forged_plain;",
-    "a block": "DO $$ BEGIN CREATE ROLE forged_role SUPERUSER; END $$;",
-    "a program": "COPY (SELECT 1) TO PROGRAM 'true';",
-    "an owner": "ALTER TABLE public.t VALIDATE CONSTRAINT c, OWNER TO forged_plain;",
-    "a wrapper that asks": "CREATE FOREIGN DATA WRAPPER w VALIDATOR public.f OPTIONS (a 'b');",
-    "a subscription that connects": "CREATE SUBSCRIPTION s CONNECTION 'host=127.0.0.1' PUBLICATION p;",
-    "a publication that asks": "CREATE PUBLICATION p FOR TABLE public.t WHERE (public.f());",
-    "a first value": "CREATE AGGREGATE public.a(int) (SFUNC = public.f, STYPE = internal, INITCOND = '0');",
-    "native code in a comment": "CREATE FUNCTION public.f() RETURNS int LANGUAGE internal AS 'int4in';",
-    "a function in a comment": "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql SECURITY DEFINER AS $$select 1$$;",
-    "a setting": "SET session_replication_role = replica;",
-    "an escaped string": "COMMENT ON SCHEMA public IS E'\\''; CREATE ROLE forged_role SUPERUSER; --';",
+    "another statement": ("COMMENT", "COMMENT ON SCHEMA public IS 'x'; CREATE ROLE forged_role SUPERUSER;"),
+    "another kind": ("COMMENT", "CREATE ROLE forged_role SUPERUSER;"),
+    "another kind that begins alike": ("EVENT TRIGGER", "CREATE TRIGGER t BEFORE INSERT ON t EXECUTE FUNCTION f();"),
+    "a membership": ("ACL", "GRANT postgres TO forged_plain;"),
+    "a parameter": ("ACL", "GRANT ALTER SYSTEM ON PARAMETER archive_command TO forged_plain;"),
+    "a block": ("COMMENT", "DO $$ BEGIN CREATE ROLE forged_role SUPERUSER; END $$;"),
+    "a program": ("COMMENT", "COPY (SELECT 1) TO PROGRAM 'true';"),
+    "an owner": ("TABLE", "ALTER TABLE public.t VALIDATE CONSTRAINT c, OWNER TO forged_plain;"),
+    "a wrapper that asks": (
+        "FOREIGN DATA WRAPPER",
+        "CREATE FOREIGN DATA WRAPPER w VALIDATOR public.f OPTIONS (a 'b');",
+    ),
+    "a subscription that connects": (
+        "SUBSCRIPTION",
+        "CREATE SUBSCRIPTION s CONNECTION 'host=127.0.0.1' PUBLICATION p;",
+    ),
+    "a publication that asks": ("PUBLICATION", "CREATE PUBLICATION p FOR TABLE public.t WHERE (public.f());"),
+    "a first value": (
+        "AGGREGATE",
+        "CREATE AGGREGATE public.a(int) (SFUNC = public.f, STYPE = internal, INITCOND = '0');",
+    ),
+    "a schema with more inside": ("SCHEMA", "CREATE SCHEMA s CREATE VIEW v AS SELECT 1;"),
+    "in place of a function": (
+        "FUNCTION",
+        "CREATE OR REPLACE FUNCTION pg_catalog.now() RETURNS timestamptz LANGUAGE sql LEAKPROOF AS $$select null$$;",
+    ),
+    "native code in a comment": ("COMMENT", "CREATE FUNCTION public.f() RETURNS int LANGUAGE internal AS 'int4in';"),
+    "a function in a comment": (
+        "COMMENT",
+        "CREATE FUNCTION public.f() RETURNS int LANGUAGE sql SECURITY DEFINER AS $$select 1$$;",
+    ),
+    "a setting": ("COMMENT", "SET session_replication_role = replica;"),
+    "an escaped string": (
+        "COMMENT",
+        "COMMENT ON SCHEMA public IS E'\\''; CREATE ROLE forged_role SUPERUSER; --';",
+    ),
 }
 
 
@@ -108,7 +130,8 @@ FORGED = {
 def test_a_forged_entry_runs_nothing_else(what: str, begun: Session) -> None:
     begun.execute("drop role if exists forged_plain; create role forged_plain; create table public.t (id int)")
     try:
-        forged = entry(1, "COMMENT", "SCHEMA public", sql=FORGED[what])
+        kind, sql = FORGED[what]
+        forged = entry(1, kind, "SCHEMA public", sql=sql)
         with pytest.raises(RefusedError):
             run_as_superuser(begun, forged, "forged_plain")
         assert begun.execute("select from pg_roles where rolname = 'forged_role'").fetchall() == []
@@ -116,6 +139,21 @@ def test_a_forged_entry_runs_nothing_else(what: str, begun: Session) -> None:
         assert begun.execute("select obj_description('public'::regnamespace)").fetchone() != ("x",)
     finally:
         begun.execute("drop role forged_plain")
+
+
+ALLOWED = [
+    ("TYPE", "CREATE TYPE public.shell;", "SHELL TYPE"),
+    ("LANGUAGE", "CREATE OR REPLACE PROCEDURAL LANGUAGE plpgsql;", "PROCEDURAL LANGUAGE"),
+    ("FAMILY", "CREATE OPERATOR FAMILY public.o USING btree;", "OPERATOR FAMILY"),
+    ("PUBLICATION", "CREATE PUBLICATION p FOR ALL TABLES;\nALTER PUBLICATION p OWNER TO postgres;", "PUBLICATION"),
+    ("FUNCTION", "GRANT ALL ON FUNCTION pg_catalog.pg_ls_dir(text) TO pg_monitor;", "ACL"),
+]
+
+
+@pytest.mark.service
+@pytest.mark.parametrize(("name", "sql", "kind"), ALLOWED, ids=[kind for _, _, kind in ALLOWED])
+def test_what_pg_dump_writes_of_these_kinds_runs(name: str, sql: str, kind: str, begun: Session) -> None:
+    run_as_superuser(begun, entry(1, kind, name, sql=sql), "postgres")
 
 
 @pytest.mark.service
@@ -134,6 +172,9 @@ def test_what_has_an_owner_belongs_to_the_login_and_the_rest_to_its_own(begun: S
         run_as_superuser(begun, entry(1, "FUNCTION", "f()", sql=f"{made}\n{owned}"), "login_held")
         row = begun.execute("select proowner::regrole::text from pg_proc where proname = 'f'").fetchone()
         assert row == ("login_held",)
+        procedure = "CREATE PROCEDURE public.p()\n    LANGUAGE sql\n    SET log_statement TO 'none'\n    AS $$x$$;"
+        owned = "ALTER PROCEDURE public.p() OWNER TO postgres;"
+        run_as_superuser(begun, entry(3, "PROCEDURE", "p()", sql=f"{procedure}\n{owned}"), "login_held")
         wrapper = "CREATE FOREIGN DATA WRAPPER w;\nALTER FOREIGN DATA WRAPPER w OWNER TO postgres;"
         run_as_superuser(begun, entry(2, "FOREIGN DATA WRAPPER", "w", sql=wrapper), "login_held")
         assert begun.execute("select fdwowner::regrole::text from pg_foreign_data_wrapper").fetchone() == ("postgres",)

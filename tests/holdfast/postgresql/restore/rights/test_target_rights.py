@@ -10,7 +10,7 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.toc import DumpEntry
+from holdfast.postgresql.dump.dump_entries import DumpEntry
 from holdfast.postgresql.restore.plan.plan import RestorePlan
 from holdfast.postgresql.restore.rights.target_rights import (
     has_words,

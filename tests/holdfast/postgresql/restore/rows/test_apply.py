@@ -15,8 +15,8 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.connection.sql import ident
 from holdfast.postgresql.restore.rows.apply import Applied, apply_net
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 from tests.support.archives.net_changes import apply, copies, deleted, keyed, nothing, record, rows, texts
 from tests.support.databases.every_type import OBJECTS, VALUES
 from tests.support.databases.tables import Tables, open_tables

@@ -17,8 +17,8 @@ from holdfast.postgresql.restore.rows.generated_columns import (
     sum_apart,
     with_changes,
 )
-from holdfast.postgresql.values.hashing import ContentHash
-from holdfast.postgresql.values.type_mapping import schema_of
+from holdfast.postgresql.values.content_hash import ContentHash
+from holdfast.postgresql.values.stored_columns import schema_of
 from tests.support.databases.records import column, table
 
 ID = column("id")

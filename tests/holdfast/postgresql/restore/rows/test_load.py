@@ -14,26 +14,26 @@ from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.parallel import Sessions
+from holdfast.postgresql.connection.parallel_sessions import Sessions
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.sequence_positions import find_places, set_sequences
-from holdfast.postgresql.restore.plan import progress
+from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.rows import load
+from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.postgresql.values.decode import Decoder
-from holdfast.postgresql.values.hashing import ContentHash
 from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 
 
-CLAIM = progress.TargetClaim("archive", "block", (), (), commit=1, run="run")
+CLAIM = ledger.TargetClaim("archive", "block", (), (), commit=1, run="run")
 
 
 @pytest.fixture
 def session(address: Address, catalog: Catalog) -> Iterator[psycopg.Connection[Any]]:
     """A session in the source itself: its table serves as the one to load."""
     with connect(address) as connection:
-        progress.create_ledger(connection, CLAIM)
+        ledger.create_ledger(connection, CLAIM)
         yield connection
 
 
@@ -160,7 +160,7 @@ def test_a_ledger_tells_which_restore_it_is_and_what_is_done(
     session: psycopg.Connection[Any], catalog: Catalog
 ) -> None:
     load.load_file(session, orders(catalog), "data/x", rows(catalog, 1))
-    left = progress.read_ledger(session)
+    left = ledger.read_ledger(session)
     assert left is not None
     assert left.claim == CLAIM
     assert left.steps == {"data/x": ""}

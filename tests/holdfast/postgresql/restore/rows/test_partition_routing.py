@@ -10,7 +10,7 @@ from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.rows.partition_routing import through_roots
+from holdfast.postgresql.restore.rows.partition_routing import partition_roots
 
 pytestmark = pytest.mark.service
 
@@ -59,7 +59,7 @@ def routed(address: Address, tables: dict[str, Table], *, same_encoding: bool = 
     leaves = [table for table in tables.values() if table.kind == "r"]
     names = {table.oid: table.name for table in leaves}
     with connect(address) as session:
-        found = through_roots(session, leaves, same_encoding=same_encoding)
+        found = partition_roots(session, leaves, same_encoding=same_encoding)
     assert all(root.kind == "p" for root in found.values())
     return {names[oid]: root.name for oid, root in found.items()}
 
@@ -93,7 +93,7 @@ def test_rows_go_through_the_highest_root_that_hashes_in_its_own_way(address: Ad
     )
     assert routed(address, tables) == {"leaf": "middle"}
     with connect(address) as session:
-        [root] = through_roots(session, [tables["leaf"]], same_encoding=True).values()
+        [root] = partition_roots(session, [tables["leaf"]], same_encoding=True).values()
     # Its columns are those of the partition, in the order of the root.
     assert [each.name for each in root.columns] == ["day", "m", "id"]
     assert {each.name: each.number for each in root.columns} == {"m": 1, "day": 2, "id": 3}

@@ -11,10 +11,9 @@ from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.own_objects import LEDGER
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.sql import qualified
-from holdfast.postgresql.restore.plan.progress import read_steps
+from holdfast.postgresql.restore.plan.ledger import read_steps
 from holdfast.postgresql.restore.rows.staging_tables import (
     MisfitError,
-    aside,
     bring_back,
     is_aside,
     is_back,
@@ -24,6 +23,7 @@ from holdfast.postgresql.restore.rows.staging_tables import (
     not_taken,
     put_conditions_back,
     set_aside,
+    staging_table,
     step_of,
 )
 from tests.support.databases.records import column
@@ -36,10 +36,10 @@ FILES = ("data/2", "data/1")
 
 def test_a_file_has_another_step_where_its_rows_go_aside_first() -> None:
     table = record(column("id"), column("twice", 2, generated="s"))
-    there = aside(table, {"aside 7": ""})
+    there = staging_table(table, {"aside 7": ""})
     assert (there.table_schema, there.name, there.kind) == (LEDGER, "rows_7", "r")
     assert there.columns == table.columns
-    assert [each.generated for each in aside(table, {"aside 7": "computed"}).columns] == ["", ""]
+    assert [each.generated for each in staging_table(table, {"aside 7": "computed"}).columns] == ["", ""]
     assert (step_of(table, "data/1"), step_of(there, "data/1")) == ("data/1", "data/1 aside")
 
 
@@ -67,7 +67,7 @@ def make(session: Session, definition: str, name: str = "t") -> Table:
 def moved(session: Session, table: Table, *rows: str, **options: Any) -> Table:
     """Set a table's rows aside and put others there; return what they are in."""
     set_aside(session, [table], {table.oid: FILES}, **options)
-    there = aside(table, read_steps(session))
+    there = staging_table(table, read_steps(session))
     for row in rows:
         session.execute(f"insert into {qualified(there.table_schema, there.name)} values ({row})".encode())
     return there

@@ -1,0 +1,364 @@
+"""Creation of a plan's objects, before and after the rows.
+
+Each step is done once, however often it is tried (`ledger.once`), so a restore that was ended goes on from
+any point.
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from dataclasses import replace
+from functools import partial
+from itertools import groupby
+from threading import Lock
+from typing import TYPE_CHECKING
+
+import psycopg
+
+from holdfast.common.errors import HoldfastError, RefusedError
+from holdfast.postgresql.catalog.own_objects import LEDGER
+from holdfast.postgresql.connection.session import is_refusal, refusal_of, server_error
+from holdfast.postgresql.connection.session_errors import words
+from holdfast.postgresql.connection.sql import qualified
+from holdfast.postgresql.dump.dump_entries import TABLES
+from holdfast.postgresql.dump.sql_tokens import chains
+from holdfast.postgresql.restore.objects.entry_creation import OWNER, create, is_refused
+from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
+from holdfast.postgresql.restore.plan.ledger import (
+    drop_ledger,
+    end_ledger,
+    note_left_out,
+    noted,
+    once,
+    read_left_out,
+)
+from holdfast.postgresql.restore.plan.plan import NotRestored
+from holdfast.postgresql.restore.plan.relaxed_constraints import NOT_VALID
+from holdfast.postgresql.restore.plan.selection import ATTACHED, FOLLOWERS
+from holdfast.postgresql.restore.plan.stages import FOREIGN_KEY, acting, after, hiding, stages
+from holdfast.postgresql.restore.rights.lent_rights import is_elsewhere, lend_extensions, referred
+from holdfast.postgresql.restore.rights.superuser_entries import FOUNDATION, LAST
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from holdfast.postgresql.connection.parallel_sessions import Sessions
+    from holdfast.postgresql.connection.session import Connection
+    from holdfast.postgresql.dump.dump_entries import DumpEntry
+    from holdfast.postgresql.restore.plan.plan import RestorePlan
+
+LOCK_WAIT_S = 60.0
+"""How long a foreign key waits for a table that others use, while their writers queue behind it."""
+
+_BATCH = 500
+"""Entries in one transaction: it keeps the lock of each table, and a server has room for a few thousand."""
+
+_TAKEN = (psycopg.errors.DuplicateObject, psycopg.errors.DuplicateTable, psycopg.errors.DuplicateFunction)
+_AS_OWNER = "restore as the owner of what the table belongs to, or say --trust-source"
+
+SETTINGS = "set check_function_bodies = off; set xmloption = content; set client_min_messages = warning"
+"""What pg_dump sets for what it writes; the rest of its settings are those of every session."""
+
+# A table of this transaction has privileges already only where the target has defaults for new objects.
+_GRANTED_BY_DEFAULT = """
+select distinct case c.relkind when 'S' then 'sequence' else 'table' end, c.oid::regclass::text,
+  case a.grantee when 0 then 'public' else pg_catalog.quote_ident(pg_catalog.pg_get_userbyid(a.grantee)) end
+from holdfast_restore.created n join pg_catalog.pg_class c on n.class = 'pg_catalog.pg_class'::regclass
+  and (c.oid = n.object or c.oid in (select d.objid from pg_catalog.pg_depend d where d.refobjid = n.object
+    and d.classid = 'pg_catalog.pg_class'::regclass and d.refclassid = 'pg_catalog.pg_class'::regclass
+    and d.deptype in ('a', 'i'))),
+  pg_catalog.aclexplode(c.relacl) a
+where a.grantee <> c.relowner and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')
+"""
+
+
+class _Count:
+    def __init__(self, whole: int, tell: Callable[[int, int], None]) -> None:
+        self._made, self._whole, self._tell = 0, whole, tell
+        self._guard = Lock()
+        self.add(0)
+
+    def add(self, number: int) -> None:
+        with self._guard:
+            self._made += number
+            self._tell(self._made, self._whole)
+
+
+def create_tables(
+    sessions: Sessions,
+    extending: Sessions,
+    plan: RestorePlan,
+    superuser: Sessions | None = None,
+    tell: Callable[[int, int], None] = lambda made, whole: None,
+) -> tuple[NotRestored, ...]:
+    """Create everything that rows need.
+
+    :param sessions: with `SETTINGS`; where the plan has a login, of it.
+    :param extending: of who restores, for extensions: PostgreSQL's own search_path is what RESET gives there, from
+        which some extensions read where they may put things. The path that holds is as empty as elsewhere.
+    :param superuser: creates what that login may not.
+    :param tell: is called with the objects made so far, of how many, by one thread at a time.
+    :return: what a role that is no superuser could not, and what needs that, unless rows need it.
+    :raises HoldfastError: something could not be created. Beside other things, what is there by then is noted.
+    """
+    left: list[NotRestored] = []
+    runs = list(_runs(plan))
+    count = _Count(sum(len(some) for _, some in runs), tell)
+    for start, some in runs:
+        is_superusers = superuser is not None and some[0].id in plan.superusers
+        by = superuser if superuser is not None and is_superusers else sessions
+        if some[0].kind == "EXTENSION":
+            by = extending
+        size = len(some) if plan.beside else _BATCH
+        create = partial(_create_some, plan, some, start, size, count)
+        try:
+            created = by.run(range(0, len(some), size), create, at_once=1)
+        except RefusedError as refused:
+            raise RefusedError(f"{refused}{_led_to(refused, left)}") from refused.__cause__
+        left += [each for one in created for each in one]
+        if superuser is not None and is_superusers:
+            superuser.run([plan.login], lend_extensions)
+    left = [each for some in sessions.run(left, _give_once_more) for each in some]
+    defined = (superuser or sessions).run(plan.large_objects, create_large_objects)
+    return (*left, *(each for some in defined for each in some))
+
+
+def _runs(plan: RestorePlan) -> Iterator[tuple[int, Sequence[DumpEntry]]]:
+    """Yield the entries before the rows, those that one session creates after another together.
+
+    A login comes behind the extensions: when their scripts run, there is no code of the source.
+    """
+    entries = [entry for entry in plan.entries if entry.section == "pre-data"]
+    if plan.login:
+        entries = [entry for entry in entries if entry.kind not in LAST]
+        entries.sort(key=lambda entry: entry.kind not in FOUNDATION)
+    start = 0
+    for _, some in groupby(entries, key=lambda entry: (entry.id in plan.superusers, entry.kind == "EXTENSION")):
+        run = list(some)
+        yield start, run
+        start += len(run)
+
+
+def _create_some(
+    plan: RestorePlan,
+    entries: Sequence[DumpEntry],
+    first: int,
+    size: int,
+    count: _Count,
+    session: Connection,
+    start: int,
+) -> Sequence[NotRestored]:
+    step, some = f"create {first + start}", entries[start : start + size]
+    with once(session, step) as is_new:
+        if is_new:
+            note_left_out(session, step, (_create_beside if plan.beside else _create)(session, plan, some, count))
+        else:
+            count.add(len(some))
+        return read_left_out(session, step)
+
+
+def _give_once_more(session: Connection, left: NotRestored) -> Sequence[NotRestored]:
+    """Give an object to its owner once more; return it if that is refused again.
+
+    The owner may have got the right to create in its schema only behind it.
+    """
+    if not left.what.startswith(OWNER):
+        return [left]
+    step = f"again: {left.what}"
+    with once(session, step) as is_new:
+        if is_new and (why := refusal_of(session, left.statement)) is not None:
+            note_left_out(session, step, [replace(left, reason=words(why))])
+        return read_left_out(session, step)
+
+
+def _create(session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry], count: _Count) -> list[NotRestored]:
+    left: list[NotRestored] = []
+    for entry in entries:
+        _create_as_allowed(session, plan, entry, left)
+        count.add(1)
+    return left
+
+
+def _create_as_allowed(session: Connection, plan: RestorePlan, entry: DumpEntry, left: list[NotRestored]) -> None:
+    """Create an entry as far as the server allows.
+
+    If it is no table, it may be left out. Where the target has its name, it is not the one that was planned for.
+    """
+    try:
+        left += create(session, plan, entry)
+    except HoldfastError as refused:
+        is_taken = plan.beside and isinstance(refused.__cause__, _TAKEN)
+        if plan.is_strict or is_taken or not is_refused(session, refused):
+            raise
+        if entry.kind in TABLES:
+            is_denied = isinstance(refused.__cause__, psycopg.errors.InsufficientPrivilege)
+            remedy = f": {_AS_OWNER}" if plan.login and is_denied else ""
+            raise RefusedError(f"{refused}{remedy}{_led_to(refused, left)}") from refused.__cause__
+        left.append(_left_out(entry, refused))
+
+
+def _led_to(refused: HoldfastError, left: Sequence[NotRestored]) -> str:
+    """Return in words what was left out that a refusal names."""
+    named = [each for each in left if each.what.rpartition(" ")[2] in str(refused)]
+    return "".join(f"; before that, {each.what}: {each.reason}" for each in named)
+
+
+def _create_beside(
+    session: Connection, plan: RestorePlan, entries: Sequence[DumpEntry], count: _Count
+) -> list[NotRestored]:
+    with noted(session):
+        left = _create(session, plan, [entry for entry in entries if entry.kind != "ACL"], count)
+    for kind, name, role in session.execute(_GRANTED_BY_DEFAULT).fetchall():
+        session.execute(f"revoke all on {kind} {name} from {role}".encode())
+    return [*left, *_create(session, plan, [entry for entry in entries if entry.kind == "ACL"], count)]
+
+
+def create_rest(
+    sessions: Sessions,
+    plan: RestorePlan,
+    superuser: Sessions | None = None,
+    tell: Callable[[int, int], None] = lambda made, whole: None,
+) -> tuple[NotRestored, ...]:
+    """Create the entries that follow the rows, such as indexes and constraints.
+
+    Those that hide rows or act on the restore itself are not among them.
+
+    Rows are right by now, so what the server refuses is left out, with what needs it, and returned with its words:
+    unless the plan is strict. A foreign key that rows break is there then, but `NOT VALID`, so that new ones are
+    checked, where the server takes that: before version 18 not on a partitioned table.
+
+    One that leads to a table which the target had before, and keys and indexes of a table whose rows are of another
+    moment, give way in any case, and are left out.
+
+    :param sessions: with `SETTINGS`; indexes and keys use all of them. Where the plan has a login, they are its own.
+    :param superuser: creates what that login may not.
+    :param tell: as of `create_tables`.
+    :raises HoldfastError: something else could not be created.
+    """
+    left: list[Sequence[NotRestored]] = []
+    late = LAST if plan.login else ()
+    rest = stages([entry for entry in plan.entries if entry.kind not in late])
+    count = _Count(sum(len(stage.entries) for stage in rest), tell)
+
+    def create_one(session: Connection, entry: DumpEntry) -> Sequence[NotRestored]:
+        some = _create_once(plan, session, entry)
+        count.add(1)
+        return some
+
+    for stage in rest:
+        own = [entry for entry in stage.entries if superuser is None or entry.id not in plan.superusers]
+        some = replace(stage, entries=tuple(own))
+        at_once = None if stage.is_parallel else 1
+        left += sessions.run(own, create_one, at_once=at_once, after=after(some, plan.entries))
+        if superuser is not None:
+            others = [entry for entry in stage.entries if entry.id in plan.superusers]
+            left += superuser.run(others, create_one, at_once=1)
+    return tuple(each for some in left for each in some)
+
+
+def hide_rows(sessions: Sessions, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Enable row-level security, so that policies hide rows.
+
+    It applies to owners, too, where they are to obey it. Nobody may read all rows from then on.
+    """
+    left = sessions.run(hiding(plan.entries), partial(_create_once, plan), at_once=1)
+    return tuple(each for some in left for each in some)
+
+
+def finish(session: Connection, plan: RestorePlan) -> tuple[NotRestored, ...]:
+    """Remove the restore's own objects from the target, and create its event triggers.
+
+    Both are done in one transaction: event triggers may act on everything that is done in the target.
+
+    :return: what of it the server refused.
+    """
+    with session.transaction():
+        left = _drop_ledger(session)
+        for entry in acting(plan.entries):
+            _create_as_allowed(session, plan, entry, left)
+    return tuple(left)
+
+
+def _drop_ledger(session: Connection) -> list[NotRestored]:
+    try:
+        with session.transaction():
+            drop_ledger(session)
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise
+        end_ledger(session)
+        return [NotRestored(f"(left behind) schema {LEDGER}", words(error), f"drop schema {LEDGER} cascade;")]
+    return []
+
+
+def _create_once(plan: RestorePlan, session: Connection, entry: DumpEntry) -> Sequence[NotRestored]:
+    borrowed, is_key = entry.id in plan.borrowed, entry.kind == FOREIGN_KEY
+    is_object = plan.beside and entry.kind not in ATTACHED | FOLLOWERS
+    step = f"create {entry.id} {entry.kind}"
+    if is_key and plan.login and is_elsewhere(plan, referred(entry)) and is_compared_by_code(session, entry):
+        return [_left_out(entry, RefusedError("a cast of the source would run with rights of the other table's owner"))]
+    try:
+        with once(session, step) as is_new:
+            if is_new:
+                if borrowed and is_key:
+                    session.execute(f"set local lock_timeout = {int(LOCK_WAIT_S * 1000)}")
+                with noted(session) if is_object else nullcontext():
+                    note_left_out(session, step, create(session, plan, entry))
+            return read_left_out(session, step)
+    except HoldfastError as error:
+        gives_way = borrowed or not plan.is_strict
+        if session.broken or not ((borrowed and is_key) or (gives_way and is_refused(session, error))):
+            raise
+        return _not_valid(session, entry, step, error) if is_key and not borrowed else [_left_out(entry, error)]
+
+
+def is_compared_by_code(session: Connection, key: DumpEntry) -> bool:
+    """Return whether functions of the source may compare a foreign key's columns.
+
+    They run as the owner of the table that it leads to.
+    """
+    table = next(chains(key.sql))
+    return session.execute(_CASTING, (qualified(*table[:2]),)).fetchone() is not None
+
+
+_CASTING = """
+with recursive types (type) as (
+  select atttypid from pg_catalog.pg_attribute where attrelid = pg_catalog.to_regclass(%s) and attnum > 0
+  union select t.typbasetype from types join pg_catalog.pg_type t on t.oid = type and t.typtype = 'd'
+)
+select from types join pg_catalog.pg_cast c on c.castsource = type and c.castcontext = 'i'
+join pg_catalog.pg_proc p on p.oid = c.castfunc where p.pronamespace <> 'pg_catalog'::pg_catalog.regnamespace limit 1
+"""
+
+_ADDED = """
+select conrelid::regclass::text, pg_catalog.quote_ident(conname) from pg_catalog.pg_constraint
+where contype = 'f' and conparentid = 0 and not convalidated
+  and xmin::text = pg_catalog.pg_current_xact_id()::xid::text
+"""
+
+
+def _not_valid(session: Connection, entry: DumpEntry, step: str, refused: HoldfastError) -> Sequence[NotRestored]:
+    """Create a foreign key as NOT VALID, or else leave it out.
+
+    New rows must satisfy it, and existing ones need not.
+
+    :param refused: what the server said to the key as it was.
+    """
+    try:
+        with once(session, step) as is_new:
+            if not is_new:
+                return read_left_out(session, step) or [_left_out(entry, refused)]
+            session.execute(f"{entry.settings} {entry.sql.rstrip().removesuffix(';')} NOT VALID;".encode())
+            table, name = session.execute(_ADDED).fetchone() or ("", "")
+            reason = f"{NOT_VALID}{words(refused.__cause__ or refused)}"
+            left = NotRestored(entry.label, reason, f"alter table {table} validate constraint {name};")
+            note_left_out(session, step, [left])
+            return [left]
+    except psycopg.Error as error:
+        if not is_refusal(session, error):
+            raise server_error(f"{entry.label} could not be created", error) from error
+        return [_left_out(entry, refused)]
+
+
+def _left_out(entry: DumpEntry, error: HoldfastError) -> NotRestored:
+    return NotRestored(entry.label, words(error.__cause__ or error), entry.sql)

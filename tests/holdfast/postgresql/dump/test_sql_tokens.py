@@ -1,0 +1,94 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from holdfast.postgresql.dump.sql_tokens import Token, chain_at, parse_name, string_value, tokens
+
+PIECES = [
+    "'",
+    "''",
+    "E'",
+    "\\",
+    '"',
+    "$$",
+    "$tag$",
+    "--",
+    "\n",
+    "/*",
+    "*/",
+    "::",
+    ".",
+    "a",
+    "B1",
+    "U&",
+    " ",
+    "1.5e3",
+    "é",
+    "☃",
+]
+
+
+@given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
+def test_the_tokens_of_any_text_are_that_text(text: str) -> None:
+    assert "".join(token.text for token in tokens(text)) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ("public.orders", ["name", "other", "name"]),
+        ("""'it''s'""", ["string"]),
+        (r"""E'it\'s'""", ["string"]),
+        (r"""'a\' b""", ["string", "space", "name"]),
+        ("x'ff'", ["string"]),
+        ("""e'\\\\' 'x'""", ["string", "space", "string"]),
+        ("named'x'", ["name", "string"]),
+        ('"a ""b"" c"', ["quoted"]),
+        ('U&"\\0061"', ["quoted"]),
+        ('$$ it\'s "a" $x$ $$', ["dollar"]),
+        ("$body$ $$ $other$ $body$", ["dollar"]),
+        ("a$$b", ["name"]),
+        ("$1", ["other", "number"]),
+        ("-- it's\nx", ["comment", "space", "name"]),
+        ("/* a /* b */ 'c */x", ["comment", "name"]),
+        ("/* never", ["other", "other", "space", "name"]),
+        ("a - -b", ["name", "space", "other", "space", "other", "name"]),
+        ("a::int[]", ["name", "cast", "name", "other", "other"]),
+        ("1.5e3", ["number"]),
+        ("'", ["other"]),
+        ("таблица", ["name"]),
+    ],
+)
+def test_texts_are_cut_as_postgresql_cuts_them(text: str, kinds: list[str]) -> None:
+    assert [token.kind for token in tokens(text)] == kinds
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        ("public.orders", ("public", "orders")),
+        ("PUBLIC.Orders", ("public", "orders")),
+        ('"Odd ""name"""."a.b"', ('Odd "name"', "a.b")),
+        ("orders", ("orders",)),
+        ("a.b.c", ("a", "b", "c")),
+        ("public.orders()", ()),
+        ("public.", ()),
+        ("'public'", ()),
+        ("", ()),
+    ],
+)
+def test_a_name_is_read_with_its_parts(text: str, names: tuple[str, ...]) -> None:
+    assert parse_name(text) == names
+
+
+def test_a_chain_begins_only_at_its_first_name() -> None:
+    found = list(tokens("a.b"))
+    assert [chain_at(found, place) for place in range(3)] == [("a", "b"), (), ()]
+
+
+def test_only_plain_strings_have_a_value() -> None:
+    assert string_value(Token("string", "'it''s'")) == "it's"
+    assert string_value(Token("string", r"E'\n'")) is None
+    assert string_value(Token("dollar", "$$x$$")) is None
