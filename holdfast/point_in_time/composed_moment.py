@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import PG_CLASS
 from holdfast.common.words import named
@@ -50,7 +50,7 @@ def dump_reader(store: ObjectStore) -> ReadDump:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComposedMoment(Moment):
+class ComposedMoment(RecoveryTarget):
     """Recovery target whose schema is put together of two backups'.
 
     :param composed: its schema.
@@ -71,7 +71,10 @@ class ComposedMoment(Moment):
 
 
 def with_composed_schema(
-    read_catalog: Callable[[FileRecord], Catalog], read_dump: ReadDump, moment: Moment, weigh: Callable[[int], Side]
+    read_catalog: Callable[[FileRecord], Catalog],
+    read_dump: ReadDump,
+    moment: RecoveryTarget,
+    weigh: Callable[[int], Side],
 ) -> ComposedMoment | None:
     """Return a recovery target with its schema put together; None where it is not known what was touched when.
 
@@ -95,7 +98,7 @@ def with_composed_schema(
     composed = compose(earlier, later, touches, moment.position, nearest, weigh) if touches is not None else None
     if composed is None:
         return None
-    taken = {each.name: getattr(moment, each.name) for each in fields(Moment)}
+    taken = {each.name: getattr(moment, each.name) for each in fields(RecoveryTarget)}
     taken |= {"doubt": None, "touches": None, "approximate": _words(moment, moment.doubt, composed)}
     return ComposedMoment(**taken, composed=composed, pair=moment.doubt)
 
@@ -119,7 +122,7 @@ def _touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tab
     return found
 
 
-def _words(moment: Moment, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
+def _words(moment: RecoveryTarget, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
     """Return what is not known of the schema; "" where all is."""
     if not composed.unsure:
         return ""

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import TableParts
+    from holdfast.archive.history.recovery_target import TableParts
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore

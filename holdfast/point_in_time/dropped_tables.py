@@ -7,7 +7,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.history import schema_history
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.coverage import to_of
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import PG_CLASS, parse_position, show_position
 from holdfast.point_in_time.table_names import changes_between
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.history.schema_history import Between
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
+    from holdfast.archive.history.schema_history import SchemaChanges
     from holdfast.point_in_time.recovery_target import ReadCatalog
     from holdfast.postgresql.catalog.catalog import Catalog
 
@@ -44,7 +44,7 @@ class DroppedTable:
 
 
 def dropped_before(
-    read: ReadCatalog, moment: Moment, catalog: Catalog, is_meant: Callable[[str], bool]
+    read: ReadCatalog, moment: RecoveryTarget, catalog: Catalog, is_meant: Callable[[str], bool]
 ) -> list[DroppedTable]:
     """Return the tables that a recovery target lacks since they were dropped, the newest of each name.
 
@@ -70,9 +70,9 @@ def dropped_before(
     return [*found.values()]
 
 
-def _with_drops(moment: Moment) -> Iterator[tuple[Placed, Placed]]:
+def _with_drops(moment: RecoveryTarget) -> Iterator[tuple[Placed, Placed]]:
     """Yield the blocks between which tables were dropped, the newest first."""
-    cuts = schema_history.cuts(moment.chain)
+    cuts = moment.chain.cuts
     for after in reversed(cuts):
         if after.head.stream and after.head.stream.dropped:
             # A snapshot of tables that start over tells the schema of the very position, too.
@@ -81,7 +81,7 @@ def _with_drops(moment: Moment) -> Iterator[tuple[Placed, Placed]]:
                 yield before, after
 
 
-def _last_moment(oid: int, between: Between, changed: int | None) -> tuple[str, bool]:
+def _last_moment(oid: int, between: SchemaChanges, changed: int | None) -> tuple[str, bool]:
     """Return the last moment that has a table, and whether the table was certainly there.
 
     :param changed: position of its last change; None where there is none since the backup before.
@@ -96,7 +96,7 @@ def _last_moment(oid: int, between: Between, changed: int | None) -> tuple[str, 
 
 
 def with_last_moment(
-    read: ReadCatalog, moment: Moment, catalog: Catalog, error: UsageError, is_meant: Callable[[str], bool]
+    read: ReadCatalog, moment: RecoveryTarget, catalog: Catalog, error: UsageError, is_meant: Callable[[str], bool]
 ) -> UsageError:
     """Return an error on a missing table, with the last moment that has it, and the schema's doubt.
 

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.history.timeline import TableParts
+from holdfast.archive.history.recovery_target import TableParts
 from holdfast.common.lsn import PG_CLASS, parse_position
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
@@ -23,11 +23,11 @@ from holdfast.postgresql.restore.plan.rename import fitted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.catalog import Catalog
 
 
-def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
+def with_passed(moment: RecoveryTarget, catalog: Catalog) -> Catalog:
     """Return the objects of a recovery target with the tables that neither of two backups has.
 
     One with changes of several forms is left out, and one with types or in a schema that the target lacks.
@@ -53,7 +53,7 @@ def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
     return catalog.model_copy(update={"tables": (*catalog.tables, *found)}) if found else catalog
 
 
-def passed_parts(moment: Moment, tables: Iterable[Table]) -> Mapping[str, TableParts]:
+def passed_parts(moment: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
     """Return the parts of such tables, by table id: all of their rows are in the changes.
 
     :param tables: of the recovery target, others among them.
@@ -139,7 +139,7 @@ def _plain_columns(table: Table) -> str:
     return f"({', '.join(columns)})"
 
 
-def _records(moment: Moment) -> Mapping[int, Sequence[TableRecord]]:
+def _records(moment: RecoveryTarget) -> Mapping[int, Sequence[TableRecord]]:
     """Return the changes of tables that the archive has all changes of, up to a recovery target.
 
     A run that was ended may have known a table that the next one does not, and have left its changes for a snapshot.

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
@@ -50,7 +50,7 @@ class Query:
     :raises UsageError: it is not one statement that reads, or wrong.
     """
 
-    def __init__(self, store: ObjectStore, moment: Moment, sql: str, *, memory_bytes: int, spill: Path) -> None:
+    def __init__(self, store: ObjectStore, moment: RecoveryTarget, sql: str, *, memory_bytes: int, spill: Path) -> None:
         self._store = store
         self._moment = moment
         self._text = sql

@@ -12,8 +12,7 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.history import schema_history
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.coverage import to_of
 from holdfast.archive.scan.projection import Projection
 from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError, RefusedError
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
-    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.archive.history.recovery_target import RecoveryTarget, TableParts
     from holdfast.point_in_time.table_names import NameProof
     from holdfast.postgresql.catalog.extension_rows import Configuration
     from holdfast.postgresql.catalog.table import Table
@@ -70,7 +69,7 @@ def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
     return Catalog.from_bytes(read_file(store, file), file.path)
 
 
-def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
+def catalog_of(store: ObjectStore, moment: RecoveryTarget) -> Catalog:
     """Return the catalog of a recovery target, with sequence values.
 
     These are as far as it is known where the sequences stood.
@@ -89,7 +88,7 @@ def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
     return catalog.model_copy(update={"sequences": tuple(sequences), "configuration": tuple(configuration)})
 
 
-def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
+def objects_of(read: ReadCatalog, moment: RecoveryTarget) -> Catalog:
     """Return the catalog of a recovery target, without the values of sequences.
 
     :param read: as `catalog_reader` returned it.
@@ -100,12 +99,12 @@ def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
     return with_passed(moment, named)
 
 
-def taken_catalog(read: ReadCatalog, moment: Moment) -> Catalog:
+def taken_catalog(read: ReadCatalog, moment: RecoveryTarget) -> Catalog:
     """Return the catalog of the schema that is taken, with the names that it has there."""
     return moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
 
 
-def proofs_of_names(read: ReadCatalog, moment: Moment, tables: Iterable[Table]) -> Mapping[int, NameProof]:
+def proofs_of_names(read: ReadCatalog, moment: RecoveryTarget, tables: Iterable[Table]) -> Mapping[int, NameProof]:
     """Return what is proved of the names of tables that may have had others at a recovery target, by oid.
 
     :param moment: with the schema that is taken.
@@ -121,7 +120,7 @@ def proofs_of_names(read: ReadCatalog, moment: Moment, tables: Iterable[Table]) 
     return name_proofs(moment, pair, (earlier, later), tables)
 
 
-def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
+def _configuration(store: ObjectStore, moment: RecoveryTarget, catalog: Catalog) -> Iterable[Configuration]:
     """Return the rows that extensions keep at a recovery target.
 
     They are as the backup before it has read them.
@@ -151,7 +150,7 @@ def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
 
 
 def parts_of(
-    store: ObjectStore, moment: Moment, catalog: Catalog
+    store: ObjectStore, moment: RecoveryTarget, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
     """Return the parts of a recovery target's tables, by table id.
 
@@ -168,7 +167,7 @@ def parts_of(
 
 
 def read_parts(
-    read: ReadCatalog, moment: Moment, catalog: Catalog
+    read: ReadCatalog, moment: RecoveryTarget, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
     """Return the parts of tables, as `parts_of` does.
 
@@ -185,7 +184,7 @@ def read_parts(
             fit[name] = parts
             continue
         written = [read(parts.catalog)]
-        if (last := schema_history.cut_until(moment.chain, parts.upto)) is not None and to_of(last.head) > parts.since:
+        if (last := moment.chain.cut_until(parts.upto)) is not None and to_of(last.head) > parts.since:
             written.append(read(last.block.catalog))  # changes may have labels that the snapshot's catalog lacks
         if not all(fits(each, catalog, now[name]) for each in written):
             unfit[name] = parts
@@ -213,7 +212,7 @@ class OlderRows:
 
 
 def older_rows(
-    moment: Moment, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
+    moment: RecoveryTarget, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
 ) -> list[OlderRows]:
     """Return the tables without their exact rows at a recovery target.
 
@@ -234,7 +233,7 @@ def older_rows(
     return [*older, *without]
 
 
-def _next_snapshots(moment: Moment) -> Mapping[str, Placed]:
+def _next_snapshots(moment: RecoveryTarget) -> Mapping[str, Placed]:
     """Return the first snapshot of each table behind a recovery target."""
     found: dict[str, Placed] = {}
     for placed in moment.chain.snapshots:
@@ -244,7 +243,7 @@ def _next_snapshots(moment: Moment) -> Mapping[str, Placed]:
     return found
 
 
-def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
+def _are_of_other_form(moment: RecoveryTarget, parts: TableParts, table: Table) -> bool:
     """Return whether changes do not fit the earlier schema in use.
 
     They count, and came once a column had been altered. A column that takes more than it did may have values that it
@@ -267,7 +266,7 @@ def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
     return False
 
 
-def _earlier_schema(moment: Moment, table: Table) -> int | None:
+def _earlier_schema(moment: RecoveryTarget, table: Table) -> int | None:
     """Return the position of a table's schema, where it is taken though the table may have been altered since."""
     if isinstance(moment, ComposedMoment):
         return to_of(moment.pair[0].head) if moment.composed.doubtful.get(table.oid) == "earlier" else None

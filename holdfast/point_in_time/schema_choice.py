@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.archive.history import schema_history, target_resolution
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history import target_resolution
+from holdfast.archive.history.coverage import to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.archive.history.schema_history import PassingTable
-    from holdfast.archive.history.timeline import Moment
     from holdfast.point_in_time.recovery_target import ReadCatalog
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.logical.composed_schema import Side
@@ -44,7 +44,7 @@ def parse_schema(text: str) -> Schema:
     raise UsageError(f"schema {text!r} is none of {', '.join(get_args(Schema))}")
 
 
-def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:
+def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> RecoveryTarget:
     """Resolve a recovery target with the schema that serves it best.
 
     The target says what that schema lacks.
@@ -55,7 +55,7 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
     return with_schema(store, target_resolution.resolve(state, store, source, at), schema)
 
 
-def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> Moment:
+def with_schema(store: ObjectStore, moment: RecoveryTarget, schema: Schema = "auto") -> RecoveryTarget:
     """Return a recovery target with the schema that serves it best.
 
     The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
@@ -90,7 +90,9 @@ def _rows_of(passed: PassingTable) -> str:
     return f"rows of table {passed.record.label} (of {passed.record.changes:,} changes)"
 
 
-def _notes_on_passed(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable]) -> tuple[Moment, Sequence[str]]:
+def _notes_on_passed(
+    read: ReadCatalog, moment: RecoveryTarget, left: Sequence[PassingTable]
+) -> tuple[RecoveryTarget, Sequence[str]]:
     """Return a recovery target that names the tables which only the log tells of, with notes on them."""
     there = {table.oid: table.label for table in objects_of(read, moment).tables}
     lost = tuple(_rows_of(each) for each in moment.passed if each.record.oid not in there)
@@ -112,7 +114,7 @@ def _notes_on_passed(read: ReadCatalog, moment: Moment, left: Sequence[PassingTa
     ]
 
 
-def _with_doubts(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable] = ()) -> Moment:
+def _with_doubts(read: ReadCatalog, moment: RecoveryTarget, left: Sequence[PassingTable] = ()) -> RecoveryTarget:
     """Return a recovery target that says which names are not proved, and which tables are in neither schema.
 
     :param left: those of the latter that are left out since they may have been dropped.
@@ -133,7 +135,7 @@ def _with_doubts(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable]
     return replace(moment, approximate=approximate, unproved_names=names)
 
 
-def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
+def unproved(read: ReadCatalog, moment: RecoveryTarget) -> dict[int, str]:
     """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
 
     :param moment: with the schema that is taken.
@@ -144,7 +146,7 @@ def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
     return {**{oid: proof.label for oid, proof in proofs.items() if not proof.is_proved}, **displaced}
 
 
-def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
+def with_unfit(read: ReadCatalog, moment: RecoveryTarget) -> RecoveryTarget:
     """Return a recovery target whose schema is known, in doubt where rows of a table do not fit it.
 
     The other schema is that of the backup up to which most of such rows are known. Without these, the target is
@@ -160,7 +162,7 @@ def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
     rows: dict[str, int] = {}
     cuts: dict[str, Placed] = {}
     for parts in unfit.values():
-        cut = schema_history.cut_until(moment.chain, parts.upto)
+        cut = moment.chain.cut_until(parts.upto)
         if cut is not None and to_of(cut.head) >= parts.since:
             cuts[cut.id] = cut
             rows[cut.id] = rows.get(cut.id, 0) + 1 + parts.base.rows + sum(each.rows for each in parts.changes)
@@ -171,7 +173,7 @@ def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
     return replace(moment, doubt=(earlier, moment.schema), unfit=found).by(moment.schema)
 
 
-def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> ComposedMoment | None:
+def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: RecoveryTarget) -> ComposedMoment | None:
     """Return a recovery target with its schema put together of both; None where it is not known what was touched when.
 
     A table of which it is not known has the definition by which fewer values are lost.
@@ -204,7 +206,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> Composed
 
 
 def by_both(
-    read: ReadCatalog, moment: Moment, doubt: tuple[Placed, Placed], schema: Schema = "auto"
+    read: ReadCatalog, moment: RecoveryTarget, doubt: tuple[Placed, Placed], schema: Schema = "auto"
 ) -> tuple[MomentBySchema, MomentBySchema]:
     """Return a recovery target by the schema taken, and by the other.
 
@@ -264,7 +266,7 @@ class MomentBySchema:
     :ivar fit, unfit: the parts of its tables, as `parts_of` returns them.
     """
 
-    def __init__(self, read: ReadCatalog, moment: Moment) -> None:
+    def __init__(self, read: ReadCatalog, moment: RecoveryTarget) -> None:
         self.moment = moment
         self.is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
         self.catalog = objects_of(read, moment)

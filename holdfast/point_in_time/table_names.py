@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.archive.history.timeline import from_of, to_of
+from holdfast.archive.history.coverage import from_of, to_of
 from holdfast.common.lsn import parse_position
 
 if TYPE_CHECKING:
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
 
 
-def changes_between(moment: Moment, pair: tuple[Placed, Placed]) -> Mapping[int, list[TableRecord]]:
+def changes_between(moment: RecoveryTarget, pair: tuple[Placed, Placed]) -> Mapping[int, list[TableRecord]]:
     """Return the changes between the two blocks that tell a schema, by table."""
     found: dict[int, dict[int, TableRecord]] = {}
     since, until = (to_of(placed.head) for placed in pair)
@@ -48,7 +48,7 @@ class NameProof:
 
 
 def name_proofs(
-    moment: Moment, pair: tuple[Placed, Placed], catalogs: tuple[Catalog, Catalog], taken: Iterable[Table]
+    moment: RecoveryTarget, pair: tuple[Placed, Placed], catalogs: tuple[Catalog, Catalog], taken: Iterable[Table]
 ) -> dict[int, NameProof]:
     """Return what is proved of the names at a recovery target, by oid, of tables that may have had others.
 

@@ -15,13 +15,13 @@ from holdfast.common.errors import DamagedError, exit_code_of, sentence
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.storage import ObjectStore
 
 
 @contextmanager
 def still_there(
-    store: ObjectStore, moment: Moment, progress: Callable[[str], object] = lambda step: None
+    store: ObjectStore, moment: RecoveryTarget, progress: Callable[[str], object] = lambda step: None
 ) -> Iterator[None]:
     """Check at the block's end that all files of a recovery target are still there.
 
@@ -46,5 +46,5 @@ def still_there(
         raise
 
 
-def _is_removed(archive: Archive, moment: Moment) -> bool:
+def _is_removed(archive: Archive, moment: RecoveryTarget) -> bool:
     return any((placed.home or placed.id) not in archive.state.blocks for placed in moment.blocks())

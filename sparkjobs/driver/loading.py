@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.history.timeline import TableParts
+    from holdfast.archive.history.recovery_target import TableParts
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.parallel import Sessions

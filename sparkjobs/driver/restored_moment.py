@@ -24,7 +24,7 @@ from holdfast.postgresql.restore.plan.rename import renamed_entries
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.archive.history.recovery_target import RecoveryTarget, TableParts
     from holdfast.common.errors import UsageError
     from holdfast.point_in_time.dropped_tables import DroppedTable
     from holdfast.postgresql.catalog.table import Table
@@ -39,7 +39,7 @@ class RestoredMoment:
     :ivar parts: of its tables, by table id, as far as their rows fit.
     """
 
-    def __init__(self, store: ObjectStore, moment: Moment) -> None:
+    def __init__(self, store: ObjectStore, moment: RecoveryTarget) -> None:
         self._store = store
         self._moment = moment
         self.catalog = catalog_of(store, moment)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.coverage import to_of
 from holdfast.common.lsn import PG_CLASS, parse_position
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block import Block, PassedTable
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.history.timeline import Chain
+    from holdfast.archive.history.coverage import Chain
     from holdfast.common.lsn import Touches
 
 
@@ -34,7 +34,7 @@ class PassingTable:
 
 
 @dataclass(frozen=True)
-class Between:
+class SchemaChanges:
     """Known schema changes between two cuts.
 
     :param told: positions at which definitions were changed, in order; None: it is not known when they were.
@@ -67,9 +67,9 @@ class Between:
         """
         if self.told is None:
             return self.before if self.is_known else None
-        if all(each >= position for each in self.told):
+        if all(changed >= position for changed in self.told):
             return self.before
-        if all(each < position for each in self.told):
+        if all(changed < position for changed in self.told):
             return self.after if self.differ else self.before
         return None
 
@@ -77,40 +77,29 @@ class Between:
         """Return the tables that had come by a position, and are not known to be dropped by then."""
         dropped = {oid: at[-1] for (catalog, oid), at in (self.touches or {}).items() if catalog == PG_CLASS}
         return tuple(
-            PassingTable(each, is_certain=each.oid in dropped or position <= parse_position(each.last))
-            for each in self.passed
-            if parse_position(each.first) < position <= dropped.get(each.oid, position)
+            PassingTable(table, is_certain=table.oid in dropped or position <= parse_position(table.last))
+            for table in self.passed
+            if parse_position(table.first) < position <= dropped.get(table.oid, position)
         )
 
     def is_changed_by(self, position: int) -> bool:
         """Return whether a change is known to precede a position."""
-        return any(each < position for each in self.seen)
+        return any(seen < position for seen in self.seen)
 
 
-def cuts(chain: Chain) -> list[Placed]:
-    """Return the blocks that record a schema, in order of position."""
-    found = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
-    return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
-
-
-def cut_until(chain: Chain, position: int) -> Placed | None:
-    """Return the newest cut at or before a position, or None."""
-    return next((placed for placed in reversed(cuts(chain)) if to_of(placed.head) <= position), None)
-
-
-def stretches(chain: Chain) -> Iterator[Between]:
+def schema_changes(chain: Chain) -> Iterator[SchemaChanges]:
     """Yield the known schema changes between neighbouring cuts."""
-    told = _SchemaChanges(chain)
-    for before, after in pairwise(cuts(chain)):
-        yield told.between(before, after)
+    recorded = _Recorded(chain)
+    for before, after in pairwise(chain.cuts):
+        yield recorded.between(before, after)
 
 
-def between(chain: Chain, before: Placed, after: Placed) -> Between:
+def between(chain: Chain, before: Placed, after: Placed) -> SchemaChanges:
     """Return the known schema changes between two cuts."""
-    return _SchemaChanges(chain).between(before, after)
+    return _Recorded(chain).between(before, after)
 
 
-class _SchemaChanges:
+class _Recorded:
     """Schema changes that a chain's blocks record.
 
     They are put in order once, however many cuts there are.
@@ -126,7 +115,7 @@ class _SchemaChanges:
             for each in placed.head.definition_changes
         }
 
-    def between(self, before: Placed, after: Placed) -> Between:
+    def between(self, before: Placed, after: Placed) -> SchemaChanges:
         """Return the known schema changes between two cuts."""
         start, end = to_of(before.head), to_of(after.head)
         is_told = _is_told(before.head, after.head)
@@ -135,16 +124,16 @@ class _SchemaChanges:
         if differ and not told:  # some commands are not told of
             told = None
         passed = _joined([each for each in self._passed if start <= parse_position(each.first) < end])
-        return Between(before, after, told, _within(self._seen, start, end), differ, self._touches(told), passed)
+        return SchemaChanges(before, after, told, _within(self._seen, start, end), differ, self._touches(told), passed)
 
-    def _touches(self, told: Sequence[int] | None) -> Touches | None:
-        if told is None or not self._objects.keys() >= set(told):
+    def _touches(self, positions: Sequence[int] | None) -> Touches | None:
+        if positions is None or not self._objects.keys() >= set(positions):
             return None
-        found: dict[tuple[int, int], list[int]] = {}
-        for position in told:
-            for each in self._objects[position]:
-                found.setdefault(each, []).append(position)
-        return found
+        touches: dict[tuple[int, int], list[int]] = {}
+        for position in positions:
+            for touched in self._objects[position]:
+                touches.setdefault(touched, []).append(position)
+        return touches
 
 
 def _joined(passed: Sequence[PassedTable]) -> tuple[PassedTable, ...]:
@@ -152,15 +141,15 @@ def _joined(passed: Sequence[PassedTable]) -> tuple[PassedTable, ...]:
 
     Where a block has left some without their changes and their names, one that is told later may be among them.
     """
-    found: dict[int, PassedTable] = {}
-    for each in passed:
-        kept = each.kept and 0 not in found
-        if (known := found.get(each.oid)) is None:
-            found[each.oid] = each.model_copy(update={"kept": kept})
+    tables: dict[int, PassedTable] = {}
+    for table in passed:
+        kept = table.kept and 0 not in tables
+        if (before := tables.get(table.oid)) is None:
+            tables[table.oid] = table.model_copy(update={"kept": kept})
         else:
-            more = {"changes": known.changes + each.changes, "last": each.last, "kept": known.kept and each.kept}
-            found[each.oid] = known.model_copy(update=more)
-    return tuple(found.values())
+            more = {"changes": before.changes + table.changes, "last": table.last, "kept": before.kept and table.kept}
+            tables[table.oid] = before.model_copy(update=more)
+    return tuple(tables.values())
 
 
 def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
@@ -173,8 +162,8 @@ def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
 
 def _is_told(before: Block, after: Block) -> bool:
     """Return whether the log records all changes between two blocks."""
-    told = {block.stream.definitions if block.stream else "" for block in (before, after)}
-    return len(told) == 1 and "" not in told
+    definitions = {block.stream.definitions if block.stream else "" for block in (before, after)}
+    return len(definitions) == 1 and "" not in definitions
 
 
 def _differ(before: Block, after: Block, *, is_told: bool) -> bool:

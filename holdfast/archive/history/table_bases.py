@@ -52,7 +52,7 @@ class Live:
             # The name it had at its own snapshot is all that older releases tell it by.
             return not others and (record.label in named or not_selected(record.label) in left_out)
 
-        return {table: found for table, found in self._tables.items() if is_there(found[0])}
+        return {table: base for table, base in self._tables.items() if is_there(base[0])}
 
     @property
     def tables(self) -> Mapping[str, tuple[TableRecord, Placed]]:

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.format.block import Block, JoinedBlock, Transactions
+from holdfast.archive.history.coverage import chains, to_of
 from holdfast.archive.history.restore_points import source_names
-from holdfast.archive.history.timeline import chains, to_of
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.common.units import parse_size, parse_span
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.model import Hold
 from holdfast.archive.format.state import Change
+from holdfast.archive.history.coverage import to_of
 from holdfast.archive.history.restore_points import only_source
 from holdfast.archive.history.target_resolution import resolve
-from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import show_position
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
     from holdfast.archive.format.model import ArchiveCommit
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
 
 
 def add_hold(
@@ -59,7 +59,7 @@ def add_hold(
     return made[-1], commit
 
 
-def _earliest(moment: Moment) -> int:
+def _earliest(moment: RecoveryTarget) -> int:
     """Return the position to hold for a recovery target.
 
     It is the first at which all is as at the target, and that a backup records to be as late. In quiet times, what is

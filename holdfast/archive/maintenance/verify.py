@@ -21,7 +21,7 @@ from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import listed_runs, newest_records
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
-from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.damage_report import DamageReport
 from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import tidy
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.archive.files.file_index import NamedFile, Problem
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.maintenance.damage_report import Cost
+    from holdfast.archive.maintenance.damage_report import LostRange
     from holdfast.storage import ObjectStore
     from holdfast.storage.contract.base import Extended
 
@@ -82,7 +82,7 @@ class Damage:
     source: str
     commit: int
     path: str = ""
-    costs: tuple[Cost, ...] = ()
+    costs: tuple[LostRange, ...] = ()
     replaceable: bool = False
 
     def __str__(self) -> str:
@@ -388,13 +388,13 @@ class Verifier:
         if not state.cut_off:
             return
         whole, bad = commits_behind(self._archive)
-        costs = Costs(state).behind(whole)
+        costs = DamageReport(state).behind(whole)
         for key, said in bad.items():
             yield Damage(said, BACKUP, THE_ARCHIVE, number_of(key) or 0, key, costs)
 
     def _told(self) -> Iterator[Damage]:
         state = self._archive.state
-        costs = Costs(state)
+        costs = DamageReport(state)
         for commit, said in sorted(self._broken.items()):
             sources = {placed.source for placed in state.blocks.values() if placed.commit == commit}
             for source in sorted(sources) or [""]:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive.format.document import FileRecord
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.errors import UsageError
 from holdfast.point_in_time.composed_moment import ComposedMoment
 from holdfast.point_in_time.recovery_target import catalog_reader
@@ -61,7 +61,7 @@ def evolve(made: Evolving, before: Sequence[Table], after: Sequence[Table], *rec
     made.changes(0x300, catalog(*after), *records, **more)
 
 
-def chosen(made: Evolving, position: int = 0x200, **more: Any) -> tuple[str, Moment]:
+def chosen(made: Evolving, position: int = 0x200, **more: Any) -> tuple[str, RecoveryTarget]:
     """Return which schema a moment is given, and the moment."""
     moment = made.moment(position)
     assert moment.doubt is not None

@@ -1,7 +1,7 @@
-"""Stretches of restorable positions, table by table.
+"""Coverage of single tables: where a restore gives exact rows, older ones, or none.
 
-They say where a restore gives exact rows, older ones, or none. Nothing is estimated: one moment of each stretch is put
-together as a restore does it. Where one stretch ends and the next begins is known from the blocks alone.
+Nothing is estimated: one position of each range is put together as a restore does it. Where one range ends and the next
+begins is known from the blocks alone.
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.history import restore_points, schema_history, target_resolution
-from holdfast.archive.history.timeline import from_of, names_of, to_of
+from holdfast.archive.history import restore_points, schema_history
+from holdfast.archive.history.coverage import covered_ranges, from_of, to_of
+from holdfast.archive.history.recovery_target import names_of, target_at
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.composed_moment import ComposedMoment, dump_reader
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.restore_points import Interval
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.coverage import CoveredRange
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.point_in_time.composed_moment import ReadDump
     from holdfast.point_in_time.recovery_target import OlderRows, ReadCatalog
     from holdfast.postgresql.catalog.catalog import Catalog
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
 _PASSED: Final = "it was made and dropped between two backups, and is in none"
 
 Rows = Literal["exact", "older", "missing"]
-"""`exact`: those of the moment. `older`: those that the table had before. `missing`: the table comes back empty."""
+"""`exact`: those of the target. `older`: those that the table had before. `missing`: the table comes back empty."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Outcome:
 
     :param as_of: when its rows were those that it gets, where they are older.
     :param reason: why they are not exact; "" where they are.
-    :param is_schema_known: its columns are certainly those of the moment; `is_name_proved`: its name certainly is.
+    :param is_schema_known: its columns are certainly those of then; `is_name_proved`: its name certainly is.
     """
 
     rows: Rows
@@ -56,11 +57,11 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Stretch:
+class TableRange:
     """Consecutive recovery targets with the same outcome for a table.
 
     :param first, last: positions of the source's log.
-    :param start: when the first was reached, at the earliest; `end`: when the last was, at the latest. Where a stretch
+    :param start: when the first was reached, at the earliest; `end`: when the last was, at the latest. Where a range
         begins between two backups, its end and the next one's start overlap: only the positions are known.
     """
 
@@ -86,38 +87,38 @@ class Stretch:
 
 
 @dataclass
-class TableStretches:
-    """The stretches of one table of a source.
+class TableCoverage:
+    """The ranges of one table of a source, each with its outcome.
 
     :param label: what it was called last.
-    :param stretches: in order; there is none where the table was not.
+    :param ranges: in order; there is none where the table was not.
     """
 
     label: str
-    stretches: list[Stretch] = field(default_factory=list)
+    ranges: list[TableRange] = field(default_factory=list)
 
     @property
     def exact_to(self) -> datetime | None:
         """Return the newest time with exact rows, or None."""
-        return max((each.end for each in self.stretches if each.outcome.rows == "exact"), default=None)
+        return max((each.end for each in self.ranges if each.outcome.rows == "exact"), default=None)
 
     @property
     def is_exact(self) -> bool:
-        """Return whether each stretch gives the table as it was."""
-        return all(each.outcome == Outcome("exact") for each in self.stretches)
+        """Return whether each range gives the table as it was."""
+        return all(each.outcome == Outcome("exact") for each in self.ranges)
 
     def describe(self) -> dict[str, Any]:
         """Return it as `points --json` prints it."""
         return {
             "table": self.label,
             "exact_to": iso(self.exact_to) if self.exact_to else None,
-            "stretches": [each.describe() for each in self.stretches],
+            "stretches": [each.describe() for each in self.ranges],
         }
 
 
 @dataclass(frozen=True)
-class Unread:
-    """A stretch that cannot be judged.
+class UnreadRange:
+    """A range that cannot be judged.
 
     A file that a restore needs is missing or changed.
     """
@@ -133,14 +134,14 @@ class Unread:
 
 @dataclass(frozen=True)
 class TableReport:
-    """The stretches of a source's tables.
+    """The coverage of a source's tables.
 
     :param tables: by name.
-    :param unread: stretches that cannot be told of.
+    :param unread: ranges that cannot be judged.
     """
 
-    tables: tuple[TableStretches, ...]
-    unread: tuple[Unread, ...]
+    tables: tuple[TableCoverage, ...]
+    unread: tuple[UnreadRange, ...]
 
     def describe(self, globs: Sequence[str] = ()) -> dict[str, Any]:
         """Return the report as `points --json` prints it.
@@ -155,51 +156,51 @@ class TableReport:
         }
 
 
-def _matches(table: TableStretches, globs: Sequence[str]) -> bool:
+def _matches(table: TableCoverage, globs: Sequence[str]) -> bool:
     return any(fnmatchcase(table.label, glob) for glob in globs)
 
 
 def table_report(state: State, store: ObjectStore, source: str) -> TableReport:
-    """Return the stretches of each table of a source.
+    """Return what a restore gives of each table of a source.
 
-    They are over all intervals that can be restored.
+    It is over all that can be restored.
     """
     read = _Reader(catalog_reader(store), dump_reader(store))
-    tables: dict[int, TableStretches] = {}
-    unread: list[Unread] = []
-    for interval in restore_points.intervals(state, source):
-        open_ended: Mapping[int, Stretch] = {}
-        for look in _looks(interval):
+    tables: dict[int, TableCoverage] = {}
+    unread: list[UnreadRange] = []
+    for covered in covered_ranges(state, source):
+        open_ended: Mapping[int, TableRange] = {}
+        for part in _parts(covered):
             try:
-                found = look.given(read, source)
+                outcomes = _outcomes(read, source, part, whole=covered.whole)
             except DamagedError as error:
-                unread.append(Unread(look.start, look.end, str(error)))
-                found = {}
-            open_ended = _grown(tables, open_ended, look, found)
-    return TableReport(tuple(sorted(tables.values(), key=lambda each: each.label)), tuple(unread))
+                unread.append(UnreadRange(part.start, part.end, str(error)))
+                outcomes = {}
+            open_ended = _grown(tables, open_ended, part, outcomes)
+    return TableReport(tuple(sorted(tables.values(), key=lambda table: table.label)), tuple(unread))
 
 
 def _grown(
-    tables: dict[int, TableStretches],
-    before: Mapping[int, Stretch],
-    look: _Look,
-    found: Mapping[int, tuple[str, Outcome]],
-) -> Mapping[int, Stretch]:
-    """Add the outcomes of a look to the tables.
+    tables: dict[int, TableCoverage],
+    before: Mapping[int, TableRange],
+    part: CoveredRange,
+    outcomes: Mapping[int, tuple[str, Outcome]],
+) -> Mapping[int, TableRange]:
+    """Add the outcomes of a part to the tables.
 
-    They extend the last stretch of each table where that is the same, else they make one more.
+    They extend the last range of each table where that is the same, else they make one more.
     """
-    now: dict[int, Stretch] = {}
-    for oid, (label, outcome) in found.items():
-        table = tables.setdefault(oid, TableStretches(label))
+    now: dict[int, TableRange] = {}
+    for oid, (label, outcome) in outcomes.items():
+        table = tables.setdefault(oid, TableCoverage(label))
         table.label = label
         last = before.get(oid)
         if last is not None and last.outcome == outcome:
-            now[oid] = replace(last, last=look.last, end=look.end)
-            table.stretches[-1] = now[oid]
+            now[oid] = replace(last, last=part.last, end=part.end)
+            table.ranges[-1] = now[oid]
         else:
-            now[oid] = Stretch(look.first, look.last, look.start, look.end, outcome)
-            table.stretches.append(now[oid])
+            now[oid] = TableRange(part.first, part.last, part.start, part.end, outcome)
+            table.ranges.append(now[oid])
     return now
 
 
@@ -210,29 +211,20 @@ class _Reader(NamedTuple):
     dump: ReadDump
 
 
-@dataclass(frozen=True)
-class _Look:
-    """Positions of an interval with the same outcome for every table."""
+def _outcomes(read: _Reader, source: str, part: CoveredRange, *, whole: bool) -> Mapping[int, tuple[str, Outcome]]:
+    """Return the name and outcome of each table in a part of a covered range, by oid.
 
-    interval: Interval
-    first: int
-    last: int
-    start: datetime
-    end: datetime
+    Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
 
-    def given(self, read: _Reader, source: str) -> Mapping[int, tuple[str, Outcome]]:
-        """Return the name and outcome of each table, by oid.
-
-        Where it is not known when the schema was changed, the one that a restore takes may differ between the ends.
-
-        :raises DamagedError: a file that it needs is missing or changed.
-        """
-        moment = target_resolution.moment_of(self.interval, source, self.first, self.end)
-        found = _given(read, moment, self.interval)
-        if moment.doubt is None or self.first == self.last:
-            return found
-        later = _given(read, target_resolution.moment_of(self.interval, source, self.last, self.end), self.interval)
-        return {**later, **found, **{oid: _lesser(found[oid], later[oid]) for oid in found.keys() & later.keys()}}
+    :param whole: the covered range has the whole source.
+    :raises DamagedError: a file that it needs is missing or changed.
+    """
+    target = target_at(part, source, part.first, part.end)
+    first = _outcomes_at(read, target, whole=whole)
+    if target.doubt is None or part.first == part.last:
+        return first
+    last = _outcomes_at(read, target_at(part, source, part.last, part.end), whole=whole)
+    return {**last, **first, **{oid: _lesser(first[oid], last[oid]) for oid in first.keys() & last.keys()}}
 
 
 def _lesser(one: tuple[str, Outcome], other: tuple[str, Outcome]) -> tuple[str, Outcome]:
@@ -240,63 +232,61 @@ def _lesser(one: tuple[str, Outcome], other: tuple[str, Outcome]) -> tuple[str, 
     return max(one, other, key=lambda each: order.index(each[1].rows))
 
 
-def _looks(interval: Interval) -> Iterator[_Look]:
-    """Yield the looks at an interval, in order.
+def _parts(covered: CoveredRange) -> Iterator[CoveredRange]:
+    """Yield the parts of a range with the same outcome for every table, in order.
 
     There is one at each position where something may begin or end, and one for what lies between two of them.
     """
-    bounds = sorted(each for each in _bounds(interval) if interval.first <= each <= interval.last)
-    ends = {bound: target_resolution.reached_at(interval, bound) for bound in bounds}
-    known = {to_of(placed.head) for placed in (*interval.chain.snapshots, *interval.chain.changes)}
-    start = interval.start
+    bounds = sorted(position for position in _bounds(covered) if covered.first <= position <= covered.last)
+    ends = {bound: covered.reached_at(bound) for bound in bounds}
+    known = {to_of(placed.head) for placed in (*covered.chain.snapshots, *covered.chain.changes)}
+    start = covered.start
     for before, after in pairwise(bounds):
         start = ends[before] if before in known else start
-        yield _Look(interval, before, before, start, ends[before])
+        yield replace(covered, first=before, last=before, start=start, end=ends[before])
         if after - before > 1:
-            yield _Look(interval, before + 1, after - 1, start, ends[after])
-    yield _Look(interval, interval.last, interval.last, interval.end, interval.end)
+            yield replace(covered, first=before + 1, last=after - 1, start=start, end=ends[after])
+    yield replace(covered, first=covered.last, start=covered.end)
 
 
-def _bounds(interval: Interval) -> set[int]:
+def _bounds(covered: CoveredRange) -> set[int]:
     """Return the positions where an outcome may change.
 
     A snapshot was taken there, other tables are followed than before, or definitions may have changed; also the ends of
-    the interval.
+    the range.
     """
-    found = {interval.first, interval.last}
-    found.update(to_of(placed.head) for placed in interval.chain.snapshots)
-    for placed in restore_points.telling(interval.chain.changes):
+    found = {covered.first, covered.last}
+    found.update(to_of(placed.head) for placed in covered.chain.snapshots)
+    for placed in restore_points.telling(covered.chain.changes):
         found.update((from_of(placed.head), to_of(placed.head)))
-    for between in schema_history.stretches(interval.chain):
+    for between in schema_history.schema_changes(covered.chain):
         if between.differ or between.seen:
             found.update((to_of(between.before.head), to_of(between.after.head), *(between.told or between.seen)))
     return found
 
 
-def _given(read: _Reader, moment: Moment, interval: Interval) -> dict[int, tuple[str, Outcome]]:
-    if moment.is_snapshot:
-        return {int(record.id): (record.label, Outcome("exact")) for record in moment.full.head.tables}
-    moment = with_unfit(read.catalog, moment)
-    moment = in_parts(read.catalog, read.dump, moment) or moment
-    if moment.doubt is None:
-        altered = set(moment.composed.doubtful) if isinstance(moment, ComposedMoment) else set[int]()
-        taken = MomentBySchema(read.catalog, moment)
+def _outcomes_at(read: _Reader, target: RecoveryTarget, *, whole: bool) -> dict[int, tuple[str, Outcome]]:
+    if target.is_snapshot:
+        return {int(record.id): (record.label, Outcome("exact")) for record in target.full.head.tables}
+    target = with_unfit(read.catalog, target)
+    target = in_parts(read.catalog, read.dump, target) or target
+    if target.doubt is None:
+        altered = set(target.composed.doubtful) if isinstance(target, ComposedMoment) else set[int]()
+        taken = MomentBySchema(read.catalog, target)
     else:
-        taken, other = by_both(read.catalog, moment, moment.doubt)
+        taken, other = by_both(read.catalog, target, target.doubt)
         altered = _altered(taken.catalog, other.catalog)
     # A backup that was ended before it had read the schema: nobody knows what became of it since the one before.
-    is_schema_known = not moment.approximate or moment.doubt is not None or moment.next_cut is not None
+    is_schema_known = not target.approximate or target.doubt is not None or target.next_cut is not None
     unnamed = unproved(read.catalog, taken.moment)
-    names = names_of(moment.chain)
-    passed_oids = {each.record.oid for each in moment.passed}
+    names = names_of(target.chain)
+    passed_oids = {each.record.oid for each in target.passed}
     altered |= passed_oids
     tables = [
-        table
-        for table in taken.catalog.with_rows()
-        if interval.whole or str(table.oid) in names or table.oid in passed_oids
+        table for table in taken.catalog.with_rows() if whole or str(table.oid) in names or table.oid in passed_oids
     ]
     lacking = {each.table: each for each in older_rows(taken.moment, tables, taken.fit, taken.unfit)}
-    passed = {each.record.oid: (each.record.label, Outcome("missing", reason=_PASSED)) for each in moment.passed}
+    passed = {each.record.oid: (each.record.label, Outcome("missing", reason=_PASSED)) for each in target.passed}
     return passed | {
         table.oid: (
             table.label,
