@@ -30,7 +30,7 @@ from holdfast.drill.history import PREFIX
 from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
 from holdfast.operations.job_process import new_run_id
-from holdfast.point_in_time.recovery_target import catalog_of
+from holdfast.point_in_time.target_contents import catalog_of
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.rights.restricted_login import asking_login

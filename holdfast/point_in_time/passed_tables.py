@@ -27,22 +27,22 @@ if TYPE_CHECKING:
     from holdfast.postgresql.catalog.catalog import Catalog
 
 
-def with_passed(moment: RecoveryTarget, catalog: Catalog) -> Catalog:
+def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
     """Return the objects of a recovery target with the tables that neither of two backups has.
 
     One with changes of several forms is left out, and one with types or in a schema that the target lacks.
 
     :param catalog: of the schema that is taken.
     """
-    if not moment.passed:
+    if not target.passed:
         return catalog
-    records = _records(moment)
+    records = _records(target)
     taken = {table.label for table in catalog.tables} | {
         f"{each.sequence_schema}.{each.name}" for each in catalog.sequences
     }
     tables = {table.oid: table for table in catalog.tables}
     found: list[Table] = []
-    for passed in sorted(moment.passed, key=lambda each: not each.is_certain):
+    for passed in sorted(target.passed, key=lambda each: not each.is_certain):
         table = _table(tables, records.get(passed.record.oid, ()))
         if table is None or table.oid in tables:
             continue
@@ -53,24 +53,24 @@ def with_passed(moment: RecoveryTarget, catalog: Catalog) -> Catalog:
     return catalog.model_copy(update={"tables": (*catalog.tables, *found)}) if found else catalog
 
 
-def passed_parts(moment: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
+def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
     """Return the parts of such tables, by table id: all of their rows are in the changes.
 
     :param tables: of the recovery target, others among them.
     """
-    passed = {each.record.oid for each in moment.passed}
+    passed = {each.record.oid for each in target.passed}
     found = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
-    records = _records(moment) if found else {}
+    records = _records(target) if found else {}
     return {
         str(table.oid): TableParts(
             base=TableRecord(
                 id=str(table.oid), table_schema=table.table_schema, name=table.name, rows=0, digest="", files=()
             ),
-            catalog=moment.schema.block.catalog,
+            catalog=target.schema.block.catalog,
             since=0,
-            begun=moment.at,
-            upto=moment.position,
-            as_of=moment.at,
+            begun=target.at,
+            upto=target.position,
+            as_of=target.at,
             changes=tuple(records[table.oid]),
         )
         for table in found
@@ -139,18 +139,18 @@ def _plain_columns(table: Table) -> str:
     return f"({', '.join(columns)})"
 
 
-def _records(moment: RecoveryTarget) -> Mapping[int, Sequence[TableRecord]]:
+def _records(target: RecoveryTarget) -> Mapping[int, Sequence[TableRecord]]:
     """Return the changes of tables that the archive has all changes of, up to a recovery target.
 
     A run that was ended may have known a table that the next one does not, and have left its changes for a snapshot.
     """
-    kept = {each.record.oid for each in moment.passed if each.record.kept}
+    kept = {each.record.oid for each in target.passed if each.record.kept}
     found: dict[int, dict[int, TableRecord]] = {}
     left: set[str] = set()
-    for placed in moment.changes if kept else ():
+    for placed in target.changes if kept else ():
         for record in placed.block.tables:
             oid = int(record.id)
-            if oid in kept and parse_position(record.first or "") < moment.position:
+            if oid in kept and parse_position(record.first or "") < target.position:
                 if oid not in found and record.label in left:
                     kept.discard(oid)
                 else:

@@ -18,7 +18,7 @@ from holdfast.archive.scan.projection import name_of, sql_type
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.point_in_time.dropped_tables import with_last_moment
 from holdfast.point_in_time.engine_names import EngineNames
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.postgresql.values.type_mapping import Form, form_of, schema_of
 
 if TYPE_CHECKING:
@@ -50,19 +50,19 @@ class Query:
     :raises UsageError: it is not one statement that reads, or wrong.
     """
 
-    def __init__(self, store: ObjectStore, moment: RecoveryTarget, sql: str, *, memory_bytes: int, spill: Path) -> None:
+    def __init__(self, store: ObjectStore, target: RecoveryTarget, sql: str, *, memory_bytes: int, spill: Path) -> None:
         self._store = store
-        self._moment = moment
+        self._moment = target
         self._text = sql
         self._memory = memory_bytes
         self._spill = spill
-        self._catalog = catalog_of(store, moment)
-        self._parts, self._unfit = parts_of(store, moment, self._catalog)
+        self._catalog = catalog_of(store, target)
+        self._parts, self._unfit = parts_of(store, target, self._catalog)
         self._tables = self._catalog.tables
         self._names = EngineNames(sql, self._tables)
         self._views: set[int] = set()
         self._files: list[FileRecord] = []
-        self.notes: list[str] = [moment.approximate] if moment.approximate else []
+        self.notes: list[str] = [target.approximate] if target.approximate else []
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Run the statement and yield its result.

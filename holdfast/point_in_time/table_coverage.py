@@ -17,9 +17,9 @@ from holdfast.archive.history.coverage import covered_ranges, from_of, to_of
 from holdfast.archive.history.recovery_target import names_of, target_at
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
-from holdfast.point_in_time.composed_moment import ComposedMoment, dump_reader
-from holdfast.point_in_time.recovery_target import catalog_reader, older_rows
-from holdfast.point_in_time.schema_choice import MomentBySchema, by_both, in_parts, unproved, with_unfit
+from holdfast.point_in_time.composed_target import ComposedTarget, dump_reader
+from holdfast.point_in_time.schema_choice import TargetBySchema, by_both, in_parts, unproved, with_unfit
+from holdfast.point_in_time.target_contents import catalog_reader, older_rows
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -28,8 +28,8 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.archive.history.coverage import CoveredRange
     from holdfast.archive.history.recovery_target import RecoveryTarget
-    from holdfast.point_in_time.composed_moment import ReadDump
-    from holdfast.point_in_time.recovery_target import OlderRows, ReadCatalog
+    from holdfast.point_in_time.composed_target import ReadDump
+    from holdfast.point_in_time.target_contents import OlderRows, ReadCatalog
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.columns import Column
     from holdfast.storage import ObjectStore
@@ -271,21 +271,21 @@ def _outcomes_at(read: _Reader, target: RecoveryTarget, *, whole: bool) -> dict[
     target = with_unfit(read.catalog, target)
     target = in_parts(read.catalog, read.dump, target) or target
     if target.doubt is None:
-        altered = set(target.composed.doubtful) if isinstance(target, ComposedMoment) else set[int]()
-        taken = MomentBySchema(read.catalog, target)
+        altered = set(target.composed.doubtful) if isinstance(target, ComposedTarget) else set[int]()
+        taken = TargetBySchema(read.catalog, target)
     else:
         taken, other = by_both(read.catalog, target, target.doubt)
         altered = _altered(taken.catalog, other.catalog)
     # A backup that was ended before it had read the schema: nobody knows what became of it since the one before.
     is_schema_known = not target.approximate or target.doubt is not None or target.next_cut is not None
-    unnamed = unproved(read.catalog, taken.moment)
+    unnamed = unproved(read.catalog, taken.target)
     names = names_of(target.chain)
     passed_oids = {each.record.oid for each in target.passed}
     altered |= passed_oids
     tables = [
         table for table in taken.catalog.with_rows() if whole or str(table.oid) in names or table.oid in passed_oids
     ]
-    lacking = {each.table: each for each in older_rows(taken.moment, tables, taken.fit, taken.unfit)}
+    lacking = {each.table: each for each in older_rows(taken.target, tables, taken.fit, taken.unfit)}
     passed = {each.record.oid: (each.record.label, Outcome("missing", reason=_PASSED)) for each in target.passed}
     return passed | {
         table.oid: (

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from holdfast.point_in_time.recovery_target import history_of
+from holdfast.point_in_time.target_contents import history_of
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.restore.plan import progress
 from holdfast.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT

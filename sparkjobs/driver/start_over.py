@@ -13,7 +13,7 @@ from holdfast.archive.history.table_bases import Live
 from holdfast.common.errors import HoldfastError, SparkEndedError
 from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import Postponed
-from holdfast.point_in_time.recovery_target import fits
+from holdfast.point_in_time.target_contents import fits
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.snapshot.preconditions import table_obstacles
 

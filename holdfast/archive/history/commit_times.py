@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
-def first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
+def first_later(store: ObjectStore, transactions: Transactions, time: datetime, *, since: int) -> int | None:
     """Return the position of the first transaction committed after a time.
 
     It is None where there is none. Transactions before `since` do not count.
     """
-    if transactions.last_time <= moment:
+    if transactions.last_time <= time:
         return None
     table = pa.Table.from_batches(read_batches(store, transactions.file))
     later = pc.and_(
-        pc.greater(table["committed_at"], pa.scalar(moment, table["committed_at"].type)),
+        pc.greater(table["committed_at"], pa.scalar(time, table["committed_at"].type)),
         pc.greater_equal(table["lsn"], since),
     )
     first = pc.min(table["lsn"].filter(later)).as_py()

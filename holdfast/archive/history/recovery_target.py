@@ -36,7 +36,7 @@ class TableParts:
     :param upto: what of the changes counts: those of transactions that commit before this position.
     :param as_of: when `upto` was reached.
     :param changes: those since the snapshot; they may hold more than counts.
-    :param stale: why the rows are those of an earlier position than the moment's; "" where they are exact.
+    :param stale: why the rows are those of an earlier position than the target's; "" where they are exact.
     :param catalog: the record of the objects in the snapshot.
     """
 

@@ -241,16 +241,16 @@ def marks_of(state: State, source: str) -> dict[str, Mark]:
     return marks
 
 
-def age_of_newest(state: State, moment: RecoveryTarget, now: datetime) -> str:
+def age_of_newest(state: State, target: RecoveryTarget, now: datetime) -> str:
     """Return a sentence on what the source may have more than its newest restore point.
 
     It is "" where that is younger than a minute, or where the recovery target is an earlier one.
     """
-    newest = covered_ranges(state, moment.source)[-1]
+    newest = covered_ranges(state, target.source)[-1]
     age = now - newest.end
-    if moment.position != newest.last or age < _FRESH:
+    if target.position != newest.last or age < _FRESH:
         return ""
     return (
-        f"the newest restorable moment of {moment.source} is {human_span(age)} old: if the source has changed since, "
-        f"run 'holdfast backup ARCHIVE --source {moment.source}' first"
+        f"the newest restorable moment of {target.source} is {human_span(age)} old: if the source has changed since, "
+        f"run 'holdfast backup ARCHIVE --source {target.source}' first"
     )

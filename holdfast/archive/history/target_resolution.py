@@ -124,37 +124,37 @@ def _has(covered: CoveredRange, mark: Mark) -> bool:
 
 def _parse_time(text: str, marks: dict[str, Mark]) -> datetime:
     try:
-        moment = datetime.fromisoformat(absolute_time(text))
+        time = datetime.fromisoformat(absolute_time(text))
     except ValueError as error:
         known = f"; marks here are {', '.join(list(marks)[-_SHOWN:])}" if marks else ""
         raise UsageError(
             f"cannot read {text!r} as a moment: use latest, commit:N, lsn:X/Y, the name of a mark, or a time such as "
             f"2026-03-01T12:00:00Z or -10min{known}"
         ) from error
-    if moment.tzinfo is None:
+    if time.tzinfo is None:
         raise UsageError(
-            f"{text} names no time zone: write {moment.isoformat()}Z for UTC, or add an offset such as +02:00"
+            f"{text} names no time zone: write {time.isoformat()}Z for UTC, or add an offset such as +02:00"
         )
-    return moment
+    return time
 
 
-def _by_time(ranges: Sequence[CoveredRange], store: ObjectStore, source: str, moment: datetime) -> RecoveryTarget:
+def _by_time(ranges: Sequence[CoveredRange], store: ObjectStore, source: str, time: datetime) -> RecoveryTarget:
     for covered in reversed(ranges):
-        if covered.start <= moment <= covered.end:
-            position = _position_at(covered, store, moment)
+        if covered.start <= time <= covered.end:
+            position = _position_at(covered, store, time)
             if position >= covered.first:
-                return target_at(covered, source, position, moment)
-    before = [f"before it {covered}" for covered in ranges if covered.end < moment]
+                return target_at(covered, source, position, time)
+    before = [f"before it {covered}" for covered in ranges if covered.end < time]
     after = [f"after it {iso(covered.start)} (commit:{covered.snapshots[0].number})" for covered in ranges
-             if covered.start > moment]  # fmt: skip
+             if covered.start > time]  # fmt: skip
     nearest = " and ".join([*before[-1:], *after[:1]])
-    future = "it is in the future, and " if moment > datetime.now(UTC) else ""
+    future = "it is in the future, and " if time > datetime.now(UTC) else ""
     raise RefusedError(
-        f"{source} cannot be restored to {iso(moment)}: {future}the nearest restorable moments are: {nearest}"
+        f"{source} cannot be restored to {iso(time)}: {future}the nearest restorable moments are: {nearest}"
     )
 
 
-def _position_at(covered: CoveredRange, store: ObjectStore, moment: datetime) -> int:
+def _position_at(covered: CoveredRange, store: ObjectStore, time: datetime) -> int:
     """Return the position of a recovery target given as a time.
 
     It is the end of what is known to have been committed by then, before all that is known to be later. Transactions
@@ -165,13 +165,13 @@ def _position_at(covered: CoveredRange, store: ObjectStore, moment: datetime) ->
     from holdfast.archive.history.commit_times import ends, first_later  # pyarrow, which no other moment needs
 
     cuts = [placed for placed in covered.chain.cuts if covered.first <= to_of(placed.head) <= covered.last]
-    sure = max((to_of(placed.head) for placed in cuts if placed.head.covers.to_time <= moment), default=covered.first)
+    sure = max((to_of(placed.head) for placed in cuts if placed.head.covers.to_time <= time), default=covered.first)
     reached: Transactions | None = None
     for placed in covered.chain.changes:
         transactions = placed.head.transactions
         if to_of(placed.head) <= covered.first or transactions is None:
             continue
-        later = first_later(store, transactions, moment, since=covered.first)
+        later = first_later(store, transactions, time, since=covered.first)
         if later is not None:
             before = ends(store, transactions, before=later) or ends(store, reached)
             return min(later, max([sure, *before]))

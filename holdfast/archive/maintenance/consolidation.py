@@ -47,15 +47,15 @@ def bytes_to_consolidate(state: State, source: str) -> int:
     return sum(placed.size for placed in (*newest.snapshots, *newest.chain.changes))
 
 
-def moment_of(state: State, store: ObjectStore, cut: Placed) -> RecoveryTarget:
+def target_of(state: State, store: ObjectStore, cut: Placed) -> RecoveryTarget:
     """Return the recovery target at the end of a block of changes.
 
     :raises RefusedError: the schema of that moment is not known.
     """
-    moment = resolve(state, store, cut.source, f"lsn:{cut.head.covers.to_position}")
-    if moment.approximate:
-        raise RefusedError(f"{cut.source} cannot be consolidated: {moment.approximate}")
-    return moment
+    target = resolve(state, store, cut.source, f"lsn:{cut.head.covers.to_position}")
+    if target.approximate:
+        raise RefusedError(f"{cut.source} cannot be consolidated: {target.approximate}")
+    return target
 
 
 def synthetic_block(

@@ -29,7 +29,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
 from holdfast.archive.history import target_resolution
 from holdfast.archive.history.coverage import blocks_of, covered_ranges
-from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.maintenance.consolidation import newest_cut, synthetic_block, target_of
 from holdfast.archive.maintenance.migration import migrate
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
@@ -227,7 +227,7 @@ class Story(RuleBasedStateMachine):
         cut = newest_cut(state, name)
         if cut is None:
             return
-        moment = moment_of(state, self.store, cut)
+        moment = target_of(state, self.store, cut)
         form = self.databases[name].form_at(moment.position)
         rows = [row for batch in self.rows(state, name, moment.position) for row in by_number(batch)]
         identity = uuid.uuid4().hex

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.lsn import parse_position
-from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
 from holdfast.point_in_time.table_coverage import TableCoverage, TableRange, TableReport, table_report
+from holdfast.point_in_time.target_contents import catalog_of, older_rows, parts_of
 from holdfast.postgresql.connection.address import Address
 from tests.support.following.followed import Followed, open_followed
 

@@ -15,7 +15,7 @@ from holdfast.archive.history.coverage import covered_ranges, to_of
 from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.lsn import show_position
-from holdfast.point_in_time.recovery_target import catalog_of, history_of
+from holdfast.point_in_time.target_contents import catalog_of, history_of
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect

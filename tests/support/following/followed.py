@@ -24,9 +24,9 @@ from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast.point_in_time.composed_moment import ComposedMoment
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
+from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.point_in_time.schema_choice import resolve
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.postgresql.catalog.columns import Column, read_columns
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
@@ -383,7 +383,7 @@ def doubtful_tables(followed: Followed, moment: RecoveryTarget, there: Iterable[
 
     :param there: what there was. A name that neither backup has is that of such a table, which had it in between.
     """
-    if not isinstance(moment, ComposedMoment) or not moment.composed.doubtful:
+    if not isinstance(moment, ComposedTarget) or not moment.composed.doubtful:
         return set()
     doubtful = moment.composed.doubtful
     read = catalog_reader(followed.store)
