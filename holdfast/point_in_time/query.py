@@ -100,10 +100,6 @@ class Query:
         return f"{self._names.sql_of(table.table_schema)}.{self._names.sql_of(table.name)}"
 
     def _create(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-        """Create the view of a table.
-
-        Of a partitioned one, those of its partitions are created, too.
-        """
         if table.oid in self._views:
             return
         self._views.add(table.oid)

@@ -255,7 +255,6 @@ class _Lost:
 
 
 def _weight(lost: Iterable[_Lost]) -> int:
-    """Return the number of values lost."""
     return sum(each.count * each.columns for each in lost)
 
 

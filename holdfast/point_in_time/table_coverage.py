@@ -205,8 +205,6 @@ def _grown(
 
 
 class _Reader(NamedTuple):
-    """Readers of what blocks tell of a schema."""
-
     catalog: ReadCatalog
     dump: ReadDump
 
@@ -306,10 +304,6 @@ def _outcome(lack: OlderRows | None, is_schema_known: bool) -> Outcome:
 
 
 def _altered(taken: Catalog, other: Catalog) -> set[int]:
-    """Return the oids of the tables that differ between two schemas.
-
-    One of these may not have the table at all.
-    """
     here, there = _forms(taken), _forms(other)
     return {oid for oid in here.keys() | there.keys() if here.get(oid) != there.get(oid)}
 

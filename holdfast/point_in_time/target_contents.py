@@ -234,7 +234,6 @@ def older_rows(
 
 
 def _next_snapshots(target: RecoveryTarget) -> Mapping[str, Placed]:
-    """Return the first snapshot of each table behind a recovery target."""
     found: dict[str, Placed] = {}
     for placed in target.chain.snapshots:
         if to_of(placed.head) > target.position and not placed.begins:

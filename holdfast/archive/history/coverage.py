@@ -94,12 +94,12 @@ class Chain:
 
     def cut_until(self, position: int) -> Placed | None:
         """Return the newest cut at or before a position, or None."""
-        number = bisect_right(self.cuts, position, key=_to)
+        number = bisect_right(self._cut_ends, position)
         return self.cuts[number - 1] if number else None
 
     def cut_after(self, position: int) -> Placed | None:
         """Return the first cut behind a position, or None."""
-        return _at(self.cuts, bisect_right(self.cuts, position, key=_to))
+        return _at(self.cuts, bisect_right(self._cut_ends, position))
 
     def full_until(self, position: int) -> Placed:
         """Return the full snapshot that a restore of a covered position begins with."""
@@ -110,7 +110,7 @@ class Chain:
 
         One that records those of its own end is best.
         """
-        return _at(self._with_sequences, bisect_left(self._with_sequences, position, key=_to))
+        return _at(self._with_sequences, bisect_left(self._sequence_ends, position))
 
     def bases(self, position: int) -> Mapping[str, Placed]:
         """Return the newest snapshot of each table at a covered position, by table id.
@@ -125,7 +125,9 @@ class Chain:
         return bases
 
     def changes_between(self, start: int, position: int) -> tuple[Placed, ...]:
-        """Return the changes that lead from one position to another."""
+        """Return the changes that lead from one position to another; none where both are the same."""
+        if start == position:
+            return ()
         return self.changes[bisect_right(self.changes, start, key=_to) : bisect_left(self.changes, position, key=_from)]
 
     def needed(self, kept: Collection[tuple[int, int | None]]) -> set[str]:
@@ -193,8 +195,8 @@ class Chain:
         end = _to(placed)
         # A cut may tell where sequences stood before it, and is taken where the schema is approximate.
         if placed.head.is_cut:
-            before = self.cut_until(end - 1)
-            yield _to(before) + 1 if before else 1, self._next_cut(end)
+            number = bisect_left(self._cut_ends, end)
+            yield self._cut_ends[number - 1] + 1 if number else 1, self._next_cut(end)
         if placed.head.kind == "snapshot":  # its rows are read by it, also where a later schema is known
             for record in placed.head.tables:
                 yield from self.needing_rows(placed, record.id)
@@ -205,13 +207,12 @@ class Chain:
         Those that a cut records are compared with those of the next one.
         """
         end = _to(placed)
-        number = bisect_left(self._with_sequences, end, key=_to)
-        first = _to(self._with_sequences[number - 1]) + 1 if number else 1
+        number = bisect_left(self._sequence_ends, end)
+        first = self._sequence_ends[number - 1] + 1 if number else 1
         return first, self._next_cut(end) if placed.head.is_cut else end + 1
 
     def _next_cut(self, position: int) -> int:
-        cut = self.cut_after(position)
-        return _to(cut) if cut else _BEHIND_ALL
+        return _at(self._cut_ends, bisect_right(self._cut_ends, position)) or _BEHIND_ALL
 
     @cached_property
     def _bases(self) -> Mapping[str, Sequence[_Base]]:
@@ -234,6 +235,14 @@ class Chain:
             newest |= {table: (position + placed.begins, now[table][1]) for table in tables & now.keys()}
         _end(bases, newest, newest.keys(), behind)
         return bases
+
+    @cached_property
+    def _cut_ends(self) -> list[int]:
+        return [*map(_to, self.cuts)]
+
+    @cached_property
+    def _sequence_ends(self) -> list[int]:
+        return [*map(_to, self._with_sequences)]
 
     @cached_property
     def _with_sequences(self) -> tuple[Placed, ...]:
@@ -302,8 +311,6 @@ def blocks_of(state: State, source: str) -> tuple[Placed, ...]:
 
 @dataclass
 class _Growing:
-    """A chain whose blocks are still being collected."""
-
     start: int
     gap: str
     snapshots: list[Placed] = field(default_factory=list)
@@ -430,9 +437,9 @@ def why_gap(before: CoveredRange, after: CoveredRange, ranges: Sequence[CoveredR
     :param ranges: all of the source.
     """
     if after.chain is not before.chain:
-        first = after.chain.snapshots[0].head.stream
         if after.chain.gap:
             return after.chain.gap
+        first = after.chain.snapshots[0].head.stream
         if first is not None and not first.opened:  # it was joined to changes when it was made
             return "the backups in between were removed"
         return "no change backup joins these two full backups"

@@ -161,7 +161,6 @@ def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
 
 
 def _is_told(before: Block, after: Block) -> bool:
-    """Return whether the log records all changes between two blocks."""
     definitions = {block.stream.definitions if block.stream else "" for block in (before, after)}
     return len(definitions) == 1 and "" not in definitions
 

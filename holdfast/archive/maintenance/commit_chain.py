@@ -127,7 +127,6 @@ def _after(state: State | None, commits: Sequence[ArchiveCommit]) -> State | Non
 
 
 def _are_equal(made: State, state: State) -> bool:
-    """Return whether two states are equal, without reading their blocks."""
     blocks = [{key: (placed.commit, placed.number) for key, placed in each.blocks.items()} for each in (made, state)]
     rest = [
         (each.tip, each.format, each.void, each.removed, each.holds, each.abandoned, each.ends, each.streams)

@@ -354,10 +354,6 @@ def join(
 
 
 def _parts(placed: Placed) -> tuple[JoinedBlock, ...]:
-    """Return the blocks that a block stands for.
-
-    These are the block itself, or those that it was made of.
-    """
     if placed.head.parts:
         return placed.head.parts
     told = placed.head.model_copy(update={"tables": (), "packs": (), "transactions": None})

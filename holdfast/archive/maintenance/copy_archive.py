@@ -232,10 +232,6 @@ def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
 
 
 def _run(archive: Archive) -> str:
-    """Return the name of the run that records copies in the target.
-
-    By it a copy that was begun is known.
-    """
     return f"copy.{archive.identity.id}"
 
 
@@ -245,7 +241,6 @@ def is_copy(archive: Archive) -> bool:
 
 
 def _begin(archive: Archive, target: ObjectStore) -> RunLog:
-    """Record in the target that a copy of the archive is under way."""
     if not _is_there(target, IDENTITY_KEY) and not target.probe_create_if_absent():
         raise RefusedError(
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
@@ -268,7 +263,6 @@ def _is_there(store: ObjectStore, key: str) -> bool:
 
 
 def _sizes(target: ObjectStore) -> dict[str, int]:
-    """Return the size of each data file that is there."""
     return {found.key: found.size for found in target.list("data/").objects}
 
 

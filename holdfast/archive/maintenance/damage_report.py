@@ -203,8 +203,6 @@ def _needing_block(chain: Chain, placed: Placed) -> Iterator[Positions]:
 
 
 class _Range:
-    """A covered range with its restore points."""
-
     def __init__(self, source: str, covered: CoveredRange) -> None:
         self._source = source
         self.covered = covered
@@ -255,5 +253,4 @@ class _Range:
         return max(map(_UNTIL, self._points[first:end]))
 
     def _place(self, position: int) -> int:
-        """Return how many restore points are before a position."""
         return bisect_left(self._points, (position,))

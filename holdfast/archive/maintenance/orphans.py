@@ -117,10 +117,6 @@ def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) 
 
 
 def _has_rows(path: str) -> bool:
-    """Return whether a file is of a table.
-
-    Of other files, all that blocks name are known.
-    """
     return path.split("/")[2] not in ("schema", "transactions")
 
 

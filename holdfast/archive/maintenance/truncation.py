@@ -235,10 +235,6 @@ def _needed(spans: Iterable[Kept]) -> set[str]:
 def _points(
     before: Sequence[CoveredRange], spans: Iterable[Kept], after: Sequence[CoveredRange]
 ) -> tuple[PointPlan, ...]:
-    """Return the restore points, with their reasons to stay.
-
-    Each also says whether it stays.
-    """
     chosen: dict[tuple[int, int], list[str]] = {}
     open_from: dict[tuple[int, str], int] = {}
     ranges: list[Kept] = []
@@ -300,7 +296,6 @@ def _may_share(placed: Placed) -> Iterable[FileRecord]:
 
 
 def _spans(ranges: Iterable[CoveredRange]) -> list[dict[str, Any]]:
-    """Return intervals in the form for people and scripts."""
     return [
         {"from": iso(covered.start), "to": iso(covered.end), "commit": covered.placed.number, "whole": covered.whole}
         for covered in ranges

@@ -184,8 +184,6 @@ def vacuum(
 
 
 class _Vacuum:
-    """One run of a vacuum."""
-
     def __init__(
         self, archive: Archive, permission: Permission, grace: timedelta, wait: float, owner: Owner, done: Vacuumed
     ) -> None:
@@ -320,7 +318,6 @@ class _Vacuum:
         return made
 
     def _block(self, removed: Removed) -> Block:
-        """Read a removed block from the commit that added it."""
         if removed.id not in self._read:
             for block in self._archive.commit(removed.added).add:
                 self._read[block.id] = block

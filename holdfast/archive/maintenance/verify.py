@@ -348,7 +348,6 @@ class Verifier:
         return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
 
     def _bounds(self, scrub: Scrub) -> tuple[float, float]:
-        """Return the bounds of reading, in bytes and in seconds."""
         size, seconds = float("inf"), float("inf")
         if isinstance(self._scope.budget, timedelta):
             seconds = self._scope.budget.total_seconds()

@@ -129,6 +129,23 @@ def test_rows_that_a_made_snapshot_has_in_common_with_an_older_one_cost_what_is_
         assert (cost.first, cost.points) == (1, 4)
 
 
+def test_rows_of_a_dropped_table_cost_nothing_from_the_next_full_backup_on() -> None:
+    made = Backups()
+    made.full(opened=True)
+    made.write(3)
+    made.wait(timedelta(hours=1))
+    made.changes()
+    made.drop(3)
+    made.wait(timedelta(hours=1))
+    made.full()
+    made.write(1)
+    made.wait(timedelta(hours=1))
+    made.changes()
+    dropped = [file for file in named(made) if file.tables == ("3",)]
+    costs = [cost for file in dropped for cost in DamageReport(made.state).of(file)]
+    assert [(cost.first, cost.last) for cost in costs] == [(1, 2), (2, 2)]
+
+
 def with_list(made: Backups, block: Block) -> NamedFile:
     """Give a block a list of its transactions."""
     record = FileRecord(path=f"data/{SOURCE}/transactions/changes/{block.id}/0.parquet", size=1, sha256="0" * 64)
