@@ -83,16 +83,16 @@ def with_composed_schema(
     """
     if target.doubt is None or (target.touches is None and not target.unfit):
         return None
-    known = []
+    schemas = []
     for placed in target.doubt:
         dump = placed.block.schema_dump
         if dump is None:
             return None
         try:
-            known.append(KnownSchema(read_catalog(placed.block.catalog), read_dump(dump)))
+            schemas.append(KnownSchema(read_catalog(placed.block.catalog), read_dump(dump)))
         except HoldfastError:  # such as where there is no pg_restore; a damaged file is told by who needs it
             return None
-    earlier, later = known
+    earlier, later = schemas
     nearest: Side = "earlier" if target.schema is target.doubt[0] else "later"
     touches = _touched_before(earlier, later, target.position, target.unfit) if target.unfit else target.touches
     composed = compose(earlier, later, touches, target.position, nearest, weigh) if touches is not None else None
@@ -113,13 +113,13 @@ def _touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tab
     if needs_types and later.catalog.types_since(earlier.catalog).altered:
         return None
     past, both = (position - 1,), (position - 1, position)
-    found: dict[tuple[int, int], Sequence[int]] = {PRIVILEGES: past}
+    touches: dict[tuple[int, int], Sequence[int]] = {PRIVILEGES: past}
     for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
         match numbers:
             case [int(catalog), int(oid)]:
-                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
-    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
-    return found
+                touches[catalog, oid] = touches[PG_ATTRIBUTE, oid] = touches[PG_DESCRIPTION, oid] = past
+    touches |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
+    return touches
 
 
 def _words(target: RecoveryTarget, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:

@@ -95,6 +95,6 @@ class Consolidation:
     def _tables_of(self, parts: TableParts) -> Mapping[int, Table]:
         path = parts.catalog.path
         if path not in self._before:
-            found = Catalog.from_bytes(read_file(self._store, parts.catalog), path)
-            self._before[path] = {table.oid: table for table in found.tables}
+            catalog = Catalog.from_bytes(read_file(self._store, parts.catalog), path)
+            self._before[path] = {table.oid: table for table in catalog.tables}
         return self._before[path]

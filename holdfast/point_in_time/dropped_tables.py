@@ -102,7 +102,7 @@ def with_last_moment(
 
     The parameters are those of `dropped_before`.
     """
-    found = dropped_before(read, target, catalog, is_meant)
-    more = "; ".join(filter(None, (*map(str, found), target.approximate)))
+    tables = dropped_before(read, target, catalog, is_meant)
+    more = "; ".join(filter(None, (*map(str, tables), target.approximate)))
     between = " " if str(error).endswith("?") else "; "
     return UsageError(between.join(filter(None, (str(error), more))))

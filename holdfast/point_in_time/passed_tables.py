@@ -41,7 +41,7 @@ def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
         f"{each.sequence_schema}.{each.name}" for each in catalog.sequences
     }
     tables = {table.oid: table for table in catalog.tables}
-    found: list[Table] = []
+    restored: list[Table] = []
     for passed in sorted(target.passed, key=lambda each: not each.is_certain):
         table = _table(tables, records.get(passed.record.oid, ()))
         if table is None or table.oid in tables:
@@ -49,8 +49,8 @@ def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
         if table.label in taken:  # another table has that name in the schema that is taken
             table = table.model_copy(update={"name": fitted(table.name, f"_{table.oid}")})
         taken.add(table.label)
-        found.append(table)
-    return catalog.model_copy(update={"tables": (*catalog.tables, *found)}) if found else catalog
+        restored.append(table)
+    return catalog.model_copy(update={"tables": (*catalog.tables, *restored)}) if restored else catalog
 
 
 def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
@@ -59,8 +59,8 @@ def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str
     :param tables: of the recovery target, others among them.
     """
     passed = {each.record.oid for each in target.passed}
-    found = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
-    records = _records(target) if found else {}
+    restored = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
+    records = _records(target) if restored else {}
     return {
         str(table.oid): TableParts(
             base=TableRecord(
@@ -73,7 +73,7 @@ def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str
             as_of=target.at,
             changes=tuple(records[table.oid]),
         )
-        for table in found
+        for table in restored
     }
 
 
@@ -168,8 +168,8 @@ def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table
     record = records[-1]
     columns = tuple(Column.from_dict(each) for each in record.columns)
     root = _root(tables, columns, record.key)
-    known = {column.type for table in tables.values() for column in table.columns}
-    is_known = all(each.base_schema == "pg_catalog" or each.type in known for each in columns)
+    types = {column.type for table in tables.values() for column in table.columns}
+    is_known = all(each.base_schema == "pg_catalog" or each.type in types for each in columns)
     if not is_known or not any(record.table_schema == table.table_schema for table in tables.values()):
         return None
     names = {column.number: column.name for column in columns}
@@ -202,10 +202,10 @@ def _root(tables: Mapping[int, Table], columns: Sequence[Column], key: Sequence[
     ]
     names = {column.number: column.name for column in columns}
     identity = {names[number] for number in key}
-    found = {_top(tables, table): table for table in alike}
-    if len(found) > 1:
-        found = {top: table for top, table in found.items() if set(table.key) == identity}
-    return tables[next(iter(found))] if len(found) == 1 else None
+    tops = {_top(tables, table): table for table in alike}
+    if len(tops) > 1:
+        tops = {top: table for top, table in tops.items() if set(table.key) == identity}
+    return tables[next(iter(tops))] if len(tops) == 1 else None
 
 
 def _top(tables: Mapping[int, Table], table: Table) -> int:

@@ -156,9 +156,9 @@ class Query:
     def _explained(self, error: Exception) -> Exception:
         said = self._names.shown(" ".join(str(error).split("\n\n", 1)[0].split()))
         if isinstance(error, _WRONG):
-            known = [table.label for table in self._tables]
+            labels = [table.label for table in self._tables]
             hint = self._names.hint()
-            more = f"{hint}; tables here are {', '.join(known[:_NAMED])}{' …' if known[_NAMED:] else ''}"
+            more = f"{hint}; tables here are {', '.join(labels[:_NAMED])}{' …' if labels[_NAMED:] else ''}"
             if "does not exist" in said and "Table" in said:
                 wrong = UsageError(said.split(" Did you mean ")[0] + more)  # DuckDB suggests what is ours, too
                 names, read = self._names.written, catalog_reader(self._store)
@@ -166,9 +166,9 @@ class Query:
                     read, self._moment, self._catalog, wrong, lambda label: label.split(".")[-1] in names
                 )
             return UsageError(said + hint)
-        found = explain(error, self._store, self._files)
-        if found is not error:
-            return found
+        explained = explain(error, self._store, self._files)
+        if explained is not error:
+            return explained
         if isinstance(error, duckdb.OutOfMemoryException):
             return HoldfastError(f"the query needs more memory than --memory allows: {said}")
         return UsageError(said) if isinstance(error, duckdb.Error) else error

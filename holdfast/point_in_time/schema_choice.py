@@ -71,11 +71,11 @@ def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "au
     """
     read = catalog_reader(store)
     target = with_unfit(read, target)
-    left = tuple(each for each in target.passed if schema == "later" and not each.is_certain)
-    if left:
-        target = replace(target, passed=tuple(each for each in target.passed if each not in left))
+    dropped = tuple(each for each in target.passed if schema == "later" and not each.is_certain)
+    if dropped:
+        target = replace(target, passed=tuple(each for each in target.passed if each not in dropped))
     if target.doubt is None:
-        return _with_doubts(read, target, left)
+        return _with_doubts(read, target, dropped)
     if schema == "auto" and (composed := in_parts(read, dump_reader(store), target)) is not None:
         return _with_doubts(read, composed)  # of auto, which leaves none out
     taken, other = by_both(read, target, target.doubt, schema)
@@ -83,7 +83,7 @@ def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "au
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
     words = (*first, taken.target.approximate, *_notes(taken, other, which))
-    return _with_doubts(read, replace(taken.target, approximate="; ".join(words), lost=lost), left)
+    return _with_doubts(read, replace(taken.target, approximate="; ".join(words), lost=lost), dropped)
 
 
 def _rows_of(passed: PassingTable) -> str:
@@ -114,17 +114,17 @@ def _notes_on_passed(
     ]
 
 
-def _with_doubts(read: ReadCatalog, target: RecoveryTarget, left: Sequence[PassingTable] = ()) -> RecoveryTarget:
+def _with_doubts(read: ReadCatalog, target: RecoveryTarget, dropped: Sequence[PassingTable] = ()) -> RecoveryTarget:
     """Return a recovery target that says which names are not proved, and which tables are in neither schema.
 
-    :param left: those of the latter that are left out since they may have been dropped.
+    :param dropped: those of the latter that are left out since they may have been dropped.
     """
     displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
     doubtful = unproved(read, target)
     names = tuple(sorted({*doubtful.values()}))
-    if not names and not target.passed and not left:
+    if not names and not target.passed and not dropped:
         return target
-    target, notes = _notes_on_passed(read, target, left)
+    target, notes = _notes_on_passed(read, target, dropped)
     words = [target.approximate, *notes]
     words += [
         f"left out is what another backup has as {label}: another table had that name" for label in displaced.values()
@@ -169,8 +169,8 @@ def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
     if not rows:
         return target
     earlier = cuts[max(rows, key=lambda each: rows[each])]
-    found = {int(name): labels[name] for name in sorted(unfit)}
-    return replace(target, doubt=(earlier, target.schema), unfit=found).by(target.schema)
+    named_rows = {int(name): labels[name] for name in sorted(unfit)}
+    return replace(target, doubt=(earlier, target.schema), unfit=named_rows).by(target.schema)
 
 
 def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> ComposedTarget | None:
@@ -187,7 +187,7 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> 
     nearest: Side = "earlier" if target.schema is target.doubt[0] else "later"
 
     def weigh(table: int) -> Side:
-        weights = {side: _weight(each for each in found if each.table == table) for side, found in lost.items()}
+        weights = {side: _weight(each for each in losses if each.table == table) for side, losses in lost.items()}
         other: Side = "later" if nearest == "earlier" else "earlier"
         return other if weights[other] < weights[nearest] else nearest
 
@@ -196,7 +196,10 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> 
         return None
     taken = composed.composed.doubtful
     given_up = tuple(
-        str(each) for side, found in lost.items() for each in found if each.table in taken and taken[each.table] == side
+        str(each)
+        for side, losses in lost.items()
+        for each in losses
+        if each.table in taken and taken[each.table] == side
     )
     for oid, label in composed.composed.displaced.items():
         if rows := max(each.rows_of(oid) for each in (earlier, later)):
@@ -279,19 +282,19 @@ class TargetBySchema:
 
         They were there at the recovery target, and are by the other schema.
         """
-        found = []
+        losses = []
         for oid, table in other._tables.items():
             if not table.has_rows or not (rows := other.rows_of(oid)):
                 continue
             mine = self._tables.get(oid)
             if mine is None:
                 if other._forms.get(oid):
-                    found.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
+                    losses.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
             elif str(oid) in self.unfit and str(oid) in other.fit:
-                found.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
+                losses.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
             else:
-                found += self._lost_of(table, mine, other)
-        return found
+                losses += self._lost_of(table, mine, other)
+        return losses
 
     def _lost_of(self, table: Table, mine: Table, other: TargetBySchema) -> Iterator[_Lost]:
         """Yield the losses of a table that both schemas have.
@@ -305,9 +308,9 @@ class TargetBySchema:
         numbers = {column.number for column in mine.columns}
         for column in table.columns:
             if column.number not in numbers and not column.generated:
-                told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
-                if told:
-                    count = sum(record.rows for record in told) if other.is_later else other.rows_of(table.oid)
+                records = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
+                if records:
+                    count = sum(record.rows for record in records) if other.is_later else other.rows_of(table.oid)
                     yield _Lost(table.oid, f"values of column {table.label}.{column.name}", count)
 
     def _is_older(self, table: str) -> bool:
@@ -340,15 +343,15 @@ class TargetBySchema:
 
     def lacking(self, other: TargetBySchema) -> list[str]:
         """Return the tables and columns that only the other schema has."""
-        found = []
+        names = []
         for oid, table in other._tables.items():
             mine = self._tables.get(oid)
             if mine is None:
-                found.append(f"table {table.label}")
+                names.append(f"table {table.label}")
                 continue
             numbers = {column.number for column in mine.columns}
-            found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
-        return found
+            names += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
+        return names
 
 
 def _has(record: TableRecord, number: int) -> bool:

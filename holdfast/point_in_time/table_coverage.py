@@ -237,10 +237,10 @@ def _parts(covered: CoveredRange) -> Iterator[CoveredRange]:
     """
     bounds = sorted(position for position in _bounds(covered) if covered.first <= position <= covered.last)
     ends = {bound: covered.reached_at(bound) for bound in bounds}
-    known = {to_of(placed.head) for placed in (*covered.chain.snapshots, *covered.chain.changes)}
+    recorded = {to_of(placed.head) for placed in (*covered.chain.snapshots, *covered.chain.changes)}
     start = covered.start
     for before, after in pairwise(bounds):
-        start = ends[before] if before in known else start
+        start = ends[before] if before in recorded else start
         yield replace(covered, first=before, last=before, start=start, end=ends[before])
         if after - before > 1:
             yield replace(covered, first=before + 1, last=after - 1, start=start, end=ends[after])
@@ -253,14 +253,14 @@ def _bounds(covered: CoveredRange) -> set[int]:
     A snapshot was taken there, other tables are followed than before, or definitions may have changed; also the ends of
     the range.
     """
-    found = {covered.first, covered.last}
-    found.update(to_of(placed.head) for placed in covered.chain.snapshots)
+    positions = {covered.first, covered.last}
+    positions.update(to_of(placed.head) for placed in covered.chain.snapshots)
     for placed in restore_points.telling(covered.chain.changes):
-        found.update((from_of(placed.head), to_of(placed.head)))
+        positions.update((from_of(placed.head), to_of(placed.head)))
     for between in schema_history.schema_changes(covered.chain):
         if between.differ or between.seen:
-            found.update((to_of(between.before.head), to_of(between.after.head), *(between.told or between.seen)))
-    return found
+            positions.update((to_of(between.before.head), to_of(between.after.head), *(between.told or between.seen)))
+    return positions
 
 
 def _outcomes_at(read: _Reader, target: RecoveryTarget, *, whole: bool) -> dict[int, tuple[str, Outcome]]:

@@ -234,12 +234,12 @@ def older_rows(
 
 
 def _next_snapshots(target: RecoveryTarget) -> Mapping[str, Placed]:
-    found: dict[str, Placed] = {}
+    snapshots: dict[str, Placed] = {}
     for placed in target.chain.snapshots:
         if to_of(placed.head) > target.position and not placed.begins:
             for record in placed.head.tables:
-                found.setdefault(record.id, placed)
-    return found
+                snapshots.setdefault(record.id, placed)
+    return snapshots
 
 
 def _are_of_other_form(target: RecoveryTarget, parts: TableParts, table: Table) -> bool:
@@ -257,10 +257,12 @@ def _are_of_other_form(target: RecoveryTarget, parts: TableParts, table: Table) 
     for record in history.relevant():
         if not _is_since(record, since):
             continue
-        told = {each["number"]: Column.from_dict(each) for each in record.columns}
-        if not history.key and not columns.keys() <= told.keys():
+        columns_by_number = {each["number"]: Column.from_dict(each) for each in record.columns}
+        if not history.key and not columns.keys() <= columns_by_number.keys():
             return True
-        if any(number in columns and each.takes_other_values(columns[number]) for number, each in told.items()):
+        if any(
+            number in columns and each.takes_other_values(columns[number]) for number, each in columns_by_number.items()
+        ):
             return True
     return False
 

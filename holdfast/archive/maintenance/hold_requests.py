@@ -86,10 +86,8 @@ def remove_hold(
 
     def plan(state: State) -> Change:
         if identity not in state.holds:
-            known = ", ".join(state.holds) or "none"
-            raise UsageError(
-                f"there is no hold {identity!r} (there are: {known}); it may have been taken back meanwhile"
-            )
+            ids = ", ".join(state.holds) or "none"
+            raise UsageError(f"there is no hold {identity!r} (there are: {ids}); it may have been taken back meanwhile")
         taken.append(state.holds[identity])
         return Change(kind="release", released=(identity,), reason=reason)
 

@@ -153,8 +153,8 @@ def plan_truncation(
     sources = tuple(_plan_source(state, name, rules, now, min_chains) for name in names)
     removed = {identity for each in sources for identity in each.removed}
     if removed and state.holds:
-        left = {each: placed for each, placed in state.blocks.items() if each not in removed}
-        check_holds(state, replace(state, blocks=left))
+        rest = {each: placed for each, placed in state.blocks.items() if each not in removed}
+        check_holds(state, replace(state, blocks=rest))
     return TruncationPlan(sources, _freed(state, removed))
 
 

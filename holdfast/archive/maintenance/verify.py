@@ -207,8 +207,8 @@ def verify_and_remember(
     :param remember: store the progress; else nothing is written.
     """
     verifier = Verifier(archive, scope, reading=reading, read_all=read_all, check=check, on_file=on_file)
-    found = verifier.run(read_progress(archive.store), remember=remember)
-    return replace(found, locks=extend_locks(archive)) if remember else found
+    report = verifier.run(read_progress(archive.store), remember=remember)
+    return replace(report, locks=extend_locks(archive)) if remember else report
 
 
 def _described(locks: Extended) -> dict[str, Any]:
@@ -293,17 +293,17 @@ class Verifier:
         Where that is all blocks, one listing does.
         """
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
-        files = {file.path: file for found in self._named(blocks) for file in found}
+        files = {file.path: file for some in self._named(blocks) for file in some}
         if seen:
             problems = do_each(lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING)
-            found = dict(zip(files, problems, strict=True))
+            by_file = dict(zip(files, problems, strict=True))
         else:
             sizes = {each.key: each.size for each in self._store.list("data/").objects}
-            found = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
+            by_file = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
         for path, file in files.items():
             if not self._scope.deep:
                 self._count(file)
-            if (problem := found[path]) is not None:
+            if (problem := by_file[path]) is not None:
                 self._damaged[path] = (file, problem)
 
     def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
@@ -362,12 +362,12 @@ class Verifier:
         with self._reading():
             self._archive.refresh()
             wanted = [file for file in chunk if file.block in self._archive.state.blocks]
-            found = [(file, bad) for file, bad in zip(wanted, self._read_all(wanted), strict=True) if bad is not None]
+            damaged = [(file, bad) for file, bad in zip(wanted, self._read_all(wanted), strict=True) if bad is not None]
         for file in wanted:
             self._count(file)
-        if found:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
+        if damaged:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
             self._archive.refresh()
-        return [(file, bad) for file, bad in found if file.block in self._archive.state.blocks]
+        return [(file, bad) for file, bad in damaged if file.block in self._archive.state.blocks]
 
     def _read_here(self, files: Sequence[NamedFile]) -> Iterable[Problem | None]:
         decoding = threading.Semaphore(_DECODING)
