@@ -5,11 +5,11 @@ By them a person knows which are left.
 
 from __future__ import annotations
 
+import itertools
 from bisect import bisect_left
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import accumulate
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
@@ -196,8 +196,12 @@ class _Source:
 
 
 def _needing_block(chain: Chain, placed: Placed) -> Iterator[Positions]:
+    end = to_of(placed.head)
     if placed.head.kind == "changes":
-        yield from_of(placed.head) + 1, to_of(placed.head) + 1
+        yield from_of(placed.head) + 1, end + 1
+    elif not placed.head.supplement:  # restores begin with it, also where it has no table
+        later = (to_of(full.head) for full in chain.full if to_of(full.head) > end)
+        yield end, next(later, max(end, chain.end) + 1)
     for record in placed.head.tables:
         yield from chain.needing_rows(placed, record.id)
 
@@ -225,7 +229,7 @@ class _Range:
 
     @cached_property
     def _latest_so_far(self) -> list[datetime]:
-        return list(accumulate(map(_UNTIL, self._points), max))
+        return list(itertools.accumulate(map(_UNTIL, self._points), max))
 
     def lost(self, positions: Sequence[Positions]) -> LostRange:
         """Return what is lost with some positions, which are in order and apart."""
@@ -236,7 +240,7 @@ class _Range:
             at, number, began, reached = self._points[some[0][0]]
             start = reached if begin == at else max(began, self.covered.start)
             until = max(self._latest(*each) for each in some)
-            numbers = {number for each in some for number in self._numbers[slice(*each)]}
+            numbers = set(itertools.chain.from_iterable(self._numbers[slice(*each)] for each in some))
             return LostRange(self._source, start, until, number, self._numbers[some[-1][1] - 1], len(numbers))
         since = max(map(_UNTIL, self._points[: self._place(begin)]), default=self.covered.start)
         until = min(map(_UNTIL, self._points[self._place(end) :]), default=self.covered.end)
