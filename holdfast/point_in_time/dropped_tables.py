@@ -88,8 +88,8 @@ def _last_moment(oid: int, between: SchemaChanges, changed: int | None) -> tuple
     """
     if touched := (between.touches or {}).get((PG_CLASS, oid)):
         return f"lsn:{show_position(touched[-1])}", len(touched) == 1
-    if between.told:
-        return f"lsn:{show_position(between.told[0])}", True
+    if between.changed_at:
+        return f"lsn:{show_position(between.changed_at[0])}", True
     if changed is not None:
         return f"lsn:{show_position(changed + 1)}", False
     return f"commit:{between.before.number}", True

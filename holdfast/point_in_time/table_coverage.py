@@ -259,7 +259,9 @@ def _bounds(covered: CoveredRange) -> set[int]:
         positions.update((from_of(placed.head), to_of(placed.head)))
     for between in schema_history.schema_changes(covered.chain):
         if between.differ or between.seen:
-            positions.update((to_of(between.before.head), to_of(between.after.head), *(between.told or between.seen)))
+            positions.update(
+                (to_of(between.before.head), to_of(between.after.head), *(between.changed_at or between.seen))
+            )
     return positions
 
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 from holdfast.archive.format.block_ref import Beginning, JoinedPart, Placed
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.table_bases import Live
+from holdfast.archive.history.table_bases import TableBases
 from holdfast.common.lsn import parse_position
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ class Chain:
             changes.append((first, end))
         open_from = min((low for low, high in kept if high is None), default=None)
         if open_from is not None:
-            count, live = bisect_right(firsts, open_from), Live()
+            count, live = bisect_right(firsts, open_from), TableBases()
             for placed in self.snapshots[:count]:
                 live.add(placed)
             bases = (self.full_until(open_from), *live.blocks())
@@ -219,13 +219,13 @@ class Chain:
         """Return the snapshots of each table in order, by table id."""
         bases: dict[str, list[_Base]] = {}
         newest: dict[str, tuple[int, Placed]] = {}
-        live = Live()
+        live = TableBases()
         behind = self.end + 1  # the positions that the snapshots so far lead to
         for placed in self.snapshots:
             position = _to(placed)
             if position >= behind:
                 _end(bases, newest, newest.keys(), behind)
-                live, behind = Live(), position + 1
+                live, behind = TableBases(), position + 1
             live.add(placed)
             tables = {record.id for record in placed.head.tables}
             if not placed.head.supplement:

@@ -113,8 +113,8 @@ def _approximate(covered: CoveredRange) -> Iterator[dict[str, Any]]:
         if between.is_known or to_of(before) >= covered.last or to_of(after) <= covered.first:
             continue
         span = {"from": iso(before.covers.to_time), "to": iso(after.covers.to_time)}
-        if between.told:
-            span |= {"first": show_position(between.told[0]), "last": show_position(between.told[-1])}
+        if between.changed_at:
+            span |= {"first": show_position(between.changed_at[0]), "last": show_position(between.changed_at[-1])}
         yield {**span, "changed_back": not between.differ, "by_object": between.touches is not None}
 
 

@@ -37,16 +37,16 @@ class PassingTable:
 class SchemaChanges:
     """Known schema changes between two cuts.
 
-    :param told: positions at which definitions were changed, in order; None: it is not known when they were.
-    :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
-    :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
+    :param changed_at: positions at which definitions were changed, in order; None: it is not known when they were.
+    :param seen: positions at which tables were seen to be others than before, or definitions recorded to be changed.
+    :param differ: the cuts have different schemas, or nobody knows what was changed and changed back in between.
     :param passed: tables that were made and dropped in between, each once.
     :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
     """
 
     before: Placed
     after: Placed
-    told: tuple[int, ...] | None
+    changed_at: tuple[int, ...] | None
     seen: tuple[int, ...]
     differ: bool
     touches: Touches | None = None
@@ -58,18 +58,18 @@ class SchemaChanges:
 
         It is then that of one of the cuts.
         """
-        return not (self.differ or self.seen) if self.told is None else len(self.told) <= 1
+        return not (self.differ or self.seen) if self.changed_at is None else len(self.changed_at) <= 1
 
     def schema_at(self, position: int) -> Placed | None:
         """Return the cut with the schema of a position.
 
         It is None where nobody knows whether one has it.
         """
-        if self.told is None:
+        if self.changed_at is None:
             return self.before if self.is_known else None
-        if all(changed >= position for changed in self.told):
+        if all(changed >= position for changed in self.changed_at):
             return self.before
-        if all(changed < position for changed in self.told):
+        if all(changed < position for changed in self.changed_at):
             return self.after if self.differ else self.before
         return None
 
@@ -118,13 +118,15 @@ class _Recorded:
     def between(self, before: Placed, after: Placed) -> SchemaChanges:
         """Return the known schema changes between two cuts."""
         start, end = to_of(before.head), to_of(after.head)
-        is_told = _is_told(before.head, after.head)
-        differ = _differ(before.head, after.head, is_told=is_told)
-        told = _within(self._defined, start, end) if is_told else None
-        if differ and not told:  # some commands are not told of
-            told = None
+        is_recorded = _is_recorded(before.head, after.head)
+        differ = _differ(before.head, after.head, is_recorded=is_recorded)
+        changed_at = _within(self._defined, start, end) if is_recorded else None
+        if differ and not changed_at:  # the log does not record some commands
+            changed_at = None
         passed = _joined([each for each in self._passed if start <= parse_position(each.first) < end])
-        return SchemaChanges(before, after, told, _within(self._seen, start, end), differ, self._touches(told), passed)
+        return SchemaChanges(
+            before, after, changed_at, _within(self._seen, start, end), differ, self._touches(changed_at), passed
+        )
 
     def _touches(self, positions: Sequence[int] | None) -> Touches | None:
         if positions is None or not self._objects.keys() >= set(positions):
@@ -137,9 +139,9 @@ class _Recorded:
 
 
 def _joined(passed: Sequence[PassedTable]) -> tuple[PassedTable, ...]:
-    """Return tables that several blocks tell of, each once.
+    """Return tables that several blocks record, each once.
 
-    Where a block has left some without their changes and their names, one that is told later may be among them.
+    Where a block has left some without their changes and their names, one that is recorded later may be among them.
     """
     tables: dict[int, PassedTable] = {}
     for table in passed:
@@ -152,24 +154,24 @@ def _joined(passed: Sequence[PassedTable]) -> tuple[PassedTable, ...]:
     return tuple(tables.values())
 
 
-def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
-    return sorted(parse_position(each) for placed in chain.changes for each in told_by(placed.head))
+def _positions(chain: Chain, recorded_by: Callable[[Block], Iterable[str]]) -> list[int]:
+    return sorted(parse_position(each) for placed in chain.changes for each in recorded_by(placed.head))
 
 
 def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
     return tuple(positions[bisect_left(positions, start) : bisect_left(positions, end)])
 
 
-def _is_told(before: Block, after: Block) -> bool:
+def _is_recorded(before: Block, after: Block) -> bool:
     definitions = {block.stream.definitions if block.stream else "" for block in (before, after)}
     return len(definitions) == 1 and "" not in definitions
 
 
-def _differ(before: Block, after: Block, *, is_told: bool) -> bool:
+def _differ(before: Block, after: Block, *, is_recorded: bool) -> bool:
     """Return whether definitions may have differed in between.
 
     Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
     """
     if before.schema_version and before.schema_version == after.schema_version:
         return False
-    return not (is_told and before.schema_digest and before.schema_digest == after.schema_digest)
+    return not (is_recorded and before.schema_digest and before.schema_digest == after.schema_digest)

@@ -20,7 +20,7 @@ def not_selected(label: str) -> str:
     return f"rows of {label}: not selected"
 
 
-class Live:
+class TableBases:
     """Existing tables, each with the snapshot of its newest rows.
 
     Snapshots are added in order; a table that was dropped since is left out.

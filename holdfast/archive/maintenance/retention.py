@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.archive.history.coverage import to_of
 from holdfast.archive.history.holds import standing
 from holdfast.archive.history.restore_points import points_of
-from holdfast.archive.history.table_bases import Live
+from holdfast.archive.history.table_bases import TableBases
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.lsn import parse_position
 
@@ -224,7 +224,7 @@ def last_good(ranges: Sequence[CoveredRange], min_chains: int) -> Iterator[tuple
     newest = [covered for covered in ranges if covered.whole] or ranges
     chosen = {placed.id: covered for covered, placed in whole[-min_chains:]}
     chosen.update((covered.snapshots[-1].id, covered) for covered in (*ranges[-1:], *newest[-1:]))
-    live = Live()
+    live = TableBases()
     for _, placed in full:
         live.add(placed)
     having = {placed.id for placed in live.blocks()}
