@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 
 
 def standing(ranges: Iterable[CoveredRange], hold: Hold) -> tuple[int, CoveredRange | None]:
-    """Return the interval of a held restore point, and its certainty.
+    """Return the covered range of a held restore point, and its certainty.
 
     Positions alone do not tell: a full backup that no changes are joined to has one that others' changes may lead past,
     and where a server took another's place, both may have it.
 
-    :param ranges: the intervals of its source.
-    :returns: 3 where the point is the interval's only one, 2 where position and time are in it, 1 where the position
+    :param ranges: all of its source.
+    :returns: 3 where the point is the range's only one, 2 where position and time are in it, 1 where the position
         is; 0 and None where it cannot be restored.
     """
     position = parse_position(hold.position)

@@ -1,4 +1,4 @@
-"""The restorable-time line of a source: intervals, gaps and marks, thinned to what a picture can show."""
+"""The restorable-time line of a source: covered ranges, gaps and marks, thinned to what a picture can show."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def source_names(state: State) -> tuple[str, ...]:
 
 
 def describe(state: State) -> dict[str, Any]:
-    """Return intervals, gaps and marks of every source.
+    """Return covered ranges, gaps and marks of every source.
 
     This is what `points --json` prints.
     """
@@ -103,7 +103,7 @@ def _describe_range(covered: CoveredRange) -> dict[str, Any]:
 
 
 def _approximate(covered: CoveredRange) -> Iterator[dict[str, Any]]:
-    """Yield the spans without a certainly known schema.
+    """Yield the times without a certainly known schema.
 
     Each has its times, and also its positions where the log records the changes. `by_object`: it also records what they
     touched, so that the schema is approximate only for objects that were touched on both sides of a position.
@@ -119,7 +119,7 @@ def _approximate(covered: CoveredRange) -> Iterator[dict[str, Any]]:
 
 
 def table_gaps(covered: CoveredRange) -> list[dict[str, Any]]:
-    """Return the gaps in an interval when tables were not followed.
+    """Return the gaps in a covered range when tables were not followed.
 
     Restores to a gap give the table's rows as they were before, or none. Each ends with the table's next snapshot, or
     when it was dropped. Of tables that are never followed there is only the time before their first snapshot.

@@ -27,7 +27,7 @@ def newest_cut(state: State, source: str) -> Placed | None:
     """Return the newest block of changes with a known schema.
 
     The schema is that of the source at the block's end. There is no such block without changes since a full backup.
-    Only those in the newest interval count, where backups go on.
+    Only those in the newest covered range count, where backups go on.
     """
     ranges = covered_ranges(state, source)
     if not ranges or not ranges[-1].chain.changes:
@@ -41,7 +41,7 @@ def newest_cut(state: State, source: str) -> Placed | None:
 def bytes_to_consolidate(state: State, source: str) -> int:
     """Return the stored bytes that a consolidation reads at most.
 
-    They are all of the source's newest interval.
+    They are all of the source's newest covered range.
     """
     newest = covered_ranges(state, source)[-1]
     return sum(placed.size for placed in (*newest.snapshots, *newest.chain.changes))

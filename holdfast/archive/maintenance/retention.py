@@ -114,7 +114,7 @@ def _check_rule(word: str, name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """Positions of an interval that stay, and why.
+    """Positions of a covered range that stay, and why.
 
     :param low, high: from the one to the other; without an end, everything behind the first, and what is joined to it.
     :param why: in words, such as `daily=14`.
@@ -142,7 +142,7 @@ def kept(
     Moments of chosen tables only neither take the place of those of the whole database nor lose theirs to them: the
     rules are applied to the ones and to the others.
 
-    :param ranges: its intervals, in order of time.
+    :param ranges: what of it is covered, in order of time.
     :param now: by the store's clock.
     :param min_chains: so many of the newest full backups stay, with all that follows them.
     """
@@ -174,8 +174,8 @@ def _by_rules(points: Sequence[RestorePoint], rules: Rules) -> Iterator[Kept]:
 def _by_age(ranges: Iterable[CoveredRange], since: datetime, why: str) -> Iterator[Kept]:
     """Yield the positions for every recovery target since a time.
 
-    Of each interval they are the newest full backup before it, and all that follows. A full backup behind the end of
-    the changes is an interval of its own.
+    Of each range they are the newest full backup before it, and all that follows. A full backup behind the end of
+    the changes is a range of its own.
     """
     for covered in ranges:
         if covered.end >= since:
@@ -213,9 +213,9 @@ def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
 
 
 def last_good(ranges: Sequence[CoveredRange], min_chains: int) -> Iterator[tuple[CoveredRange, Placed]]:
-    """Yield the full backups that always stay, with their intervals.
+    """Yield the full backups that always stay, with their covered ranges.
 
-    Those are the one of the newest interval, that of `latest`, the newest ones, and the newest of every table that is
+    Those are the one of the newest range, that of `latest`, the newest ones, and the newest of every table that is
     still there: one of chosen tables does not stand for the others.
     """
     full = [(covered, placed) for covered in ranges for placed in covered.snapshots]

@@ -63,7 +63,7 @@ class SourcePlan:
 
     :param points: all its restore points, the oldest first.
     :param removed: ids of the blocks that go.
-    :param before, after: its restorable intervals.
+    :param before, after: its covered ranges.
     """
 
     source: str
@@ -73,10 +73,7 @@ class SourcePlan:
     after: tuple[CoveredRange, ...]
 
     def summary(self) -> dict[str, Any]:
-        """Return the plan in numbers, with the restorable intervals.
-
-        These are the intervals before and after.
-        """
+        """Return the plan in numbers, with the covered ranges before and after it."""
         stay = sum(each.stays for each in self.points)
         return {
             "source": self.source,
@@ -207,14 +204,14 @@ def _check_clock(state: State, now: datetime) -> None:
 def _plan_source(state: State, name: str, rules: Rules, now: datetime, min_chains: int) -> SourcePlan:
     before = covered_ranges(state, name)
     holds = [hold for hold in state.holds.values() if hold.source == name]
-    spans = list(kept(before, rules, holds, now, min_chains)) if rules != NOTHING else []
-    needed = _needed(spans)
+    kept_ranges = list(kept(before, rules, holds, now, min_chains)) if rules != NOTHING else []
+    needed = _needed(kept_ranges)
     if rules != NOTHING and (tip := stream_tip(state, name)):
         needed.add(tip.home or tip.id)
     removed = tuple(each for each, placed in state.blocks.items() if placed.source == name and each not in needed)
     rest = {each: placed for each, placed in state.blocks.items() if placed.source == name and each in needed}
     after = covered_ranges(replace(state, blocks=rest), name)
-    points = _points(before, spans, after)
+    points = _points(before, kept_ranges, after)
     lost = [each.point for each in points if each.why and not each.stays]
     if lost:
         raise HoldfastError(
@@ -224,28 +221,28 @@ def _plan_source(state: State, name: str, rules: Rules, now: datetime, min_chain
     return SourcePlan(name, points, removed, before, after)
 
 
-def _needed(spans: Iterable[Kept]) -> set[str]:
+def _needed(kept_ranges: Iterable[Kept]) -> set[str]:
     chains: dict[int, tuple[Chain, list[tuple[int, int | None]]]] = {}
-    for span in spans:
-        chain = span.covered.chain
-        chains.setdefault(id(chain), (chain, []))[1].append((span.low, span.high))
+    for part in kept_ranges:
+        chain = part.covered.chain
+        chains.setdefault(id(chain), (chain, []))[1].append((part.low, part.high))
     return {identity for chain, positions in chains.values() for identity in chain.needed(positions)}
 
 
 def _points(
-    before: Sequence[CoveredRange], spans: Iterable[Kept], after: Sequence[CoveredRange]
+    before: Sequence[CoveredRange], kept_ranges: Iterable[Kept], after: Sequence[CoveredRange]
 ) -> tuple[PointPlan, ...]:
     chosen: dict[tuple[int, int], list[str]] = {}
     open_from: dict[tuple[int, str], int] = {}
     ranges: list[Kept] = []
-    for span in spans:
-        chain = id(span.covered.chain)
-        if span.low == span.high:
-            chosen.setdefault((chain, span.low), []).append(span.why)
-        elif span.high is None:
-            open_from[chain, span.why] = min(span.low, open_from.get((chain, span.why), span.low))
+    for part in kept_ranges:
+        chain = id(part.covered.chain)
+        if part.low == part.high:
+            chosen.setdefault((chain, part.low), []).append(part.why)
+        elif part.high is None:
+            open_from[chain, part.why] = min(part.low, open_from.get((chain, part.why), part.low))
         else:
-            ranges.append(span)
+            ranges.append(part)
     behind: dict[int, list[tuple[str, int]]] = {}
     for (chain, why), low in open_from.items():
         behind.setdefault(chain, []).append((why, low))
@@ -257,7 +254,7 @@ def _points(
         chain = id(point.covered.chain)
         reasons = [*chosen.get((chain, point.position), ())]
         reasons += [why for why, low in behind.get(chain, ()) if low <= point.position]
-        reasons += [span.why for span in ranges if span.holds(point)]
+        reasons += [part.why for part in ranges if part.holds(point)]
         commit = commits.get((chain, point.position))
         named = point if commit is None else replace(point, commit=commit)
         plans.append(PointPlan(named, tuple(dict.fromkeys(reasons)), commit is not None))
