@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.restore_points import intervals, source_names
+from holdfast.archive.history.coverage import covered_ranges
+from holdfast.archive.history.restore_points import source_names
 from holdfast.archive.maintenance.scrub_schedule import checked_since, damaged_files, read_progress
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span, named
@@ -99,7 +100,7 @@ def facts_of(
     facts = Facts(key_proved=last_proof(archive.store)) if key else Facts()
     if source not in source_names(archive.state):
         return _with_drill(facts, archive.store, source) if drills else facts
-    facts = replace(facts, restorable_to=intervals(archive.state, source)[-1].end)
+    facts = replace(facts, restorable_to=covered_ranges(archive.state, source)[-1].end)
     if drills:
         facts = _with_drill(facts, archive.store, source)
     if verification:
@@ -146,7 +147,7 @@ def _needed(archive: Archive, source: str, objectives: ObjectivesConfig) -> Fact
 def restorable_ages(archive: Archive) -> dict[str, timedelta]:
     """Return how old the newest restorable moment of each source is; requests: one."""
     now = archive.store.list(IDENTITY_KEY).now
-    return {name: now - intervals(archive.state, name)[-1].end for name in source_names(archive.state)}
+    return {name: now - covered_ranges(archive.state, name)[-1].end for name in source_names(archive.state)}
 
 
 def judge_facts(source: str, facts: Facts, objectives: ObjectivesConfig, now: datetime) -> list[Objective]:

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
-from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.archive.history.coverage import covered_ranges
+from holdfast.archive.history.restore_points import waiting_tables
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -70,7 +71,7 @@ def _source(state: State, name: str) -> dict[str, Any]:
         "source": name,
         "backups": len(_of_kind(blocks, name, "snapshot")),
         "changes": len(_of_kind(blocks, name, "changes")),
-        "restorable_to": iso(restore_points.intervals(state, name)[-1].end),
+        "restorable_to": iso(covered_ranges(state, name)[-1].end),
         "rows": (_of_kind(blocks, name, "snapshot") or _of_kind(blocks, name, "changes"))[-1].rows,
         "waiting": [each.model_dump(mode="json") for each in waiting_tables(state, name)],
     }
@@ -78,7 +79,7 @@ def _source(state: State, name: str) -> dict[str, Any]:
 
 def _sizes(state: State, name: str) -> dict[str, Any]:
     full = _of_kind(state.blocks.values(), name, "snapshot")
-    found = restore_points.intervals(state, name)
+    found = covered_ranges(state, name)
     return {
         "bytes": sum(placed.size for placed in state.blocks.values() if placed.source == name),
         "last_full": iso(full[-1].head.covers.to_time) if full else None,

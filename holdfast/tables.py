@@ -20,8 +20,8 @@ from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.dropped_tables import with_last_moment
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.point_in_time.schema_choice import parse_schema, resolve
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.postgresql.values.stored_columns import schema_of
 from holdfast.replication.work.consistent_read import open_to_read, parse_consistency
 from holdfast.storage import open_store

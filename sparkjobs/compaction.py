@@ -201,7 +201,7 @@ def _consolidate(job: Job, archive: Archive, source: str) -> Placed | None:
         identity=identity,
         run=job.run,
         tables=records,
-        packs=packs_of(records, (placed.block for placed in wanted.moment.blocks())),
+        packs=packs_of(records, (placed.block for placed in wanted.target.blocks())),
         left_out=wanted.left_out,
     )
 

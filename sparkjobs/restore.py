@@ -31,7 +31,7 @@ from sparkjobs.driver.restoring import Restoring
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
 
 
 def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
@@ -53,7 +53,7 @@ def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     return {**summary, "seconds": round(time.monotonic() - started, 3), "equal": equal}
 
 
-def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> dict[str, Any]:
+def _restore(job: Job, wish: RestoreRequest, archive: str, moment: RecoveryTarget) -> dict[str, Any]:
     address = without_event_triggers(database_address("target"))
     with load.hold_target(address) as session:
         job.say(*unsafe_readers(session.info.server_version))
@@ -74,7 +74,7 @@ def _restore(job: Job, wish: RestoreRequest, archive: str, moment: Moment) -> di
         return summary | restoring.run()
 
 
-def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> ledger.TargetClaim:
+def _claim(wish: RestoreRequest, archive: str, moment: RecoveryTarget, run: str) -> ledger.TargetClaim:
     """Return the claim of a run on its target: tables, new names and recovery target.
 
     :param archive: its id.
@@ -90,7 +90,7 @@ def _claim(wish: RestoreRequest, archive: str, moment: Moment, run: str) -> ledg
     )
 
 
-def _summary(moment: Moment) -> dict[str, Any]:
+def _summary(moment: RecoveryTarget) -> dict[str, Any]:
     block = moment.schema.block
     bases = [parts.base for parts in moment.tables().values()]
     return {
@@ -112,7 +112,7 @@ def _summary(moment: Moment) -> dict[str, Any]:
     }
 
 
-def _stored(moment: Moment) -> int:
+def _stored(moment: RecoveryTarget) -> int:
     """Return the stored bytes of a recovery target's blocks; those of a joined one count once."""
     own = {
         file.path: file.size

@@ -13,7 +13,7 @@ from holdfast.archive import Archive
 from holdfast.archive.format import last_seen
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
-from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.archive.history.restore_points import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json  # noqa: TC001 - typer reads it at run time
 from holdfast.cli.shared.output import Output

@@ -45,7 +45,7 @@ def show_points(
     as_json: Json = False,
 ) -> None:
     """List the restore points, the gaps between them, and the state of each table in a restore."""
-    from holdfast.point_in_time.stretches import table_report  # pyarrow, which no other part of this command needs
+    from holdfast.point_in_time.table_coverage import table_report  # pyarrow, which no other part of this command needs
 
     output = Output(as_json=as_json, form=form)
     opened = open_archive(url, consistency, store)

@@ -11,12 +11,12 @@ from holdfast.archive.format.document import iso
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.archive.history.restore_points import Interval
+    from holdfast.archive.history.coverage import CoveredRange
 
 _STEP = timedelta(microseconds=1)
 
 
-def whole_intervals(found: Sequence[Interval]) -> list[Interval]:
+def whole_intervals(found: Sequence[CoveredRange]) -> list[CoveredRange]:
     """Return the intervals of the whole database.
 
     Where only chosen tables were ever backed up, return all intervals.
@@ -24,7 +24,7 @@ def whole_intervals(found: Sequence[Interval]) -> list[Interval]:
     return [interval for interval in found if interval.whole] or list(found)
 
 
-def choose_moment(found: Sequence[Interval], seed: int) -> str:
+def choose_moment(found: Sequence[CoveredRange], seed: int) -> str:
     """Return a random restorable moment, in the form that restores take.
 
     Every microsecond of all intervals is as likely as any other. Where no interval lasts, since there are only full

@@ -17,7 +17,8 @@ from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import RunLog
-from holdfast.archive.history.restore_points import intervals, only_source
+from holdfast.archive.history.coverage import covered_ranges
+from holdfast.archive.history.restore_points import only_source
 from holdfast.archive.history.target_resolution import resolve
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
@@ -29,14 +30,14 @@ from holdfast.drill.history import PREFIX
 from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
 from holdfast.operations.job_process import new_run_id
-from holdfast.point_in_time.recovery_target import catalog_of
+from holdfast.point_in_time.target_contents import catalog_of
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.rights.restricted_login import asking_login
 
 if TYPE_CHECKING:
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.storage import ObjectStore
 
 Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]
@@ -92,7 +93,9 @@ class Drill:
         self.name = only_source(state, self.source, self.at or "")
         if self.at is None and self.seed is None:
             self.seed = secrets.randbits(32)
-        self.chosen = absolute_time(self.at) if self.at else choose_moment(intervals(state, self.name), self.seed or 0)
+        self.chosen = (
+            absolute_time(self.at) if self.at else choose_moment(covered_ranges(state, self.name), self.seed or 0)
+        )
         try:
             moment = resolve(state, self.store, self.name, self.chosen)
         except DamagedError as error:
@@ -138,7 +141,7 @@ class Drill:
 
     def _newest(self, state: State) -> dict[str, Any]:
         """Return the newest restorable moment, and its age by the store's clock."""
-        newest = whole_intervals(intervals(state, self.name))[-1].end
+        newest = whole_intervals(covered_ranges(state, self.name))[-1].end
         age = self.store.list(IDENTITY_KEY).now - newest
         return {"newest": iso(newest), "age_s": round(max(0.0, age.total_seconds()), 3)}
 
@@ -204,7 +207,7 @@ def new_run(source: str) -> str:
     return new_run_id(f"{PREFIX}{source}")
 
 
-def _described(moment: Moment) -> dict[str, Any]:
+def _described(moment: RecoveryTarget) -> dict[str, Any]:
     return {
         "source": moment.source,
         "at": iso(moment.at),

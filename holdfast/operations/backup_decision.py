@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Literal
 from holdfast.archive import Archive
 from holdfast.archive.format.block import Born, Stream
 from holdfast.archive.format.document import Document
+from holdfast.archive.history.coverage import blocks_of, stream_tip
 from holdfast.archive.history.restore_points import source_names
-from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
 from holdfast.common.words import named
@@ -127,7 +127,7 @@ def newest_with_stream(state: State, source: str) -> Placed | None:
 
     Of one commit, the snapshot behind the changes.
     """
-    found = [placed for placed in told(state, source) if placed.head.stream]
+    found = [placed for placed in blocks_of(state, source) if placed.head.stream]
     return max(reversed(found), key=lambda placed: placed.number, default=None)
 
 
@@ -190,7 +190,7 @@ def _check_database(
     Returns the database's oid, and the difference from before where it is the same one elsewhere; of a first backup
     nothing.
     """
-    blocks = told(state, wanted.source)
+    blocks = blocks_of(state, wanted.source)
     if not blocks:
         _check_new_source(state, address, wanted)
         return None, ""

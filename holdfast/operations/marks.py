@@ -26,7 +26,7 @@ import psycopg
 from holdfast.archive.format.block import Block, Mark, Stream
 from holdfast.archive.format.document import Moment, SealedDocument
 from holdfast.archive.format.versions import FORMAT
-from holdfast.archive.history.timeline import stream_tip
+from holdfast.archive.history.coverage import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
 from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import born_tables, describe_stream, without

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.maintenance.consolidation import moment_of
+from holdfast.archive.maintenance.consolidation import target_of
 from holdfast.common.errors import RefusedError
 from holdfast.common.words import named
-from holdfast.point_in_time.recovery_target import catalog_of, history_of
+from holdfast.point_in_time.target_contents import catalog_of, history_of
 from holdfast.postgresql.catalog.catalog import Catalog
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import TableParts
+    from holdfast.archive.history.recovery_target import TableParts
     from holdfast.archive.scan.table_history import TableHistory
     from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
@@ -36,16 +36,16 @@ class Consolidation:
 
     def __init__(self, state: State, store: ObjectStore, cut: Placed) -> None:
         self._store = store
-        self.moment = moment_of(state, store, cut)
-        self._parts = self.moment.tables()
+        self.target = target_of(state, store, cut)
+        self._parts = self.target.tables()
         self._before: dict[str, dict[int, Table]] = {}
-        tables = catalog_of(store, self.moment).with_rows()
+        tables = catalog_of(store, self.target).with_rows()
         self.kept = [table for table in tables if str(table.oid) in self._parts]
         self._without = [table for table in tables if str(table.oid) not in self._parts]
         self._changed = {table.oid for table in self.kept if not self._is_same(table)}
         if reasons := list(self._why_not()):
             raise RefusedError(
-                f"{self.moment.source} cannot be consolidated: {named(reasons)}. Take a full backup of it, or leave "
+                f"{self.target.source} cannot be consolidated: {named(reasons)}. Take a full backup of it, or leave "
                 "these tables out of its backups"
             )
 
@@ -76,10 +76,10 @@ class Consolidation:
         return history_of(self.parts(table), table)
 
     def _why_not(self) -> Iterator[str]:
-        stream = self.moment.schema.head.stream
+        stream = self.target.schema.head.stream
         missed = set(stream.not_followed) if stream else set()
         for table in self._without:
-            if self.moment.full.head.whole or table.label in missed:
+            if self.target.full.head.whole or table.label in missed:
                 yield f"{table.label}: there is no snapshot of it"
         for table in self.kept:
             if stale := self.parts(table).stale:
@@ -95,6 +95,6 @@ class Consolidation:
     def _tables_of(self, parts: TableParts) -> Mapping[int, Table]:
         path = parts.catalog.path
         if path not in self._before:
-            found = Catalog.from_bytes(read_file(self._store, parts.catalog), path)
-            self._before[path] = {table.oid: table for table in found.tables}
+            catalog = Catalog.from_bytes(read_file(self._store, parts.catalog), path)
+            self._before[path] = {table.oid: table for table in catalog.tables}
         return self._before[path]

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.history.timeline import TableParts
+from holdfast.archive.history.recovery_target import TableParts
 from holdfast.common.lsn import PG_CLASS, parse_position
 from holdfast.postgresql.catalog.columns import Column
 from holdfast.postgresql.catalog.table import UNKNOWN_BOUND, Table
@@ -23,57 +23,57 @@ from holdfast.postgresql.restore.plan.name_maps import fitted
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.catalog import Catalog
 
 
-def with_passed(moment: Moment, catalog: Catalog) -> Catalog:
+def with_passed(target: RecoveryTarget, catalog: Catalog) -> Catalog:
     """Return the objects of a recovery target with the tables that neither of two backups has.
 
     One with changes of several forms is left out, and one with types or in a schema that the target lacks.
 
     :param catalog: of the schema that is taken.
     """
-    if not moment.passed:
+    if not target.passed:
         return catalog
-    records = _records(moment)
+    records = _records(target)
     taken = {table.label for table in catalog.tables} | {
         f"{each.sequence_schema}.{each.name}" for each in catalog.sequences
     }
     tables = {table.oid: table for table in catalog.tables}
-    found: list[Table] = []
-    for passed in sorted(moment.passed, key=lambda each: not each.is_certain):
+    restored: list[Table] = []
+    for passed in sorted(target.passed, key=lambda each: not each.is_certain):
         table = _table(tables, records.get(passed.record.oid, ()))
         if table is None or table.oid in tables:
             continue
         if table.label in taken:  # another table has that name in the schema that is taken
             table = table.model_copy(update={"name": fitted(table.name, f"_{table.oid}")})
         taken.add(table.label)
-        found.append(table)
-    return catalog.model_copy(update={"tables": (*catalog.tables, *found)}) if found else catalog
+        restored.append(table)
+    return catalog.model_copy(update={"tables": (*catalog.tables, *restored)}) if restored else catalog
 
 
-def passed_parts(moment: Moment, tables: Iterable[Table]) -> Mapping[str, TableParts]:
+def passed_parts(target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[str, TableParts]:
     """Return the parts of such tables, by table id: all of their rows are in the changes.
 
     :param tables: of the recovery target, others among them.
     """
-    passed = {each.record.oid for each in moment.passed}
-    found = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
-    records = _records(moment) if found else {}
+    passed = {each.record.oid for each in target.passed}
+    restored = [table for table in tables if table.oid in passed and table.bound == UNKNOWN_BOUND]
+    records = _records(target) if restored else {}
     return {
         str(table.oid): TableParts(
             base=TableRecord(
                 id=str(table.oid), table_schema=table.table_schema, name=table.name, rows=0, digest="", files=()
             ),
-            catalog=moment.schema.block.catalog,
+            catalog=target.schema.block.catalog,
             since=0,
-            begun=moment.at,
-            upto=moment.position,
-            as_of=moment.at,
+            begun=target.at,
+            upto=target.position,
+            as_of=target.at,
             changes=tuple(records[table.oid]),
         )
-        for table in found
+        for table in restored
     }
 
 
@@ -139,18 +139,18 @@ def _plain_columns(table: Table) -> str:
     return f"({', '.join(columns)})"
 
 
-def _records(moment: Moment) -> Mapping[int, Sequence[TableRecord]]:
+def _records(target: RecoveryTarget) -> Mapping[int, Sequence[TableRecord]]:
     """Return the changes of tables that the archive has all changes of, up to a recovery target.
 
     A run that was ended may have known a table that the next one does not, and have left its changes for a snapshot.
     """
-    kept = {each.record.oid for each in moment.passed if each.record.kept}
+    kept = {each.record.oid for each in target.passed if each.record.kept}
     found: dict[int, dict[int, TableRecord]] = {}
     left: set[str] = set()
-    for placed in moment.changes if kept else ():
+    for placed in target.changes if kept else ():
         for record in placed.block.tables:
             oid = int(record.id)
-            if oid in kept and parse_position(record.first or "") < moment.position:
+            if oid in kept and parse_position(record.first or "") < target.position:
                 if oid not in found and record.label in left:
                     kept.discard(oid)
                 else:
@@ -168,8 +168,8 @@ def _table(tables: Mapping[int, Table], records: Sequence[TableRecord]) -> Table
     record = records[-1]
     columns = tuple(Column.from_dict(each) for each in record.columns)
     root = _root(tables, columns, record.key)
-    known = {column.type for table in tables.values() for column in table.columns}
-    is_known = all(each.base_schema == "pg_catalog" or each.type in known for each in columns)
+    types = {column.type for table in tables.values() for column in table.columns}
+    is_known = all(each.base_schema == "pg_catalog" or each.type in types for each in columns)
     if not is_known or not any(record.table_schema == table.table_schema for table in tables.values()):
         return None
     names = {column.number: column.name for column in columns}
@@ -202,10 +202,10 @@ def _root(tables: Mapping[int, Table], columns: Sequence[Column], key: Sequence[
     ]
     names = {column.number: column.name for column in columns}
     identity = {names[number] for number in key}
-    found = {_top(tables, table): table for table in alike}
-    if len(found) > 1:
-        found = {top: table for top, table in found.items() if set(table.key) == identity}
-    return tables[next(iter(found))] if len(found) == 1 else None
+    tops = {_top(tables, table): table for table in alike}
+    if len(tops) > 1:
+        tops = {top: table for top, table in tops.items() if set(table.key) == identity}
+    return tables[next(iter(tops))] if len(tops) == 1 else None
 
 
 def _top(tables: Mapping[int, Table], table: Table) -> int:

@@ -18,7 +18,7 @@ from holdfast.archive.scan.projection import name_of, sql_type
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.point_in_time.dropped_tables import with_last_moment
 from holdfast.point_in_time.engine_names import EngineNames
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.postgresql.values.stored_columns import Form, form_of, schema_of
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.table import Table
     from holdfast.storage import ObjectStore
 
@@ -50,19 +50,19 @@ class Query:
     :raises UsageError: it is not one statement that reads, or wrong.
     """
 
-    def __init__(self, store: ObjectStore, moment: Moment, sql: str, *, memory_bytes: int, spill: Path) -> None:
+    def __init__(self, store: ObjectStore, target: RecoveryTarget, sql: str, *, memory_bytes: int, spill: Path) -> None:
         self._store = store
-        self._moment = moment
+        self._moment = target
         self._text = sql
         self._memory = memory_bytes
         self._spill = spill
-        self._catalog = catalog_of(store, moment)
-        self._parts, self._unfit = parts_of(store, moment, self._catalog)
+        self._catalog = catalog_of(store, target)
+        self._parts, self._unfit = parts_of(store, target, self._catalog)
         self._tables = self._catalog.tables
         self._names = EngineNames(sql, self._tables)
         self._views: set[int] = set()
         self._files: list[FileRecord] = []
-        self.notes: list[str] = [moment.approximate] if moment.approximate else []
+        self.notes: list[str] = [target.approximate] if target.approximate else []
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """Run the statement and yield its result.
@@ -100,10 +100,6 @@ class Query:
         return f"{self._names.sql_of(table.table_schema)}.{self._names.sql_of(table.name)}"
 
     def _create(self, connection: duckdb.DuckDBPyConnection, table: Table) -> None:
-        """Create the view of a table.
-
-        Of a partitioned one, those of its partitions are created, too.
-        """
         if table.oid in self._views:
             return
         self._views.add(table.oid)
@@ -160,9 +156,9 @@ class Query:
     def _explained(self, error: Exception) -> Exception:
         said = self._names.shown(" ".join(str(error).split("\n\n", 1)[0].split()))
         if isinstance(error, _WRONG):
-            known = [table.label for table in self._tables]
+            labels = [table.label for table in self._tables]
             hint = self._names.hint()
-            more = f"{hint}; tables here are {', '.join(known[:_NAMED])}{' …' if known[_NAMED:] else ''}"
+            more = f"{hint}; tables here are {', '.join(labels[:_NAMED])}{' …' if labels[_NAMED:] else ''}"
             if "does not exist" in said and "Table" in said:
                 wrong = UsageError(said.split(" Did you mean ")[0] + more)  # DuckDB suggests what is ours, too
                 names, read = self._names.written, catalog_reader(self._store)
@@ -170,9 +166,9 @@ class Query:
                     read, self._moment, self._catalog, wrong, lambda label: label.split(".")[-1] in names
                 )
             return UsageError(said + hint)
-        found = explain(error, self._store, self._files)
-        if found is not error:
-            return found
+        explained = explain(error, self._store, self._files)
+        if explained is not error:
+            return explained
         if isinstance(error, duckdb.OutOfMemoryException):
             return HoldfastError(f"the query needs more memory than --memory allows: {said}")
         return UsageError(said) if isinstance(error, duckdb.Error) else error

@@ -8,15 +8,15 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, get_args
 
-from holdfast.archive.history import schema_history, target_resolution
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history import target_resolution
+from holdfast.archive.history.coverage import to_of
 from holdfast.common.choices import Schema
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.common.words import named
-from holdfast.point_in_time.composed_moment import ComposedMoment, ReadDump, dump_reader, with_composed_schema
-from holdfast.point_in_time.recovery_target import OTHER_FORM, catalog_reader, objects_of, proofs_of_names, read_parts
+from holdfast.point_in_time.composed_target import ComposedTarget, ReadDump, dump_reader, with_composed_schema
 from holdfast.point_in_time.table_names import changes_between
+from holdfast.point_in_time.target_contents import OTHER_FORM, catalog_reader, objects_of, proofs_of_names, read_parts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
     from holdfast.archive.format.state import State
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.archive.history.schema_history import PassingTable
-    from holdfast.archive.history.timeline import Moment
-    from holdfast.point_in_time.recovery_target import ReadCatalog
+    from holdfast.point_in_time.target_contents import ReadCatalog
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.logical.schema_composition import Side
     from holdfast.storage import ObjectStore
@@ -44,7 +44,7 @@ def parse_schema(text: str) -> Schema:
     raise UsageError(f"schema {text!r} is none of {', '.join(get_args(Schema))}")
 
 
-def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> Moment:
+def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Schema = "auto") -> RecoveryTarget:
     """Resolve a recovery target with the schema that serves it best.
 
     The target says what that schema lacks.
@@ -55,7 +55,7 @@ def resolve(state: State, store: ObjectStore, source: str, at: str, schema: Sche
     return with_schema(store, target_resolution.resolve(state, store, source, at), schema)
 
 
-def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> Moment:
+def with_schema(store: ObjectStore, target: RecoveryTarget, schema: Schema = "auto") -> RecoveryTarget:
     """Return a recovery target with the schema that serves it best.
 
     The target says what that schema lacks. Where the schema was changed between two backups, and the log tells which
@@ -70,32 +70,34 @@ def with_schema(store: ObjectStore, moment: Moment, schema: Schema = "auto") -> 
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
     read = catalog_reader(store)
-    moment = with_unfit(read, moment)
-    left = tuple(each for each in moment.passed if schema == "later" and not each.is_certain)
-    if left:
-        moment = replace(moment, passed=tuple(each for each in moment.passed if each not in left))
-    if moment.doubt is None:
-        return _with_doubts(read, moment, left)
-    if schema == "auto" and (composed := in_parts(read, dump_reader(store), moment)) is not None:
+    target = with_unfit(read, target)
+    dropped = tuple(each for each in target.passed if schema == "later" and not each.is_certain)
+    if dropped:
+        target = replace(target, passed=tuple(each for each in target.passed if each not in dropped))
+    if target.doubt is None:
+        return _with_doubts(read, target, dropped)
+    if schema == "auto" and (composed := in_parts(read, dump_reader(store), target)) is not None:
         return _with_doubts(read, composed)  # of auto, which leaves none out
-    taken, other = by_both(read, moment, moment.doubt, schema)
+    taken, other = by_both(read, target, target.doubt, schema)
     which = "later" if other.is_later else "earlier"
     lost = tuple(str(each) for each in taken.lost(other))
     first = [f"{named(lost)} lost, which --schema {which} has"] if lost else []
-    words = (*first, taken.moment.approximate, *_notes(taken, other, which))
-    return _with_doubts(read, replace(taken.moment, approximate="; ".join(words), lost=lost), left)
+    words = (*first, taken.target.approximate, *_notes(taken, other, which))
+    return _with_doubts(read, replace(taken.target, approximate="; ".join(words), lost=lost), dropped)
 
 
 def _rows_of(passed: PassingTable) -> str:
     return f"rows of table {passed.record.label} (of {passed.record.changes:,} changes)"
 
 
-def _notes_on_passed(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable]) -> tuple[Moment, Sequence[str]]:
+def _notes_on_passed(
+    read: ReadCatalog, target: RecoveryTarget, left: Sequence[PassingTable]
+) -> tuple[RecoveryTarget, Sequence[str]]:
     """Return a recovery target that names the tables which only the log tells of, with notes on them."""
-    there = {table.oid: table.label for table in objects_of(read, moment).tables}
-    lost = tuple(_rows_of(each) for each in moment.passed if each.record.oid not in there)
-    log_only = tuple(there[each.record.oid] for each in moment.passed if each.record.oid in there)
-    uncertain = [there[each.record.oid] for each in moment.passed if each.record.oid in there and not each.is_certain]
+    there = {table.oid: table.label for table in objects_of(read, target).tables}
+    lost = tuple(_rows_of(each) for each in target.passed if each.record.oid not in there)
+    log_only = tuple(there[each.record.oid] for each in target.passed if each.record.oid in there)
+    uncertain = [there[each.record.oid] for each in target.passed if each.record.oid in there and not each.is_certain]
     dropped = tuple(map(_rows_of, left))
     notes = [
         (dropped, f"{named(dropped)} left out: --schema later takes what may have been dropped by then as dropped"),
@@ -107,44 +109,44 @@ def _notes_on_passed(read: ReadCatalog, moment: Moment, left: Sequence[PassingTa
         ),
         (uncertain, f"{named(uncertain)} may have been dropped by then: --schema later leaves that out"),
     ]
-    return replace(moment, lost=(*moment.lost, *dropped, *lost), log_only=log_only), [
+    return replace(target, lost=(*target.lost, *dropped, *lost), log_only=log_only), [
         note for some, note in notes if some
     ]
 
 
-def _with_doubts(read: ReadCatalog, moment: Moment, left: Sequence[PassingTable] = ()) -> Moment:
+def _with_doubts(read: ReadCatalog, target: RecoveryTarget, dropped: Sequence[PassingTable] = ()) -> RecoveryTarget:
     """Return a recovery target that says which names are not proved, and which tables are in neither schema.
 
-    :param left: those of the latter that are left out since they may have been dropped.
+    :param dropped: those of the latter that are left out since they may have been dropped.
     """
-    displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
-    doubtful = unproved(read, moment)
+    displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
+    doubtful = unproved(read, target)
     names = tuple(sorted({*doubtful.values()}))
-    if not names and not moment.passed and not left:
-        return moment
-    moment, notes = _notes_on_passed(read, moment, left)
-    words = [moment.approximate, *notes]
+    if not names and not target.passed and not dropped:
+        return target
+    target, notes = _notes_on_passed(read, target, dropped)
+    words = [target.approximate, *notes]
     words += [
         f"left out is what another backup has as {label}: another table had that name" for label in displaced.values()
     ]
     if kept := sorted({label for oid, label in doubtful.items() if oid not in displaced}):
         words.append(f"it is not proved that {named(kept)} had this name then: another table may have had it")
     approximate = "; ".join(filter(None, words))
-    return replace(moment, approximate=approximate, unproved_names=names)
+    return replace(target, approximate=approximate, unproved_names=names)
 
 
-def unproved(read: ReadCatalog, moment: Moment) -> dict[int, str]:
+def unproved(read: ReadCatalog, target: RecoveryTarget) -> dict[int, str]:
     """Return the tables, by oid, whose names are not proved at a recovery target, and these names.
 
-    :param moment: with the schema that is taken.
+    :param target: with the schema that is taken.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    proofs = proofs_of_names(read, moment, objects_of(read, moment).tables)
-    displaced = moment.composed.displaced if isinstance(moment, ComposedMoment) else {}
+    proofs = proofs_of_names(read, target, objects_of(read, target).tables)
+    displaced = target.composed.displaced if isinstance(target, ComposedTarget) else {}
     return {**{oid: proof.label for oid, proof in proofs.items() if not proof.is_proved}, **displaced}
 
 
-def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
+def with_unfit(read: ReadCatalog, target: RecoveryTarget) -> RecoveryTarget:
     """Return a recovery target whose schema is known, in doubt where rows of a table do not fit it.
 
     The other schema is that of the backup up to which most of such rows are known. Without these, the target is
@@ -152,49 +154,52 @@ def with_unfit(read: ReadCatalog, moment: Moment) -> Moment:
 
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is not None or moment.is_snapshot or not any(each.stale for each in moment.tables().values()):
-        return moment
-    catalog = objects_of(read, moment)
+    if target.doubt is not None or target.is_snapshot or not any(each.stale for each in target.tables().values()):
+        return target
+    catalog = objects_of(read, target)
     labels = {str(table.oid): table.label for table in catalog.tables}
-    _, unfit = read_parts(read, moment, catalog)
+    _, unfit = read_parts(read, target, catalog)
     rows: dict[str, int] = {}
     cuts: dict[str, Placed] = {}
     for parts in unfit.values():
-        cut = schema_history.cut_until(moment.chain, parts.upto)
+        cut = target.chain.cut_until(parts.upto)
         if cut is not None and to_of(cut.head) >= parts.since:
             cuts[cut.id] = cut
             rows[cut.id] = rows.get(cut.id, 0) + 1 + parts.base.rows + sum(each.rows for each in parts.changes)
     if not rows:
-        return moment
+        return target
     earlier = cuts[max(rows, key=lambda each: rows[each])]
-    found = {int(name): labels[name] for name in sorted(unfit)}
-    return replace(moment, doubt=(earlier, moment.schema), unfit=found).by(moment.schema)
+    named_rows = {int(name): labels[name] for name in sorted(unfit)}
+    return replace(target, doubt=(earlier, target.schema), unfit=named_rows).by(target.schema)
 
 
-def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> ComposedMoment | None:
+def in_parts(read: ReadCatalog, read_dump: ReadDump, target: RecoveryTarget) -> ComposedTarget | None:
     """Return a recovery target with its schema put together of both; None where it is not known what was touched when.
 
     A table of which it is not known has the definition by which fewer values are lost.
 
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is None or (moment.touches is None and not moment.unfit):
+    if target.doubt is None or (target.touches is None and not target.unfit):
         return None
-    earlier, later = (MomentBySchema(read, moment.by(placed)) for placed in moment.doubt)
+    earlier, later = (TargetBySchema(read, target.by(placed)) for placed in target.doubt)
     lost: Mapping[Side, list[_Lost]] = {"earlier": earlier.lost(later), "later": later.lost(earlier)}
-    nearest: Side = "earlier" if moment.schema is moment.doubt[0] else "later"
+    nearest: Side = "earlier" if target.schema is target.doubt[0] else "later"
 
     def weigh(table: int) -> Side:
-        weights = {side: _weight(each for each in found if each.table == table) for side, found in lost.items()}
+        weights = {side: _weight(each for each in losses if each.table == table) for side, losses in lost.items()}
         other: Side = "later" if nearest == "earlier" else "earlier"
         return other if weights[other] < weights[nearest] else nearest
 
-    composed = with_composed_schema(read, read_dump, moment, weigh)
+    composed = with_composed_schema(read, read_dump, target, weigh)
     if composed is None:
         return None
     taken = composed.composed.doubtful
     given_up = tuple(
-        str(each) for side, found in lost.items() for each in found if each.table in taken and taken[each.table] == side
+        str(each)
+        for side, losses in lost.items()
+        for each in losses
+        if each.table in taken and taken[each.table] == side
     )
     for oid, label in composed.composed.displaced.items():
         if rows := max(each.rows_of(oid) for each in (earlier, later)):
@@ -204,22 +209,22 @@ def in_parts(read: ReadCatalog, read_dump: ReadDump, moment: Moment) -> Composed
 
 
 def by_both(
-    read: ReadCatalog, moment: Moment, doubt: tuple[Placed, Placed], schema: Schema = "auto"
-) -> tuple[MomentBySchema, MomentBySchema]:
+    read: ReadCatalog, target: RecoveryTarget, doubt: tuple[Placed, Placed], schema: Schema = "auto"
+) -> tuple[TargetBySchema, TargetBySchema]:
     """Return a recovery target by the schema taken, and by the other.
 
-    :param doubt: the moment's.
+    :param doubt: the target's.
     :param schema: as `with_schema` takes it.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    earlier, later = (MomentBySchema(read, moment.by(placed)) for placed in doubt)
+    earlier, later = (TargetBySchema(read, target.by(placed)) for placed in doubt)
     if schema == "auto":
-        likely, other = (earlier, later) if moment.schema is doubt[0] else (later, earlier)
+        likely, other = (earlier, later) if target.schema is doubt[0] else (later, earlier)
         return (other, likely) if _weight(other.lost(likely)) < _weight(likely.lost(other)) else (likely, other)
     return (earlier, later) if schema == "earlier" else (later, earlier)
 
 
-def _notes(taken: MomentBySchema, other: MomentBySchema, which: str) -> Iterator[str]:
+def _notes(taken: TargetBySchema, other: TargetBySchema, which: str) -> Iterator[str]:
     """Yield notes on the schema that is taken.
 
     That there is another one is not among them.
@@ -253,46 +258,45 @@ class _Lost:
 
 
 def _weight(lost: Iterable[_Lost]) -> int:
-    """Return the number of values lost."""
     return sum(each.count * each.columns for each in lost)
 
 
-class MomentBySchema:
+class TargetBySchema:
     """A recovery target by one of its possible schemas.
 
     :ivar catalog: its objects by that; where sequences stood is not in it.
     :ivar fit, unfit: the parts of its tables, as `parts_of` returns them.
     """
 
-    def __init__(self, read: ReadCatalog, moment: Moment) -> None:
-        self.moment = moment
-        self.is_later = moment.doubt is not None and moment.schema is moment.doubt[1]
-        self.catalog = objects_of(read, moment)
-        self.fit, self.unfit = read_parts(read, moment, self.catalog)
+    def __init__(self, read: ReadCatalog, target: RecoveryTarget) -> None:
+        self.target = target
+        self.is_later = target.doubt is not None and target.schema is target.doubt[1]
+        self.catalog = objects_of(read, target)
+        self.fit, self.unfit = read_parts(read, target, self.catalog)
         self._tables = {table.oid: table for table in self.catalog.tables}
-        changes = changes_between(moment, moment.doubt) if moment.doubt is not None else {}
+        changes = changes_between(target, target.doubt) if target.doubt is not None else {}
         self._forms = {oid: [record for record in records if self._is_told(record)] for oid, records in changes.items()}
 
-    def lost(self, other: MomentBySchema) -> list[_Lost]:
+    def lost(self, other: TargetBySchema) -> list[_Lost]:
         """Return the rows and values that this schema loses.
 
         They were there at the recovery target, and are by the other schema.
         """
-        found = []
+        losses = []
         for oid, table in other._tables.items():
             if not table.has_rows or not (rows := other.rows_of(oid)):
                 continue
             mine = self._tables.get(oid)
             if mine is None:
                 if other._forms.get(oid):
-                    found.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
+                    losses.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
             elif str(oid) in self.unfit and str(oid) in other.fit:
-                found.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
+                losses.append(_Lost(oid, f"rows of table {table.label}", rows, len(table.columns)))
             else:
-                found += self._lost_of(table, mine, other)
-        return found
+                losses += self._lost_of(table, mine, other)
+        return losses
 
-    def _lost_of(self, table: Table, mine: Table, other: MomentBySchema) -> Iterator[_Lost]:
+    def _lost_of(self, table: Table, mine: Table, other: TargetBySchema) -> Iterator[_Lost]:
         """Yield the losses of a table that both schemas have.
 
         :param table: as the other one has it.
@@ -304,9 +308,9 @@ class MomentBySchema:
         numbers = {column.number for column in mine.columns}
         for column in table.columns:
             if column.number not in numbers and not column.generated:
-                told = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
-                if told:
-                    count = sum(record.rows for record in told) if other.is_later else other.rows_of(table.oid)
+                records = [record for record in other._forms.get(table.oid, ()) if _has(record, column.number)]
+                if records:
+                    count = sum(record.rows for record in records) if other.is_later else other.rows_of(table.oid)
                     yield _Lost(table.oid, f"values of column {table.label}.{column.name}", count)
 
     def _is_older(self, table: str) -> bool:
@@ -328,26 +332,26 @@ class MomentBySchema:
         changed before; what only the earlier one has was not dropped yet if it is changed afterwards.
         """
         if self.is_later:
-            return parse_position(record.first or "") < self.moment.position
-        return parse_position(record.last or "") >= self.moment.position
+            return parse_position(record.first or "") < self.target.position
+        return parse_position(record.last or "") >= self.target.position
 
-    def gone(self, other: MomentBySchema) -> list[str]:
+    def gone(self, other: TargetBySchema) -> list[str]:
         """Return the tables with rows that only the other schema has."""
         return [
             f"table {table.label}" for oid, table in other._tables.items() if oid not in self._tables and table.has_rows
         ]
 
-    def lacking(self, other: MomentBySchema) -> list[str]:
+    def lacking(self, other: TargetBySchema) -> list[str]:
         """Return the tables and columns that only the other schema has."""
-        found = []
+        names = []
         for oid, table in other._tables.items():
             mine = self._tables.get(oid)
             if mine is None:
-                found.append(f"table {table.label}")
+                names.append(f"table {table.label}")
                 continue
             numbers = {column.number for column in mine.columns}
-            found += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
-        return found
+            names += [f"column {table.label}.{each.name}" for each in table.columns if each.number not in numbers]
+        return names
 
 
 def _has(record: TableRecord, number: int) -> bool:

@@ -9,7 +9,7 @@ from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.archive.history.timeline import from_of, to_of
+from holdfast.archive.history.coverage import from_of, to_of
 from holdfast.common.lsn import parse_position
 
 if TYPE_CHECKING:
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import TableRecord
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.postgresql.catalog.catalog import Catalog
     from holdfast.postgresql.catalog.table import Table
 
 
-def changes_between(moment: Moment, pair: tuple[Placed, Placed]) -> Mapping[int, list[TableRecord]]:
+def changes_between(target: RecoveryTarget, pair: tuple[Placed, Placed]) -> Mapping[int, list[TableRecord]]:
     """Return the changes between the two blocks that tell a schema, by table."""
     found: dict[int, dict[int, TableRecord]] = {}
     since, until = (to_of(placed.head) for placed in pair)
-    for placed in moment.chain.changes:
+    for placed in target.chain.changes:
         if since < to_of(placed.head) and from_of(placed.head) < until:
             for record in placed.block.tables:
                 if record.first and record.last:
@@ -48,7 +48,7 @@ class NameProof:
 
 
 def name_proofs(
-    moment: Moment, pair: tuple[Placed, Placed], catalogs: tuple[Catalog, Catalog], taken: Iterable[Table]
+    target: RecoveryTarget, pair: tuple[Placed, Placed], catalogs: tuple[Catalog, Catalog], taken: Iterable[Table]
 ) -> dict[int, NameProof]:
     """Return what is proved of the names at a recovery target, by oid, of tables that may have had others.
 
@@ -76,14 +76,14 @@ def name_proofs(
             continue
         labels = {each.label for each in (before, after) if each is not None}
         is_back = table.oid in renamed and before is not None and len(labels) == 1
-        changes = changes_between(moment, pair) if changes is None else changes
+        changes = changes_between(target, pair) if changes is None else changes
         records = changes.get(table.oid, ())
         proofs = [
             *((end, each.label) for end, each in zip(ends, (before, after), strict=True) if each is not None),
-            *_announced(records, moment.position),
+            *_announced(records, target.position),
         ]
-        newest = max((proof for proof in proofs if proof[0] < moment.position), default=(0, ""))[1]
-        oldest = min((proof for proof in proofs if proof[0] >= moment.position), default=(0, ""))[1]
+        newest = max((proof for proof in proofs if proof[0] < target.position), default=(0, ""))[1]
+        oldest = min((proof for proof in proofs if proof[0] >= target.position), default=(0, ""))[1]
         is_agreed = newest == oldest and not (is_back and newest in labels)
         record = next((each for each in records if is_agreed and each.label == newest != table.label), None)
         # One that neither catalog has may have gone to another table and come back, without a change in between.

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive import Archive, Change
-from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
+from holdfast.archive.history.coverage import blocks_of, chains, stream_tip, to_of
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.words import named
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block import Block, Mark
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.history.timeline import Chain
+    from holdfast.archive.history.coverage import Chain
     from holdfast.postgresql.connection.address import Address
     from sparkjobs.driver.application import Job
     from sparkjobs.driver.segments import Following, Segment
@@ -76,7 +76,7 @@ class ArchivedLog:
 
     def blocks(self) -> list[Placed]:
         """Return the source's blocks that changes are joined to, or were read from, in order."""
-        return [each for each in told(self._archive.state, self._source) if each.block.stream]
+        return [each for each in blocks_of(self._archive.state, self._source) if each.block.stream]
 
     def committed(self) -> list[Placed]:
         """Return the blocks that this run has committed.

@@ -43,7 +43,7 @@ from holdfast.postgresql.restore.rows import existing_tables, load
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-    from holdfast.archive.history.timeline import TableParts
+    from holdfast.archive.history.recovery_target import TableParts
     from holdfast.postgresql.catalog.catalog import NamedRelation
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address

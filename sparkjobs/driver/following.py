@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import psycopg
 
 from holdfast.archive.format.versions import BORN_IN, PACKED_SINCE
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.coverage import to_of
 from holdfast.common.errors import (
     HoldfastError,
 )

@@ -10,7 +10,7 @@ from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from holdfast.point_in_time.recovery_target import history_of
+from holdfast.point_in_time.target_contents import history_of
 from holdfast.postgresql.catalog.large_objects import LARGE_OBJECTS
 from holdfast.postgresql.restore.plan import ledger
 from holdfast.postgresql.restore.plan.relaxed_constraints import OTHER_MOMENT
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.history.timeline import TableParts
+    from holdfast.archive.history.recovery_target import TableParts
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.connection.parallel_sessions import Sessions

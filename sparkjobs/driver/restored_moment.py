@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.document import iso
 from holdfast.common.errors import DamagedError, RefusedError, exit_code_of
-from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.point_in_time.dropped_tables import dropped_before, with_last_moment
 from holdfast.point_in_time.passed_tables import passed_entries
-from holdfast.point_in_time.recovery_target import (
+from holdfast.point_in_time.target_contents import (
     catalog_of,
     catalog_reader,
     older_rows,
@@ -24,7 +24,7 @@ from holdfast.postgresql.restore.plan.name_maps import renamed_entries
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable, Sequence
 
-    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.archive.history.recovery_target import RecoveryTarget, TableParts
     from holdfast.common.errors import UsageError
     from holdfast.point_in_time.dropped_tables import DroppedTable
     from holdfast.postgresql.catalog.table import Table
@@ -39,7 +39,7 @@ class RestoredMoment:
     :ivar parts: of its tables, by table id, as far as their rows fit.
     """
 
-    def __init__(self, store: ObjectStore, moment: Moment) -> None:
+    def __init__(self, store: ObjectStore, moment: RecoveryTarget) -> None:
         self._store = store
         self._moment = moment
         self.catalog = catalog_of(store, moment)
@@ -63,7 +63,7 @@ class RestoredMoment:
 
     def _entries_taken(self, server_version: int) -> Sequence[DumpEntry]:
         """Return the entries of the schema that is taken, with the names that it has there."""
-        if isinstance(self._moment, ComposedMoment):
+        if isinstance(self._moment, ComposedTarget):
             return self._moment.composed.entries
         block = self._moment.schema.block
         if block.schema_dump is None:
@@ -75,7 +75,7 @@ class RestoredMoment:
 
         These rows may be of another point in time than the definitions.
         """
-        if isinstance(self._moment, ComposedMoment):
+        if isinstance(self._moment, ComposedTarget):
             passed = {each.record.oid for each in self._moment.passed}
             return self.older() | passed | set(self._moment.composed.doubtful)
         if self._moment.is_snapshot or self._moment.doubt is None:
@@ -117,7 +117,7 @@ class RestoredMoment:
 
     def hint(self, error: Exception) -> str:
         """Return a hint at another possible schema, where this one refused rows."""
-        if isinstance(self._moment, ComposedMoment):
+        if isinstance(self._moment, ComposedTarget):
             return "the schema is put together of those of two backups; --schema earlier and --schema later take one's"
         if self._moment.doubt is None or exit_code_of(error) != RefusedError.exit_code:
             return ""

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
 
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.archive.history.recovery_target import RecoveryTarget, TableParts
     from holdfast.operations.requests.restore import RestoreRequest
     from holdfast.postgresql.catalog.table import Table
     from holdfast.postgresql.connection.address import Address
@@ -77,7 +77,7 @@ class Restoring:
         address: Address,
         session: Any,
         claim: ledger.TargetClaim,
-        moment: Moment,
+        moment: RecoveryTarget,
         wish: RestoreRequest,
     ) -> None:
         self._job = job

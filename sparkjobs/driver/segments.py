@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive.files.data_files import new_attempt, read_file, table_folder, write_bytes
 from holdfast.common.lsn import PG_CLASS, parse_position
-from holdfast.point_in_time.recovery_target import can_become, sequences_to_json
+from holdfast.point_in_time.target_contents import can_become, sequences_to_json
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical import ddl_effects

@@ -9,11 +9,11 @@ import psycopg
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.block import WaitingTable
-from holdfast.archive.history.table_bases import Live
+from holdfast.archive.history.table_bases import TableBases
 from holdfast.common.errors import HoldfastError, SparkEndedError
 from holdfast.common.lsn import parse_position
 from holdfast.operations.backup_decision import Postponed
-from holdfast.point_in_time.recovery_target import fits
+from holdfast.point_in_time.target_contents import fits
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.snapshot.obstacles import table_obstacles
 
@@ -99,7 +99,7 @@ def tables_to_restart(
     left = reasons.keys() - set(following.to_begin)
     if not left:
         return found
-    live = Live()
+    live = TableBases()
     for placed in snapshots():
         live.add(placed)
     before: dict[str, Catalog] = {}

@@ -36,7 +36,7 @@ from demo.screen import Screen
 from demo.story import Story
 from demo.supervisor import descendants
 from holdfast.archive import Archive
-from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.postgresql.connection.address import Address
@@ -303,10 +303,10 @@ def test_the_page_the_form_a_run_and_its_log_show_the_demo(airflow: AirflowStand
 
 
 def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, archive: ObjectStore) -> None:
-    begin = intervals(Archive.open(archive).state, "shop")
+    begin = covered_ranges(Archive.open(archive).state, "shop")
     assert run(airflow, "migration", "migrate")["format"] == 2
     assert run(airflow, "truncation", "truncate", keep=["last=1"], dry_run=True)["dry_run"]
-    assert intervals(Archive.open(archive).state, "shop") == begin
+    assert covered_ranges(Archive.open(archive).state, "shop") == begin
 
     compacted = run(airflow, "compaction", "compact", consolidate=True)
     assert compacted["blocks_removed"] >= 4
@@ -322,7 +322,7 @@ def test_an_archive_is_looked_after_by_its_dags(airflow: AirflowStandalone, arch
     assert [each["holds"] for each in drilled["assertions"]] == [True]
 
     assert verify(Archive.open(archive), deep=True).damage == ()
-    assert len(intervals(Archive.open(archive).state, "shop")) == 1
+    assert len(covered_ranges(Archive.open(archive).state, "shop")) == 1
     assert [info for info in inspect(archive) if info.state not in ("dead", "expired")] == []
     assert airflow.api.import_errors() == {}
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Change, locks
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.maintenance.compaction import join
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
@@ -114,7 +114,7 @@ def test_joined_blocks_tell_all_that_they_told_before(shop: Followed, new_databa
     assert verify(shop.archive(), deep=True).damage == ()
 
 
-def hashes_of(moment: Moment) -> dict[str, str]:
+def hashes_of(moment: RecoveryTarget) -> dict[str, str]:
     """Return the content hash of each table of a snapshot, by name."""
     assert moment.is_snapshot
     return {record.label: record.digest for record in moment.full.block.tables}

@@ -16,20 +16,20 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 
-def first_later(store: ObjectStore, transactions: Transactions, moment: datetime, *, since: int) -> int | None:
+def first_later(store: ObjectStore, transactions: Transactions, time: datetime, *, since: int) -> int | None:
     """Return the position of the first transaction committed after a time.
 
     It is None where there is none. Transactions before `since` do not count.
     """
-    if transactions.last_time <= moment:
+    if transactions.last_time <= time:
         return None
     table = pa.Table.from_batches(read_batches(store, transactions.file))
     later = pc.and_(
-        pc.greater(table["committed_at"], pa.scalar(moment, table["committed_at"].type)),
+        pc.greater(table["committed_at"], pa.scalar(time, table["committed_at"].type)),
         pc.greater_equal(table["lsn"], since),
     )
-    found = pc.min(table["lsn"].filter(later)).as_py()
-    return None if found is None else int(found)
+    first = pc.min(table["lsn"].filter(later)).as_py()
+    return None if first is None else int(first)
 
 
 def ends(store: ObjectStore, transactions: Transactions | None, *, before: int | None = None) -> list[int]:
@@ -42,5 +42,5 @@ def ends(store: ObjectStore, transactions: Transactions | None, *, before: int |
     if transactions is None:
         return []
     table = pa.Table.from_batches(read_batches(store, transactions.file))
-    found = table["end_lsn"] if before is None else table["end_lsn"].filter(pc.less(table["lsn"], before))
-    return [int(pc.max(found).as_py())] if len(found) else []
+    positions = table["end_lsn"] if before is None else table["end_lsn"].filter(pc.less(table["lsn"], before))
+    return [int(pc.max(positions).as_py())] if len(positions) else []

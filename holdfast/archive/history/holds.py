@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.common.errors import RefusedError
 from holdfast.common.lsn import parse_position
 
@@ -17,33 +17,33 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import Hold
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.restore_points import Interval
+    from holdfast.archive.history.coverage import CoveredRange
 
 
-def standing(found: Iterable[Interval], hold: Hold) -> tuple[int, Interval | None]:
-    """Return the interval of a held restore point, and its certainty.
+def standing(ranges: Iterable[CoveredRange], hold: Hold) -> tuple[int, CoveredRange | None]:
+    """Return the covered range of a held restore point, and its certainty.
 
     Positions alone do not tell: a full backup that no changes are joined to has one that others' changes may lead past,
     and where a server took another's place, both may have it.
 
-    :param found: the intervals of its source.
-    :returns: 3 where the point is the interval's only one, 2 where position and time are in it, 1 where the position
+    :param ranges: all of its source.
+    :returns: 3 where the point is the range's only one, 2 where position and time are in it, 1 where the position
         is; 0 and None where it cannot be restored.
     """
     position = parse_position(hold.position)
     sure, best = 0, None
-    for interval in found:
-        if interval.first <= position <= interval.last:
-            is_only = interval.first == interval.last and interval.end == hold.at
-            now = 3 if is_only else 2 if interval.start <= hold.at <= interval.end else 1
+    for covered in ranges:
+        if covered.first <= position <= covered.last:
+            is_only = covered.first == covered.last and covered.end == hold.at
+            now = 3 if is_only else 2 if covered.start <= hold.at <= covered.end else 1
             if now >= sure:
-                sure, best = now, interval
+                sure, best = now, covered
     return sure, best
 
 
 def is_kept(state: State, hold: Hold) -> bool:
     """Return whether the restore point of a hold is restorable."""
-    return standing(intervals(state, hold.source), hold)[1] is not None
+    return standing(covered_ranges(state, hold.source), hold)[1] is not None
 
 
 def describe_hold(state: State, hold: Hold) -> dict[str, Any]:
@@ -77,5 +77,5 @@ def check_holds(before: State, after: State) -> None:
 
 
 def _lost(before: State, after: State, source: str, holds: Sequence[Hold]) -> list[Hold]:
-    were, are = intervals(before, source), intervals(after, source)
+    were, are = covered_ranges(before, source), covered_ranges(after, source)
     return [hold for hold in holds if standing(are, hold)[0] < standing(were, hold)[0]]

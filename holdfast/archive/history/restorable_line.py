@@ -1,4 +1,4 @@
-"""The restorable-time line of a source: intervals, gaps and marks, thinned to what a picture can show."""
+"""The restorable-time line of a source: covered ranges, gaps and marks, thinned to what a picture can show."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.restore_points import intervals, marks_of, table_gaps, why_gap
+from holdfast.archive.history.coverage import covered_ranges, why_gap
+from holdfast.archive.history.restore_points import marks_of, table_gaps
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
 
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.restore_points import Interval
+    from holdfast.archive.history.coverage import CoveredRange
 
 Kind = Literal["restorable", "point", "gap", "mixed"]
 """`restorable`: any moment of it. `point`: one moment. `gap`: none. `mixed`: too narrow to be told apart."""
@@ -28,48 +29,22 @@ _MARKS_APART = 6
 
 
 @dataclass(frozen=True)
-class LinePart:
-    """A stretch of the line.
+class _Part:
+    """A part of the line.
 
-    :param reason: why there is no moment in it, of a gap; "" else.
-    :param points: restore points and intervals in it that are not drawn one by one.
-    :param gaps: gaps in it that are not.
-    :param whole: the whole source can be restored, not only chosen tables.
+    :param points: restore points and covered ranges in it; `gaps`: gaps in it.
     :param commit: the newest one of it; None of a gap.
+    :param neighbours: of a gap, the ranges before and after it.
     """
 
     start: datetime
     end: datetime
     kind: Kind
-    reason: str = ""
     points: int = 0
     gaps: int = 0
     whole: bool = True
     commit: int | None = None
-
-    def describe(self) -> dict[str, Any]:
-        """Return it as JSON, with times in ISO 8601."""
-        return {
-            "from": iso(self.start),
-            "to": iso(self.end),
-            "kind": self.kind,
-            "reason": self.reason,
-            "points": self.points,
-            "gaps": self.gaps,
-            "whole": self.whole,
-            "commit": self.commit,
-        }
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """An interval, or the gap between two of them."""
-
-    start: datetime
-    end: datetime
-    interval: Interval | None
-    before: Interval | None = None
-    after: Interval | None = None
+    neighbours: tuple[CoveredRange, CoveredRange] | None = None
 
 
 @dataclass
@@ -83,18 +58,18 @@ class RestorableLine:
     source: str
 
     @cached_property
-    def intervals(self) -> tuple[Interval, ...]:
-        """Return the restorable intervals, in order of time."""
-        return intervals(self.state, self.source)
+    def ranges(self) -> tuple[CoveredRange, ...]:
+        """Return what can be restored, in order of time."""
+        return covered_ranges(self.state, self.source)
 
     @cached_property
     def _marks(self) -> list[dict[str, Any]]:
-        found = sorted(marks_of(self.state, self.source).values(), key=lambda mark: mark.at)
-        return [{"name": mark.name, "at": iso(mark.at), "position": mark.position} for mark in found]
+        marks = sorted(marks_of(self.state, self.source).values(), key=lambda mark: mark.at)
+        return [{"name": mark.name, "at": iso(mark.at), "position": mark.position} for mark in marks]
 
     @cached_property
     def _table_gaps(self) -> list[dict[str, Any]]:
-        return [gap for interval in self.intervals for gap in table_gaps(interval)]
+        return [gap for covered in self.ranges for gap in table_gaps(covered)]
 
     def view(self, start: datetime | None = None, end: datetime | None = None, *, parts: int = 1000) -> dict[str, Any]:
         """Return the line between two times as JSON, in about so many parts at most.
@@ -105,8 +80,8 @@ class RestorableLine:
         :param start, end: None for the ends of the whole line.
         :param parts: pixels of the picture, say. The number of parts returned is at most three times as many.
         """
-        first = min(each.start for each in self.intervals)
-        last = max(each.end for each in self.intervals)
+        first = min(covered.start for covered in self.ranges)
+        last = max(covered.end for covered in self.ranges)
         start, end = start or first, end or last
         width = max((end - start) / min(max(parts, 1), MOST_PARTS), timedelta(microseconds=1))
         tables = [gap for gap in self._table_gaps if gap["to"] >= iso(start) and gap["from"] <= iso(end)]
@@ -116,59 +91,62 @@ class RestorableLine:
             "to": iso(end),
             "first": iso(first),
             "last": iso(last),
-            "parts": [part.describe() for part in self._thinned(_pieces(self.intervals, start, end), width)],
+            "parts": [self._describe(part) for part in _thinned(_parts(self.ranges, start, end), width)],
             "marks": list(_thinned_marks(self._marks, iso(start), iso(end), width * _MARKS_APART)),
             "tables": tables[:_TABLES],
             "more_tables": len(tables[_TABLES:]),
         }
 
-    def _thinned(self, pieces: Iterable[_Piece], width: timedelta) -> Iterator[LinePart]:
-        """Yield pieces as parts; those that are narrower than `width` are joined with narrow neighbours."""
-        narrow: list[_Piece] = []
-        for piece in pieces:
-            is_wide = piece.end - piece.start >= width
-            if narrow and (is_wide or piece.end - narrow[0].start > width):
-                yield self._joined(narrow)
-                narrow = []
-            if is_wide:
-                yield self._part(piece)
-            else:
-                narrow.append(piece)
-        if narrow:
-            yield self._joined(narrow)
-
-    def _joined(self, pieces: Sequence[_Piece]) -> LinePart:
-        points = [piece for piece in pieces if piece.interval]
-        if len(pieces) == 1:
-            return self._part(pieces[0])
-        return LinePart(
-            pieces[0].start,
-            pieces[-1].end,
-            "mixed",
-            points=len(points),
-            gaps=len(pieces) - len(points),
-            commit=max((piece.interval.placed.number for piece in points if piece.interval), default=None),
-        )
-
-    def _part(self, piece: _Piece) -> LinePart:
-        if piece.interval:
-            kind: Kind = "point" if piece.interval.first == piece.interval.last else "restorable"
-            number = piece.interval.placed.number
-            return LinePart(piece.start, piece.end, kind, points=1, whole=piece.interval.whole, commit=number)
-        reason = why_gap(piece.before, piece.after, self.intervals) if piece.before and piece.after else ""
-        return LinePart(piece.start, piece.end, "gap", reason=reason, gaps=1)
+    def _describe(self, part: _Part) -> dict[str, Any]:
+        return {
+            "from": iso(part.start),
+            "to": iso(part.end),
+            "kind": part.kind,
+            "reason": why_gap(*part.neighbours, self.ranges) if part.neighbours else "",
+            "points": part.points,
+            "gaps": part.gaps,
+            "whole": part.whole,
+            "commit": part.commit,
+        }
 
 
-def _pieces(found: Sequence[Interval], start: datetime, end: datetime) -> Iterator[_Piece]:
-    """Yield the intervals between two times and the gaps between them; what reaches beyond is cut off."""
-    before: Interval | None = None
-    for interval in sorted(found, key=lambda each: each.start):
-        if before is not None and interval.start > before.end and interval.start > start and before.end < end:
-            yield _Piece(max(before.end, start), min(interval.start, end), None, before, interval)
-        if interval.end >= start and interval.start <= end:
-            yield _Piece(max(interval.start, start), min(interval.end, end), interval)
-        if before is None or interval.end >= before.end:
-            before = interval
+def _parts(ranges: Sequence[CoveredRange], start: datetime, end: datetime) -> Iterator[_Part]:
+    """Yield the ranges between two times and the gaps between them; what reaches beyond is cut off."""
+    before: CoveredRange | None = None
+    for covered in sorted(ranges, key=lambda covered: covered.start):
+        if before is not None and covered.start > before.end and covered.start > start and before.end < end:
+            gap = max(before.end, start), min(covered.start, end)
+            yield _Part(*gap, "gap", gaps=1, neighbours=(before, covered))
+        if covered.end >= start and covered.start <= end:
+            kind: Kind = "point" if covered.first == covered.last else "restorable"
+            shown = max(covered.start, start), min(covered.end, end)
+            yield _Part(*shown, kind, points=1, whole=covered.whole, commit=covered.placed.number)
+        if before is None or covered.end >= before.end:
+            before = covered
+
+
+def _thinned(parts: Iterable[_Part], width: timedelta) -> Iterator[_Part]:
+    """Yield parts; those that are narrower than `width` are joined with narrow neighbours."""
+    narrow: list[_Part] = []
+    for part in parts:
+        is_wide = part.end - part.start >= width
+        if narrow and (is_wide or part.end - narrow[0].start > width):
+            yield _joined(narrow)
+            narrow = []
+        if is_wide:
+            yield part
+        else:
+            narrow.append(part)
+    if narrow:
+        yield _joined(narrow)
+
+
+def _joined(parts: Sequence[_Part]) -> _Part:
+    if len(parts) == 1:
+        return parts[0]
+    points, gaps = sum(part.points for part in parts), sum(part.gaps for part in parts)
+    commit = max((part.commit for part in parts if part.commit is not None), default=None)
+    return _Part(parts[0].start, parts[-1].end, "mixed", points=points, gaps=gaps, commit=commit)
 
 
 def _thinned_marks(marks: Iterable[dict[str, Any]], start: str, end: str, apart: timedelta) -> Iterator[dict[str, Any]]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from functools import cached_property
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import schema_history
-from holdfast.archive.history.timeline import Chain, chains, names_of, to_of, told, why_left
-from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.archive.history.coverage import blocks_of, covered_ranges, to_of, why_gap
+from holdfast.archive.history.recovery_target import names_of, why_left
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import show_position
 from holdfast.common.words import human_span
@@ -19,69 +18,44 @@ from holdfast.common.words import human_span
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Iterator, Sequence
 
-    from holdfast.archive.format.block import Mark
+    from holdfast.archive.format.block import Mark, WaitingTable
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.coverage import Chain, CoveredRange
+    from holdfast.archive.history.recovery_target import RecoveryTarget
 
 _FRESH = timedelta(minutes=1)
 """A newest restore point of that age is as new as a backup can be."""
 
 
-@dataclass(frozen=True)
-class Interval:
-    """Restorable positions of a chain, from `first` to `last`.
+@dataclass(frozen=True, eq=False)
+class RestorePoint:
+    """The end of a backup that can be restored.
 
-    Where both are equal it is one position.
-
-    :param placed: the newest block in it.
+    :param at: the moment it stands for.
+    :param commit: which it is named by, as in `commit:N`.
     """
 
-    chain: Chain
-    first: int
-    last: int
-    start: datetime
-    end: datetime
-    placed: Placed
-
-    def __str__(self) -> str:
-        return f"{iso(self.end)} (commit:{self.placed.number})"
-
-    @cached_property
-    def whole(self) -> bool:
-        """Return whether it has the whole source, not only chosen tables."""
-        return any(placed.head.whole for placed in self.snapshots)
-
-    @cached_property
-    def snapshots(self) -> tuple[Placed, ...]:
-        """Return its snapshots that a restore can begin with."""
-        return tuple(placed for placed in self.chain.full if self.first <= to_of(placed.head) <= self.last)
+    covered: CoveredRange
+    position: int
+    at: datetime
+    commit: int
 
 
-def intervals(state: State, source: str) -> tuple[Interval, ...]:
-    """Return a source's restorable intervals in order of time."""
-    found = [interval for chain in chains(state, source) for interval in _of_chain(chain)]
-    return tuple(sorted(found, key=lambda interval: (interval.end, interval.placed.number)))
+def points_of(ranges: Iterable[CoveredRange]) -> list[RestorePoint]:
+    """Return a source's restore points, the oldest first.
 
-
-def _of_chain(chain: Chain) -> list[Interval]:
-    """Return the intervals of a chain.
-
-    The changes make one interval. Each snapshot behind them, to which none are joined yet, is one of its own.
+    They are the ends of all backups in its covered ranges. Where backups end at the same position they are one point,
+    named by the full one.
     """
-    full, end_of_changes = chain.full, chain.end
-    joined = [placed for placed in full if to_of(placed.head) <= end_of_changes] if chain.changes else []
-    alone = full[len(joined) :]  # they are in the order of positions
-    found = []
-    if joined:
-        first, last = joined[0], chain.changes[-1]
-        start, end = first.head.covers.to_time, max(last.head.covers.to_time, joined[-1].head.covers.to_time)
-        newest = max(joined[-1], last, key=lambda placed: (to_of(placed.head), placed.number))
-        found.append(Interval(chain, to_of(first.head), chain.end, start, end, newest))
-    for placed in alone:
-        at, when = to_of(placed.head), placed.head.covers.to_time
-        found.append(Interval(chain, at, at, when, when, placed))
-    return found
+    points = []
+    for covered in ranges:
+        ends = {to_of(placed.head): placed for placed in (*covered.changes, *covered.snapshots)}
+        points += [
+            RestorePoint(covered, position, placed.head.covers.to_time, placed.number)
+            for position, placed in ends.items()
+        ]
+    return sorted(points, key=lambda point: (point.at, point.commit))
 
 
 def source_names(state: State) -> tuple[str, ...]:
@@ -90,7 +64,7 @@ def source_names(state: State) -> tuple[str, ...]:
 
 
 def describe(state: State) -> dict[str, Any]:
-    """Return intervals, gaps and marks of every source.
+    """Return covered ranges, gaps and marks of every source.
 
     This is what `points --json` prints.
     """
@@ -98,16 +72,16 @@ def describe(state: State) -> dict[str, Any]:
 
 
 def _describe_source(state: State, name: str) -> dict[str, Any]:
-    found = intervals(state, name)
-    newest = told(state, name)[-1]
+    ranges = covered_ranges(state, name)
+    newest = blocks_of(state, name)[-1]
     return {
         "source": name,
-        "intervals": [_describe_interval(interval) for interval in found],
+        "intervals": [_describe_range(covered) for covered in ranges],
         "gaps": [
-            {"from": iso(before.end), "to": iso(after.start), "reason": why_gap(before, after, found)}
-            for before, after in pairwise(found)
+            {"from": iso(before.end), "to": iso(after.start), "reason": why_gap(before, after, ranges)}
+            for before, after in pairwise(ranges)
         ]
-        + [gap for interval in found for gap in table_gaps(interval)],
+        + [gap for covered in ranges for gap in table_gaps(covered)],
         "marks": [
             {"name": mark.name, "at": iso(mark.at), "position": mark.position}
             for mark in marks_of(state, name).values()
@@ -117,70 +91,49 @@ def _describe_source(state: State, name: str) -> dict[str, Any]:
     }
 
 
-def _describe_interval(interval: Interval) -> dict[str, Any]:
+def _describe_range(covered: CoveredRange) -> dict[str, Any]:
     return {
-        "from": iso(interval.start),
-        "to": iso(interval.end),
-        "commit": interval.placed.number,
-        "position": show_position(interval.last),
-        "whole": interval.whole,
-        "schema_approximate": list(_approximate(interval)),
+        "from": iso(covered.start),
+        "to": iso(covered.end),
+        "commit": covered.placed.number,
+        "position": show_position(covered.last),
+        "whole": covered.whole,
+        "schema_approximate": list(_approximate(covered)),
     }
 
 
-def _approximate(interval: Interval) -> Iterator[dict[str, Any]]:
-    """Yield the spans without a certainly known schema.
+def _approximate(covered: CoveredRange) -> Iterator[dict[str, Any]]:
+    """Yield the times without a certainly known schema.
 
     Each has its times, and also its positions where the log records the changes. `by_object`: it also records what they
     touched, so that the schema is approximate only for objects that were touched on both sides of a position.
     """
-    for between in schema_history.stretches(interval.chain):
+    for between in schema_history.schema_changes(covered.chain):
         before, after = between.before.head, between.after.head
-        if between.is_known or to_of(before) >= interval.last or to_of(after) <= interval.first:
+        if between.is_known or to_of(before) >= covered.last or to_of(after) <= covered.first:
             continue
         span = {"from": iso(before.covers.to_time), "to": iso(after.covers.to_time)}
-        if between.told:
-            span |= {"first": show_position(between.told[0]), "last": show_position(between.told[-1])}
+        if between.changed_at:
+            span |= {"first": show_position(between.changed_at[0]), "last": show_position(between.changed_at[-1])}
         yield {**span, "changed_back": not between.differ, "by_object": between.touches is not None}
 
 
-def why_gap(before: Interval, after: Interval, found: Sequence[Interval]) -> str:
-    """Return why no moment between two neighbouring intervals can be restored.
-
-    :param found: all intervals of the source.
-    """
-    if after.chain is not before.chain:
-        return after.chain.gap or _why_separate(after.chain)
-    later = (each.chain for each in found if each.chain is not after.chain and each.placed.number > after.placed.number)
-    begun_anew = next((chain for chain in later if chain.opened), None)
-    if begun_anew is not None:
-        return f"the changes since the first of them were lost before they were backed up: {begun_anew.gap}"
-    return "the changes since the first of them are not backed up yet: the next change backup closes it"
-
-
-def _why_separate(chain: Chain) -> str:
-    first = chain.snapshots[0].head.stream
-    if first is not None and not first.opened:  # it was joined to changes when it was made
-        return "the backups in between were removed"
-    return "no change backup joins these two full backups"
-
-
-def table_gaps(interval: Interval) -> list[dict[str, Any]]:
-    """Return the gaps in an interval when tables were not followed.
+def table_gaps(covered: CoveredRange) -> list[dict[str, Any]]:
+    """Return the gaps in a covered range when tables were not followed.
 
     Restores to a gap give the table's rows as they were before, or none. Each ends with the table's next snapshot, or
     when it was dropped. Of tables that are never followed there is only the time before their first snapshot.
     """
-    chain = interval.chain
+    chain = covered.chain
     # Changes from before the first snapshot are in it, and none of their moments is restorable.
-    since = (interval.first, True)
+    since = (covered.first, True)
     blocks = [placed for placed in _in_order(chain) if (to_of(placed.head), placed.head.kind == "snapshot") >= since]
     names = names_of(chain)
-    told = [(placed, {record.id for record in placed.head.tables}) for placed in telling(blocks)]
+    blocks_with_tables = [(placed, {record.id for record in placed.head.tables}) for placed in telling(blocks)]
     return [
-        {**gap, "from": max(gap["from"], iso(interval.start)), "to": gap.get("to", iso(interval.end))}
-        for table, known in names.items()
-        for gap in _gaps_of(table, tuple(known), told)
+        {**gap, "from": max(gap["from"], iso(covered.start)), "to": gap.get("to", iso(covered.end))}
+        for table, labels in names.items()
+        for gap in _gaps_of(table, tuple(labels), blocks_with_tables)
     ]
 
 
@@ -198,38 +151,40 @@ def telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
         before = now
 
 
-def _gaps_of(table: str, names: Sequence[str], told: Iterable[tuple[Placed, Collection[str]]]) -> list[dict[str, Any]]:
+def _gaps_of(
+    table: str, names: Sequence[str], blocks: Iterable[tuple[Placed, Collection[str]]]
+) -> list[dict[str, Any]]:
     """Return the gaps of a table.
 
     The last one may have no end.
 
     :param names: of it, the newest first.
-    :param told: blocks, each with the ids of the tables that it has rows of.
+    :param blocks: blocks, each with the ids of the tables that it has rows of.
     """
-    found: list[dict[str, Any]] = []
+    gaps: list[dict[str, Any]] = []
     is_open = has_rows = was_followed = False
-    for placed, tables in told:
+    for placed, tables in blocks:
         block = placed.head
         stream = block.stream
         is_followed = stream is not None and int(table) in stream.followed
         if block.kind == "snapshot" and table in tables:
             if is_open:
-                found[-1]["to"] = iso(block.covers.to_time)
+                gaps[-1]["to"] = iso(block.covers.to_time)
             is_open, has_rows = False, True
         elif block.kind == "changes" and stream is not None and not is_open and not is_followed:
             is_told = not stream.not_followed.keys().isdisjoint(names)
             if was_followed or (is_told and not has_rows):
                 start = iso(block.covers.from_time)
-                found.append({"table": names[0], "from": start, "reason": why_left(stream, names)})
+                gaps.append({"table": names[0], "from": start, "reason": why_left(stream, names)})
                 is_open = True
         if placed.begins:  # of other tables it tells what is so behind the block that it begins
             continue
         if stream is not None and int(table) in stream.dropped:
             if is_open:
-                found[-1]["to"] = iso(block.covers.to_time)
+                gaps[-1]["to"] = iso(block.covers.to_time)
             break
         was_followed = is_followed
-    return found
+    return gaps
 
 
 def _in_order(chain: Chain) -> list[Placed]:
@@ -239,6 +194,18 @@ def _in_order(chain: Chain) -> list[Placed]:
     """
     blocks = (*chain.snapshots, *chain.changes)
     return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.number))
+
+
+def waiting_tables(state: State, source: str) -> tuple[WaitingTable, ...]:
+    """Return the tables that wait to start over, by name: their newest rows are in no backup.
+
+    There are none where the source is not followed, or a newer full backup has them.
+    """
+    backups = [placed.head for placed in blocks_of(state, source) if placed.head.after is None]
+    newest = backups[-1] if backups else None
+    if newest is None or newest.stream is None or (newest.kind == "snapshot" and not newest.supplement):
+        return ()
+    return tuple(sorted(newest.stream.waiting.values(), key=lambda waiting: waiting.table))
 
 
 def only_source(state: State, name: str | None, at: str = "") -> str:
@@ -268,22 +235,22 @@ def marks_of(state: State, source: str) -> dict[str, Mark]:
 
     Of several with one name it is the newest.
     """
-    found: dict[str, Mark] = {}
-    for placed in told(state, source):
-        found.update((mark.name, mark) for mark in placed.head.marks)
-    return found
+    marks: dict[str, Mark] = {}
+    for placed in blocks_of(state, source):
+        marks.update((mark.name, mark) for mark in placed.head.marks)
+    return marks
 
 
-def age_of_newest(state: State, moment: Moment, now: datetime) -> str:
+def age_of_newest(state: State, target: RecoveryTarget, now: datetime) -> str:
     """Return a sentence on what the source may have more than its newest restore point.
 
     It is "" where that is younger than a minute, or where the recovery target is an earlier one.
     """
-    newest = intervals(state, moment.source)[-1]
+    newest = covered_ranges(state, target.source)[-1]
     age = now - newest.end
-    if moment.position != newest.last or age < _FRESH:
+    if target.position != newest.last or age < _FRESH:
         return ""
     return (
-        f"the newest restorable moment of {moment.source} is {human_span(age)} old: if the source has changed since, "
-        f"run 'holdfast backup ARCHIVE --source {moment.source}' first"
+        f"the newest restorable moment of {target.source} is {human_span(age)} old: if the source has changed since, "
+        f"run 'holdfast backup ARCHIVE --source {target.source}' first"
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import TYPE_CHECKING
 
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.coverage import to_of
 from holdfast.common.lsn import PG_CLASS, parse_position
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block import Block, PassedTable
     from holdfast.archive.format.block_ref import Placed
-    from holdfast.archive.history.timeline import Chain
+    from holdfast.archive.history.coverage import Chain
     from holdfast.common.lsn import Touches
 
 
@@ -34,19 +34,19 @@ class PassingTable:
 
 
 @dataclass(frozen=True)
-class Between:
+class SchemaChanges:
     """Known schema changes between two cuts.
 
-    :param told: positions at which definitions were changed, in order; None: it is not known when they were.
-    :param seen: positions at which tables were seen to be others than before, or definitions told to be changed.
-    :param differ: the cuts tell different schemas, or nobody knows what was changed and changed back in between.
+    :param changed_at: positions at which definitions were changed, in order; None: it is not known when they were.
+    :param seen: positions at which tables were seen to be others than before, or definitions recorded to be changed.
+    :param differ: the cuts have different schemas, or nobody knows what was changed and changed back in between.
     :param passed: tables that were made and dropped in between, each once.
     :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
     """
 
     before: Placed
     after: Placed
-    told: tuple[int, ...] | None
+    changed_at: tuple[int, ...] | None
     seen: tuple[int, ...]
     differ: bool
     touches: Touches | None = None
@@ -58,18 +58,18 @@ class Between:
 
         It is then that of one of the cuts.
         """
-        return not (self.differ or self.seen) if self.told is None else len(self.told) <= 1
+        return not (self.differ or self.seen) if self.changed_at is None else len(self.changed_at) <= 1
 
     def schema_at(self, position: int) -> Placed | None:
         """Return the cut with the schema of a position.
 
         It is None where nobody knows whether one has it.
         """
-        if self.told is None:
+        if self.changed_at is None:
             return self.before if self.is_known else None
-        if all(each >= position for each in self.told):
+        if all(changed >= position for changed in self.changed_at):
             return self.before
-        if all(each < position for each in self.told):
+        if all(changed < position for changed in self.changed_at):
             return self.after if self.differ else self.before
         return None
 
@@ -77,40 +77,29 @@ class Between:
         """Return the tables that had come by a position, and are not known to be dropped by then."""
         dropped = {oid: at[-1] for (catalog, oid), at in (self.touches or {}).items() if catalog == PG_CLASS}
         return tuple(
-            PassingTable(each, is_certain=each.oid in dropped or position <= parse_position(each.last))
-            for each in self.passed
-            if parse_position(each.first) < position <= dropped.get(each.oid, position)
+            PassingTable(table, is_certain=table.oid in dropped or position <= parse_position(table.last))
+            for table in self.passed
+            if parse_position(table.first) < position <= dropped.get(table.oid, position)
         )
 
     def is_changed_by(self, position: int) -> bool:
         """Return whether a change is known to precede a position."""
-        return any(each < position for each in self.seen)
+        return any(seen < position for seen in self.seen)
 
 
-def cuts(chain: Chain) -> list[Placed]:
-    """Return the blocks that record a schema, in order of position."""
-    found = (placed for placed in (*chain.snapshots, *chain.changes) if placed.head.is_cut)
-    return sorted(found, key=lambda placed: (to_of(placed.head), placed.number))
-
-
-def cut_until(chain: Chain, position: int) -> Placed | None:
-    """Return the newest cut at or before a position, or None."""
-    return next((placed for placed in reversed(cuts(chain)) if to_of(placed.head) <= position), None)
-
-
-def stretches(chain: Chain) -> Iterator[Between]:
+def schema_changes(chain: Chain) -> Iterator[SchemaChanges]:
     """Yield the known schema changes between neighbouring cuts."""
-    told = _SchemaChanges(chain)
-    for before, after in pairwise(cuts(chain)):
-        yield told.between(before, after)
+    recorded = _Recorded(chain)
+    for before, after in pairwise(chain.cuts):
+        yield recorded.between(before, after)
 
 
-def between(chain: Chain, before: Placed, after: Placed) -> Between:
+def between(chain: Chain, before: Placed, after: Placed) -> SchemaChanges:
     """Return the known schema changes between two cuts."""
-    return _SchemaChanges(chain).between(before, after)
+    return _Recorded(chain).between(before, after)
 
 
-class _SchemaChanges:
+class _Recorded:
     """Schema changes that a chain's blocks record.
 
     They are put in order once, however many cuts there are.
@@ -126,62 +115,63 @@ class _SchemaChanges:
             for each in placed.head.definition_changes
         }
 
-    def between(self, before: Placed, after: Placed) -> Between:
+    def between(self, before: Placed, after: Placed) -> SchemaChanges:
         """Return the known schema changes between two cuts."""
         start, end = to_of(before.head), to_of(after.head)
-        is_told = _is_told(before.head, after.head)
-        differ = _differ(before.head, after.head, is_told=is_told)
-        told = _within(self._defined, start, end) if is_told else None
-        if differ and not told:  # some commands are not told of
-            told = None
+        is_recorded = _is_recorded(before.head, after.head)
+        differ = _differ(before.head, after.head, is_recorded=is_recorded)
+        changed_at = _within(self._defined, start, end) if is_recorded else None
+        if differ and not changed_at:  # the log does not record some commands
+            changed_at = None
         passed = _joined([each for each in self._passed if start <= parse_position(each.first) < end])
-        return Between(before, after, told, _within(self._seen, start, end), differ, self._touches(told), passed)
+        return SchemaChanges(
+            before, after, changed_at, _within(self._seen, start, end), differ, self._touches(changed_at), passed
+        )
 
-    def _touches(self, told: Sequence[int] | None) -> Touches | None:
-        if told is None or not self._objects.keys() >= set(told):
+    def _touches(self, positions: Sequence[int] | None) -> Touches | None:
+        if positions is None or not self._objects.keys() >= set(positions):
             return None
-        found: dict[tuple[int, int], list[int]] = {}
-        for position in told:
-            for each in self._objects[position]:
-                found.setdefault(each, []).append(position)
-        return found
+        touches: dict[tuple[int, int], list[int]] = {}
+        for position in positions:
+            for touched in self._objects[position]:
+                touches.setdefault(touched, []).append(position)
+        return touches
 
 
 def _joined(passed: Sequence[PassedTable]) -> tuple[PassedTable, ...]:
-    """Return tables that several blocks tell of, each once.
+    """Return tables that several blocks record, each once.
 
-    Where a block has left some without their changes and their names, one that is told later may be among them.
+    Where a block has left some without their changes and their names, one that is recorded later may be among them.
     """
-    found: dict[int, PassedTable] = {}
-    for each in passed:
-        kept = each.kept and 0 not in found
-        if (known := found.get(each.oid)) is None:
-            found[each.oid] = each.model_copy(update={"kept": kept})
+    tables: dict[int, PassedTable] = {}
+    for table in passed:
+        kept = table.kept and 0 not in tables
+        if (before := tables.get(table.oid)) is None:
+            tables[table.oid] = table.model_copy(update={"kept": kept})
         else:
-            more = {"changes": known.changes + each.changes, "last": each.last, "kept": known.kept and each.kept}
-            found[each.oid] = known.model_copy(update=more)
-    return tuple(found.values())
+            more = {"changes": before.changes + table.changes, "last": table.last, "kept": before.kept and table.kept}
+            tables[table.oid] = before.model_copy(update=more)
+    return tuple(tables.values())
 
 
-def _positions(chain: Chain, told_by: Callable[[Block], Iterable[str]]) -> list[int]:
-    return sorted(parse_position(each) for placed in chain.changes for each in told_by(placed.head))
+def _positions(chain: Chain, recorded_by: Callable[[Block], Iterable[str]]) -> list[int]:
+    return sorted(parse_position(each) for placed in chain.changes for each in recorded_by(placed.head))
 
 
 def _within(positions: Sequence[int], start: int, end: int) -> tuple[int, ...]:
     return tuple(positions[bisect_left(positions, start) : bisect_left(positions, end)])
 
 
-def _is_told(before: Block, after: Block) -> bool:
-    """Return whether the log records all changes between two blocks."""
-    told = {block.stream.definitions if block.stream else "" for block in (before, after)}
-    return len(told) == 1 and "" not in told
+def _is_recorded(before: Block, after: Block) -> bool:
+    definitions = {block.stream.definitions if block.stream else "" for block in (before, after)}
+    return len(definitions) == 1 and "" not in definitions
 
 
-def _differ(before: Block, after: Block, *, is_told: bool) -> bool:
+def _differ(before: Block, after: Block, *, is_recorded: bool) -> bool:
     """Return whether definitions may have differed in between.
 
     Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
     """
     if before.schema_version and before.schema_version == after.schema_version:
         return False
-    return not (is_told and before.schema_digest and before.schema_digest == after.schema_digest)
+    return not (is_recorded and before.schema_digest and before.schema_digest == after.schema_digest)

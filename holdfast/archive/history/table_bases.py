@@ -20,7 +20,7 @@ def not_selected(label: str) -> str:
     return f"rows of {label}: not selected"
 
 
-class Live:
+class TableBases:
     """Existing tables, each with the snapshot of its newest rows.
 
     Snapshots are added in order; a table that was dropped since is left out.
@@ -52,7 +52,7 @@ class Live:
             # The name it had at its own snapshot is all that older releases tell it by.
             return not others and (record.label in named or not_selected(record.label) in left_out)
 
-        return {table: found for table, found in self._tables.items() if is_there(found[0])}
+        return {table: base for table, base in self._tables.items() if is_there(base[0])}
 
     @property
     def tables(self) -> Mapping[str, tuple[TableRecord, Placed]]:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.state import stream_end
-from holdfast.archive.history.timeline import told
+from holdfast.archive.history.coverage import blocks_of
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -29,17 +29,17 @@ def without(state: State, hidden: Collection[str]) -> State:
     if not any(key in state.blocks for key in hidden):
         return state
     shown = _shown(state, hidden)
-    left = replace(state, blocks=shown)
+    rest = replace(state, blocks=shown)
     ends, streams = dict(state.ends), dict(state.streams)
     for source in {placed.source for key, placed in state.blocks.items() if key not in shown}:
         ends.pop(source, None)
         streams.pop(source, None)
-        for placed in told(left, source):
+        for placed in blocks_of(rest, source):
             if placed.head.after is None:
                 ends[source] = placed.head.covers.to_position
                 if end := stream_end(placed.head):
                     streams[source] = end
-    return replace(left, ends=ends, streams=streams)
+    return replace(rest, ends=ends, streams=streams)
 
 
 def _shown(state: State, hidden: Collection[str]) -> Mapping[str, Placed]:

@@ -25,5 +25,7 @@ def why_given_up(archive: Archive, source: str, since: int) -> str:
     :param since: only behind this commit.
     """
     begins = reason_of(source, "")
-    found = [each.reason for each in archive.commits(since) if each.kind == GIVEN_UP and each.reason.startswith(begins)]
-    return found[-1] if found else ""
+    reasons = [
+        each.reason for each in archive.commits(since) if each.kind == GIVEN_UP and each.reason.startswith(begins)
+    ]
+    return reasons[-1] if reasons else ""

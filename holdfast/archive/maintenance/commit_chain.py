@@ -36,32 +36,32 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
     """
     state = archive.state
     made: State | None = State.begun(archive.identity.format) if since == 0 else None
-    found: list[tuple[int, str]] = []
+    broken: list[tuple[int, str]] = []
     before, last_read = (tip, "") if tip is not None else None, since
     listed = [number for number in _listed(archive.store, since) if number not in state.void]
     reader = CommitReader(archive.store, state.vouched_by)
     for first, last in _holes(sorted({*listed, *state.void}), since + 1, state.sequence):
-        found.append((first, str(missing_commits(first, last))))
+        broken.append((first, str(missing_commits(first, last))))
         before, made = None, None
     for numbers in _groups([number for number in listed if number <= state.sequence]):
         commits: list[ArchiveCommit] = []
         for number, commit in zip(numbers, _read(reader, numbers), strict=True):
             if isinstance(commit, DamagedError):
-                found.append((number, str(commit)))
+                broken.append((number, str(commit)))
                 before = None
                 continue
             if before is not None and not commit.follows(*before) and commit.parent_sequence in (since, last_read):
-                found.append((number, f"{commit_key(number)} does not follow the commit before it: one of both is not "
+                broken.append((number, f"{commit_key(number)} does not follow the commit before it: one of both is not "
                               "what was written. Restore the commits folder from a copy of the archive."))  # fmt: skip
             before, last_read = (commit.id, commit.own_checksum), number
             commits.append(commit)
-        made = _after(made, commits) if not found else None
-    if not found and before is not None and before[0] != state.tip:
-        found.append((state.sequence, f"{commit_key(state.sequence)} is not the commit that was verified before"))
-    if made is not None and not found and not _are_equal(made, state):
+        made = _after(made, commits) if not broken else None
+    if not broken and before is not None and before[0] != state.tip:
+        broken.append((state.sequence, f"{commit_key(state.sequence)} is not the commit that was verified before"))
+    if made is not None and not broken and not _are_equal(made, state):
         words = "the checkpoint tells something else than the commits: remove the objects under checkpoints/"
-        found.append((state.sequence, f"{words}, which costs nothing but time"))
-    return sorted(found)
+        broken.append((state.sequence, f"{words}, which costs nothing but time"))
+    return sorted(broken)
 
 
 def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str]]:
@@ -79,17 +79,17 @@ def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str
         for begin, end in _holes(numbers, first, numbers[-1] if numbers else 0)
     }
     reader = CommitReader(archive.store, archive.state.vouched_by)
-    found = dict(zip(numbers, _read(reader, numbers), strict=True))
-    bad |= {commit_key(number): str(each) for number, each in found.items() if isinstance(each, DamagedError)}
+    commits = dict(zip(numbers, _read(reader, numbers), strict=True))
+    bad |= {commit_key(number): str(each) for number, each in commits.items() if isinstance(each, DamagedError)}
     bad = dict(sorted(bad.items()))
     if not bad:
         bad = {commit_key(first): archive.state.cut_off}
-    return [each for each in found.values() if not isinstance(each, DamagedError)], bad
+    return [each for each in commits.values() if not isinstance(each, DamagedError)], bad
 
 
 def _listed(store: ObjectStore, since: int) -> list[int]:
     """Return the numbers of the commits behind one, as far as the store lists them."""
-    keys = (found.key for found in store.list(COMMITS, start_after=commit_key(since)).objects)
+    keys = (listed.key for listed in store.list(COMMITS, start_after=commit_key(since)).objects)
     return sorted(number for number in map(number_of, keys) if number is not None)
 
 
@@ -127,7 +127,6 @@ def _after(state: State | None, commits: Sequence[ArchiveCommit]) -> State | Non
 
 
 def _are_equal(made: State, state: State) -> bool:
-    """Return whether two states are equal, without reading their blocks."""
     blocks = [{key: (placed.commit, placed.number) for key, placed in each.blocks.items()} for each in (made, state)]
     rest = [
         (each.tip, each.format, each.void, each.removed, each.holds, each.abandoned, each.ends, each.streams)

@@ -14,8 +14,8 @@ from itertools import groupby
 from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.format.block import Block, JoinedBlock, Transactions
+from holdfast.archive.history.coverage import chains, to_of
 from holdfast.archive.history.restore_points import source_names
-from holdfast.archive.history.timeline import chains, to_of
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.common.units import parse_size, parse_span
 
@@ -226,9 +226,9 @@ def _worth_it(run: Sequence[Placed], policy: CompactionPolicy, before: datetime)
             heaps.append(_Heap([], []))
         heaps[-1].add(placed, size)
     for heap in heaps:
-        found = heap.trimmed()
-        if len(found) >= policy.min_blocks:
-            yield found
+        blocks = heap.trimmed()
+        if len(blocks) >= policy.min_blocks:
+            yield blocks
 
 
 @dataclass(frozen=True)
@@ -295,9 +295,9 @@ def form_runs(group: Group) -> tuple[FormRun, ...]:
         for record in placed.block.tables:
             tables.setdefault(record.id, []).append(record)
     runs = (
-        tuple(found)
+        tuple(same_form)
         for records in tables.values()
-        for _, found in groupby(records, key=lambda record: (record.columns, record.key))
+        for _, same_form in groupby(records, key=lambda record: (record.columns, record.key))
     )
     return tuple(FormRun(number, records) for number, records in enumerate(runs))
 
@@ -308,8 +308,8 @@ def join_transactions(group: Group, file: FileRecord | None) -> Transactions | N
     :param file: all of them; None where there are none.
     :raises DamagedError: there are more or fewer than there were.
     """
-    found = [placed.head.transactions for placed in group.blocks if placed.head.transactions]
-    count = sum(each.count for each in found)
+    lists = [placed.head.transactions for placed in group.blocks if placed.head.transactions]
+    count = sum(each.count for each in lists)
     if count != (file.rows if file else 0):
         raise DamagedError(
             f"{file.rows if file else 0} transactions of {group.source} were written where {count} are: nothing was "
@@ -320,8 +320,8 @@ def join_transactions(group: Group, file: FileRecord | None) -> Transactions | N
     return Transactions(
         file=file,
         count=count,
-        first_time=min(each.first_time for each in found),
-        last_time=max(each.last_time for each in found),
+        first_time=min(each.first_time for each in lists),
+        last_time=max(each.last_time for each in lists),
     )
 
 
@@ -354,14 +354,10 @@ def join(
 
 
 def _parts(placed: Placed) -> tuple[JoinedBlock, ...]:
-    """Return the blocks that a block stands for.
-
-    These are the block itself, or those that it was made of.
-    """
     if placed.head.parts:
         return placed.head.parts
-    told = placed.head.model_copy(update={"tables": (), "packs": (), "transactions": None})
-    return (JoinedBlock(commit=placed.number, block=told),)
+    bare = placed.head.model_copy(update={"tables": (), "packs": (), "transactions": None})
+    return (JoinedBlock(commit=placed.number, block=bare),)
 
 
 def check_neighbours(state: State, group: Group) -> None:

@@ -8,10 +8,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.block import Block
-from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.coverage import covered_ranges, to_of
 from holdfast.archive.history.table_bases import not_selected
 from holdfast.archive.history.target_resolution import resolve
-from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import RefusedError
 
 if TYPE_CHECKING:
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
     from holdfast.storage import ObjectStore
 
 
@@ -28,12 +27,12 @@ def newest_cut(state: State, source: str) -> Placed | None:
     """Return the newest block of changes with a known schema.
 
     The schema is that of the source at the block's end. There is no such block without changes since a full backup.
-    Only those in the newest interval count, where backups go on.
+    Only those in the newest covered range count, where backups go on.
     """
-    found = intervals(state, source)
-    if not found or not found[-1].chain.changes:
+    ranges = covered_ranges(state, source)
+    if not ranges or not ranges[-1].chain.changes:
         return None
-    newest = found[-1]
+    newest = ranges[-1]
     since = max(to_of(placed.head) for placed in newest.snapshots)
     cuts = [placed for placed in newest.chain.changes if placed.head.is_cut and since < to_of(placed.head)]
     return cuts[-1] if cuts else None
@@ -42,21 +41,21 @@ def newest_cut(state: State, source: str) -> Placed | None:
 def bytes_to_consolidate(state: State, source: str) -> int:
     """Return the stored bytes that a consolidation reads at most.
 
-    They are all of the source's newest interval.
+    They are all of the source's newest covered range.
     """
-    newest = intervals(state, source)[-1]
+    newest = covered_ranges(state, source)[-1]
     return sum(placed.size for placed in (*newest.snapshots, *newest.chain.changes))
 
 
-def moment_of(state: State, store: ObjectStore, cut: Placed) -> Moment:
+def target_of(state: State, store: ObjectStore, cut: Placed) -> RecoveryTarget:
     """Return the recovery target at the end of a block of changes.
 
     :raises RefusedError: the schema of that moment is not known.
     """
-    moment = resolve(state, store, cut.source, f"lsn:{cut.head.covers.to_position}")
-    if moment.approximate:
-        raise RefusedError(f"{cut.source} cannot be consolidated: {moment.approximate}")
-    return moment
+    target = resolve(state, store, cut.source, f"lsn:{cut.head.covers.to_position}")
+    if target.approximate:
+        raise RefusedError(f"{cut.source} cannot be consolidated: {target.approximate}")
+    return target
 
 
 def synthetic_block(

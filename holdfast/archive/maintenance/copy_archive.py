@@ -184,7 +184,7 @@ def _examine(source: ObjectStore, target: ObjectStore, before_damage: bool) -> t
             "with --to-key or in archives.yaml"
         )
     _check_place(archive, target)
-    there = [found.key for found in target.list(COMMITS).objects if number_of(found.key)]
+    there = [listed.key for listed in target.list(COMMITS).objects if number_of(listed.key)]
     newest = archive.state.sequence
     if there and there[-1] > commit_key(newest):
         raise RefusedError(
@@ -203,7 +203,7 @@ def _check_place(archive: Archive, target: ObjectStore) -> None:
     try:
         body = target.read(IDENTITY_KEY).body
     except ObjectNotFound:
-        there = [found.key for found in target.list("").objects if not found.key.startswith(_NOT_COPIED)]
+        there = [listed.key for listed in target.list("").objects if not listed.key.startswith(_NOT_COPIED)]
         if there and not any(key.startswith(f"runs/{_run(archive)}/") for key in there):
             raise UsageError(
                 f"{target.url} is not empty (it holds {there[0]} and {len(there) - 1} more), and no copy of "
@@ -214,10 +214,10 @@ def _check_place(archive: Archive, target: ObjectStore) -> None:
                 f"a copy in the clear was begun in {target.url}: empty it first, or name another place"
             ) from None
         return
-    found = Identity.from_bytes(body, IDENTITY_KEY)
-    if found.id != archive.identity.id:
+    identity = Identity.from_bytes(body, IDENTITY_KEY)
+    if identity.id != archive.identity.id:
         raise UsageError(
-            f"{target.url} is another archive ({found.name}, {found.id}) than {archive.store.url} "
+            f"{target.url} is another archive ({identity.name}, {identity.id}) than {archive.store.url} "
             f"({archive.identity.name}, {archive.identity.id}): copy to an empty place"
         )
 
@@ -232,10 +232,6 @@ def _same(archive: Archive, target: ObjectStore, key: str, body: bytes) -> None:
 
 
 def _run(archive: Archive) -> str:
-    """Return the name of the run that records copies in the target.
-
-    By it a copy that was begun is known.
-    """
     return f"copy.{archive.identity.id}"
 
 
@@ -245,7 +241,6 @@ def is_copy(archive: Archive) -> bool:
 
 
 def _begin(archive: Archive, target: ObjectStore) -> RunLog:
-    """Record in the target that a copy of the archive is under way."""
     if not _is_there(target, IDENTITY_KEY) and not target.probe_create_if_absent():
         raise RefusedError(
             f"{target.url} let several requests create the same object at once: a backup into the copy could overwrite "
@@ -268,8 +263,7 @@ def _is_there(store: ObjectStore, key: str) -> bool:
 
 
 def _sizes(target: ObjectStore) -> dict[str, int]:
-    """Return the size of each data file that is there."""
-    return {found.key: found.size for found in target.list("data/").objects}
+    return {listed.key: listed.size for listed in target.list("data/").objects}
 
 
 def _files(state: State) -> Sequence[FileRecord]:
@@ -381,9 +375,9 @@ class _Copying:
 
     def _add_commit(self, number: int) -> None:
         key = commit_key(number)
-        found = self._source.read(key)
-        parse_commit(key, found.body)
-        _same(self._archive, self._target, key, claim(self._target, key, found.signed, signed=True))
+        commit = self._source.read(key)
+        parse_commit(key, commit.body)
+        _same(self._archive, self._target, key, claim(self._target, key, commit.signed, signed=True))
 
     def result(self, since: int) -> Copied:
         """Return the result of the copy."""

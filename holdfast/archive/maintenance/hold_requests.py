@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.model import Hold
 from holdfast.archive.format.state import Change
+from holdfast.archive.history.coverage import to_of
 from holdfast.archive.history.restore_points import only_source
 from holdfast.archive.history.target_resolution import resolve
-from holdfast.archive.history.timeline import to_of
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import show_position
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
     from holdfast.archive.format.model import ArchiveCommit
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.timeline import Moment
+    from holdfast.archive.history.recovery_target import RecoveryTarget
 
 
 def add_hold(
@@ -42,12 +42,12 @@ def add_hold(
     def plan(_: State) -> Change:
         state = archive.settled()  # a hold must not rely on what may still be taken back
         name = only_source(state, source, at)
-        moment = resolve(state, archive.store, name, at)
+        target = resolve(state, archive.store, name, at)
         hold = Hold(
             id=identity,
             source=name,
-            position=show_position(_earliest(moment)),
-            at=moment.at,
+            position=show_position(_earliest(target)),
+            at=target.at,
             owner=owner,
             reason=reason,
             created=archive.store.list(IDENTITY_KEY).now,
@@ -59,17 +59,17 @@ def add_hold(
     return made[-1], commit
 
 
-def _earliest(moment: Moment) -> int:
+def _earliest(target: RecoveryTarget) -> int:
     """Return the position to hold for a recovery target.
 
     It is the first at which all is as at the target, and that a backup records to be as late. In quiet times, what is
     known to have come before a time may end long before it: that time can be restored only where the next backup is
     kept, too.
     """
-    blocks = sorted((placed.head for placed in (*moment.chain.full, *moment.chain.changes)), key=to_of)
-    behind = [block for block in blocks if to_of(block) >= moment.position]
-    late = [block for block in behind if block.covers.to_time >= moment.at]
-    return to_of(late[0]) if late and behind[:1] != late[:1] else moment.position
+    blocks = sorted((placed.head for placed in (*target.chain.full, *target.chain.changes)), key=to_of)
+    behind = [block for block in blocks if to_of(block) >= target.position]
+    late = [block for block in behind if block.covers.to_time >= target.at]
+    return to_of(late[0]) if late and behind[:1] != late[:1] else target.position
 
 
 def remove_hold(
@@ -86,10 +86,8 @@ def remove_hold(
 
     def plan(state: State) -> Change:
         if identity not in state.holds:
-            known = ", ".join(state.holds) or "none"
-            raise UsageError(
-                f"there is no hold {identity!r} (there are: {known}); it may have been taken back meanwhile"
-            )
+            ids = ", ".join(state.holds) or "none"
+            raise UsageError(f"there is no hold {identity!r} (there are: {ids}); it may have been taken back meanwhile")
         taken.append(state.holds[identity])
         return Change(kind="release", released=(identity,), reason=reason)
 

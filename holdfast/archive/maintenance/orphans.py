@@ -65,24 +65,24 @@ def survey(state: State, named: Container[str], listing: Listing, grace: timedel
     :param grace: what is younger is left out, by the listing's own clock.
     """
     folders, unknown = _by_folder(listing)
-    found: dict[str, Leftovers] = {}
+    by_source: dict[str, Leftovers] = {}
     if strange := [key for key in unknown if key not in named]:
-        found[""] = Leftovers(unknown=strange)
+        by_source[""] = Leftovers(unknown=strange)
     for place, infos in folders.items():
         unnamed = [info for info in infos if info.key not in named]
         old = [info for info in unnamed if listing.now - info.modified >= grace]
-        left = found.setdefault(place.source, Leftovers())
+        leftovers = by_source.setdefault(place.source, Leftovers())
         if (placed := state.blocks.get(place.block)) is not None:
-            left.strays += _strays(placed, infos, old)
+            leftovers.strays += _strays(placed, infos, old)
         elif place.block in state.removed:
-            left.strays += old
+            leftovers.strays += old
         elif place.block in state.abandoned:
-            left.returned += unnamed
+            leftovers.returned += unnamed
         elif len(old) < len(unnamed):
-            left.young.append(place.block)
+            leftovers.young.append(place.block)
         elif unnamed and place.block not in state.aside:  # those are nobody's to remove
-            left.orphans[place.block] = unnamed
-    return found
+            leftovers.orphans[place.block] = unnamed
+    return by_source
 
 
 def _by_folder(listing: Listing) -> tuple[dict[DataPath, list[ObjectInfo]], list[str]]:
@@ -117,10 +117,6 @@ def _strays(placed: Placed, infos: Iterable[ObjectInfo], old: list[ObjectInfo]) 
 
 
 def _has_rows(path: str) -> bool:
-    """Return whether a file is of a table.
-
-    Of other files, all that blocks name are known.
-    """
     return path.split("/")[2] not in ("schema", "transactions")
 
 
@@ -130,5 +126,5 @@ def at_work(store: ObjectStore, grace: timedelta) -> frozenset[str]:
     The newest record of a recent run is younger than the grace.
     """
     recent = [run for run in listed_runs(store) if run.now - run.infos[-1].modified < grace]
-    found = (each.record for each in newest_records(recent))
-    return frozenset(block for record in found for block in (record.block, record.begun and record.begun.id) if block)
+    records = (each.record for each in newest_records(recent))
+    return frozenset(block for record in records for block in (record.block, record.begun and record.begun.id) if block)

@@ -58,14 +58,14 @@ def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Call
     """
     named: dict[str, NamedFile] = {}
     files: list[str] = []
-    left: dict[str, str] = {}
+    unrepaired: dict[str, str] = {}
     for path in sorted(paths, key=lambda path: number_of(path) is None):  # by commits one knows what files are
         number = number_of(path)
         if number is None and not named:
             load(archive.state.blocks.values())
             named = {file.path: file for placed in archive.state.blocks.values() for file in files_of(placed)}
         if path not in named and number is None:
-            left[path] = "it is no file of a block: see the runbook 'An archive is damaged'"
+            unrepaired[path] = "it is no file of a block: see the runbook 'An archive is damaged'"
             continue
         check()
         try:
@@ -74,10 +74,10 @@ def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Call
             else:
                 replace_file(copy.store, archive.store, named[path].record)
         except DamagedError as error:
-            left[path] = str(error)
+            unrepaired[path] = str(error)
         else:
             files.append(path)
-    return Repaired(tuple(files), left)
+    return Repaired(tuple(files), unrepaired)
 
 
 def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None:

@@ -14,9 +14,10 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from holdfast.archive.history.coverage import to_of
 from holdfast.archive.history.holds import standing
-from holdfast.archive.history.table_bases import Live
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.restore_points import points_of
+from holdfast.archive.history.table_bases import TableBases
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.common.lsn import parse_position
 
@@ -25,7 +26,8 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.model import Hold
-    from holdfast.archive.history.restore_points import Interval
+    from holdfast.archive.history.coverage import CoveredRange
+    from holdfast.archive.history.restore_points import RestorePoint
 
 HOW: Final = "write rules as last=2, hourly=48, daily=14, weekly=8, monthly=12, yearly=5 or within=7d"
 
@@ -64,8 +66,8 @@ class Rules:
     @property
     def window(self) -> timedelta:
         """Return how far back every moment stays; zero without that rule."""
-        found = _SPAN.fullmatch(self.within)
-        return int(found[1]) * _UNITS[found[2]] if found else timedelta()
+        match = _SPAN.fullmatch(self.within)
+        return int(match[1]) * _UNITS[match[2]] if match else timedelta()
 
     def __str__(self) -> str:
         within = [f"{_WITHIN}={self.within}"] if self.within else []
@@ -110,29 +112,15 @@ def _check_rule(word: str, name: str, value: str) -> None:
         raise UsageError(f"cannot read {word!r}: write how many are to stay, such as {name}=7")
 
 
-@dataclass(frozen=True, eq=False)
-class RestorePoint:
-    """The end of a backup that can be restored.
-
-    :param at: the moment it stands for.
-    :param commit: which it is named by, as in `commit:N`.
-    """
-
-    interval: Interval
-    position: int
-    at: datetime
-    commit: int
-
-
 @dataclass(frozen=True)
 class Kept:
-    """Positions of an interval that stay, and why.
+    """Positions of a covered range that stay, and why.
 
     :param low, high: from the one to the other; without an end, everything behind the first, and what is joined to it.
     :param why: in words, such as `daily=14`.
     """
 
-    interval: Interval
+    covered: CoveredRange
     low: int
     high: int | None
     why: str
@@ -140,53 +128,33 @@ class Kept:
     def holds(self, point: RestorePoint) -> bool:
         """Return whether a point is among them."""
         return (
-            point.interval.chain is self.interval.chain
+            point.covered.chain is self.covered.chain
             and self.low <= point.position
             and (self.high is None or point.position <= self.high)
         )
 
 
-def points_of(found: Iterable[Interval]) -> list[RestorePoint]:
-    """Return a source's restore points, the oldest first.
-
-    They are the ends of all backups in its intervals. Where backups end at the same position they are one point, named
-    by the full one.
-    """
-    points = [point for interval in found for point in _points_in(interval)]
-    return sorted(points, key=lambda point: (point.at, point.commit))
-
-
-def _points_in(interval: Interval) -> Iterator[RestorePoint]:
-    ends: dict[int, Placed] = {}
-    for placed in (*interval.chain.changes, *interval.snapshots):
-        position = to_of(placed.head)
-        if interval.first <= position <= interval.last:
-            ends[position] = placed
-    for position, placed in ends.items():
-        yield RestorePoint(interval, position, placed.head.covers.to_time, placed.number)
-
-
 def kept(
-    found: Sequence[Interval], rules: Rules, holds: Iterable[Hold], now: datetime, min_chains: int
+    ranges: Sequence[CoveredRange], rules: Rules, holds: Iterable[Hold], now: datetime, min_chains: int
 ) -> Iterator[Kept]:
     """Yield the positions of a source that stay.
 
     Moments of chosen tables only neither take the place of those of the whole database nor lose theirs to them: the
     rules are applied to the ones and to the others.
 
-    :param found: its intervals, in order of time.
+    :param ranges: what of it is covered, in order of time.
     :param now: by the store's clock.
     :param min_chains: so many of the newest full backups stay, with all that follows them.
     """
-    points = points_of(found)
+    points = points_of(ranges)
     for is_whole in (True, False):
-        yield from _by_rules([point for point in points if point.interval.whole is is_whole], rules)
+        yield from _by_rules([point for point in points if point.covered.whole is is_whole], rules)
     if rules.window:
-        yield from _by_age(found, _since(now, rules.window), f"{_WITHIN}={rules.within}")
+        yield from _by_age(ranges, _since(now, rules.window), f"{_WITHIN}={rules.within}")
     for hold in holds:
-        yield from _by_hold(found, hold)
-    for interval, full in last_good(found, min_chains):
-        yield Kept(interval, to_of(full.head), None, "last chain")
+        yield from _by_hold(ranges, hold)
+    for covered, full in last_good(ranges, min_chains):
+        yield Kept(covered, to_of(full.head), None, "last chain")
 
 
 def _since(now: datetime, window: timedelta) -> datetime:
@@ -200,36 +168,36 @@ def _by_rules(points: Sequence[RestorePoint], rules: Rules) -> Iterator[Kept]:
             period = _PERIODS[name](point.at.astimezone(UTC)) if name in _PERIODS else point
             if len(seen) < count and period not in seen:
                 seen.add(period)
-                yield Kept(point.interval, point.position, point.position, f"{name}={count}")
+                yield Kept(point.covered, point.position, point.position, f"{name}={count}")
 
 
-def _by_age(found: Iterable[Interval], since: datetime, why: str) -> Iterator[Kept]:
+def _by_age(ranges: Iterable[CoveredRange], since: datetime, why: str) -> Iterator[Kept]:
     """Yield the positions for every recovery target since a time.
 
-    Of each interval they are the newest full backup before it, and all that follows. A full backup behind the end of
-    the changes is an interval of its own.
+    Of each range they are the newest full backup before it, and all that follows. A full backup behind the end of
+    the changes is a range of its own.
     """
-    for interval in found:
-        if interval.end >= since:
-            before = [placed for placed in interval.snapshots if placed.head.covers.to_time <= since]
-            yield Kept(interval, to_of((before or interval.snapshots[:1])[-1].head), None, why)
+    for covered in ranges:
+        if covered.end >= since:
+            before = [placed for placed in covered.snapshots if placed.head.covers.to_time <= since]
+            yield Kept(covered, to_of((before or covered.snapshots[:1])[-1].head), None, why)
 
 
-def _by_hold(found: Iterable[Interval], hold: Hold) -> Iterator[Kept]:
+def _by_hold(ranges: Iterable[CoveredRange], hold: Hold) -> Iterator[Kept]:
     """Yield the positions that a hold keeps.
 
     They also cover the time it stands for, should somebody ask for that.
     """
-    _, interval = standing(found, hold)
-    if interval is None:
+    _, covered = standing(ranges, hold)
+    if covered is None:
         return
     position = parse_position(hold.position)
-    before = [placed.head for placed in interval.snapshots if to_of(placed.head) <= position]
+    before = [placed.head for placed in covered.snapshots if to_of(placed.head) <= position]
     early = [block for block in before if block.covers.to_time <= hold.at]
     low = to_of(early[-1]) if early and early[-1] is not before[-1] else position
     is_alone = to_of(before[-1]) == position and before[-1].covers.to_time >= hold.at
-    high = position if is_alone else _reaching(interval.chain.changes, position, hold.at)
-    yield Kept(interval, low, high, f"hold {hold.id}")
+    high = position if is_alone else _reaching(covered.chain.changes, position, hold.at)
+    yield Kept(covered, low, high, f"hold {hold.id}")
 
 
 def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
@@ -244,22 +212,22 @@ def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
     return next(later, position)
 
 
-def last_good(found: Sequence[Interval], min_chains: int) -> Iterator[tuple[Interval, Placed]]:
-    """Yield the full backups that always stay, with their intervals.
+def last_good(ranges: Sequence[CoveredRange], min_chains: int) -> Iterator[tuple[CoveredRange, Placed]]:
+    """Yield the full backups that always stay, with their covered ranges.
 
-    Those are the one of the newest interval, that of `latest`, the newest ones, and the newest of every table that is
+    Those are the one of the newest range, that of `latest`, the newest ones, and the newest of every table that is
     still there: one of chosen tables does not stand for the others.
     """
-    full = [(interval, placed) for interval in found for placed in interval.snapshots]
-    full.sort(key=lambda each: each[1].head.after or each[1].number)
-    whole = [each for each in full if each[1].head.whole] or full
-    newest = [interval for interval in found if interval.whole] or found
-    chosen = {placed.id: interval for interval, placed in whole[-min_chains:]}
-    chosen.update((interval.snapshots[-1].id, interval) for interval in (*found[-1:], *newest[-1:]))
-    live = Live()
+    full = [(covered, placed) for covered in ranges for placed in covered.snapshots]
+    full.sort(key=lambda pair: pair[1].head.after or pair[1].number)
+    whole = [pair for pair in full if pair[1].head.whole] or full
+    newest = [covered for covered in ranges if covered.whole] or ranges
+    chosen = {placed.id: covered for covered, placed in whole[-min_chains:]}
+    chosen.update((covered.snapshots[-1].id, covered) for covered in (*ranges[-1:], *newest[-1:]))
+    live = TableBases()
     for _, placed in full:
         live.add(placed)
     having = {placed.id for placed in live.blocks()}
-    for interval, placed in full:
-        if placed.id in having or chosen.get(placed.id) is interval:
-            yield interval, placed
+    for covered, placed in full:
+        if placed.id in having or chosen.get(placed.id) is covered:
+            yield covered, placed

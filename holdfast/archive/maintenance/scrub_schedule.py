@@ -90,8 +90,8 @@ class ScrubProgress(Document):
 
     def is_after(self, time: datetime) -> bool:
         """Return whether it tells of anything that was read after a time."""
-        told = (self.at, *map(datetime.fromisoformat, self.read), *(each.since for each in self.under_way.values()))
-        return any(each is not None and each > time for each in told)
+        times = (self.at, *map(datetime.fromisoformat, self.read), *(each.since for each in self.under_way.values()))
+        return any(each is not None and each > time for each in times)
 
 
 def read_progress(store: ObjectStore) -> ScrubProgress:
@@ -201,15 +201,15 @@ class Scrub:
                 with suppress(DamagedError):  # it is told when the block's turn comes
                     load(order[number : number + _AHEAD])
             begun = self._under_way.get(placed.id)
-            left = [
+            rest = [
                 file
                 for file in self._files(placed)
                 if file.path not in seen and (begun is None or file.path > begun.path)
             ]
-            seen.update(file.path for file in left)
-            yield from left[:-1]
+            seen.update(file.path for file in rest)
+            yield from rest[:-1]
             self._passed.append(placed.id)  # once its last file is read, which it is before the next account
-            yield from left[-1:]
+            yield from rest[-1:]
 
     def _files(self, placed: Placed) -> list[NamedFile]:
         try:

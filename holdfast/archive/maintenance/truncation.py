@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Any, Final
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.state import Change
+from holdfast.archive.history.coverage import covered_ranges, stream_tip
 from holdfast.archive.history.holds import check_holds
-from holdfast.archive.history.restore_points import intervals, only_source, source_names
-from holdfast.archive.history.timeline import stream_tip
-from holdfast.archive.maintenance.reachability import Needs
-from holdfast.archive.maintenance.retention import NOTHING, kept, points_of
+from holdfast.archive.history.restore_points import only_source, points_of, source_names
+from holdfast.archive.maintenance.retention import NOTHING, kept
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.lsn import show_position
 
@@ -29,8 +28,9 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.format.state import State
-    from holdfast.archive.history.restore_points import Interval
-    from holdfast.archive.maintenance.retention import Kept, RestorePoint, Rules
+    from holdfast.archive.history.coverage import Chain, CoveredRange
+    from holdfast.archive.history.restore_points import RestorePoint
+    from holdfast.archive.maintenance.retention import Kept, Rules
 
 _CLOCKS_DIFFER: Final = timedelta(minutes=1)
 
@@ -63,20 +63,17 @@ class SourcePlan:
 
     :param points: all its restore points, the oldest first.
     :param removed: ids of the blocks that go.
-    :param before, after: its restorable intervals.
+    :param before, after: its covered ranges.
     """
 
     source: str
     points: tuple[PointPlan, ...]
     removed: tuple[str, ...]
-    before: tuple[Interval, ...]
-    after: tuple[Interval, ...]
+    before: tuple[CoveredRange, ...]
+    after: tuple[CoveredRange, ...]
 
     def summary(self) -> dict[str, Any]:
-        """Return the plan in numbers, with the restorable intervals.
-
-        These are the intervals before and after.
-        """
+        """Return the plan in numbers, with the covered ranges before and after it."""
         stay = sum(each.stays for each in self.points)
         return {
             "source": self.source,
@@ -153,8 +150,8 @@ def plan_truncation(
     sources = tuple(_plan_source(state, name, rules, now, min_chains) for name in names)
     removed = {identity for each in sources for identity in each.removed}
     if removed and state.holds:
-        left = {each: placed for each, placed in state.blocks.items() if each not in removed}
-        check_holds(state, replace(state, blocks=left))
+        rest = {each: placed for each, placed in state.blocks.items() if each not in removed}
+        check_holds(state, replace(state, blocks=rest))
     return TruncationPlan(sources, _freed(state, removed))
 
 
@@ -205,16 +202,16 @@ def _check_clock(state: State, now: datetime) -> None:
 
 
 def _plan_source(state: State, name: str, rules: Rules, now: datetime, min_chains: int) -> SourcePlan:
-    before = intervals(state, name)
+    before = covered_ranges(state, name)
     holds = [hold for hold in state.holds.values() if hold.source == name]
-    spans = list(kept(before, rules, holds, now, min_chains)) if rules != NOTHING else []
-    needed = _needed(spans)
+    kept_ranges = list(kept(before, rules, holds, now, min_chains)) if rules != NOTHING else []
+    needed = _needed(kept_ranges)
     if rules != NOTHING and (tip := stream_tip(state, name)):
         needed.add(tip.home or tip.id)
     removed = tuple(each for each, placed in state.blocks.items() if placed.source == name and each not in needed)
     rest = {each: placed for each, placed in state.blocks.items() if placed.source == name and each in needed}
-    after = intervals(replace(state, blocks=rest), name)
-    points = _points(before, spans, after)
+    after = covered_ranges(replace(state, blocks=rest), name)
+    points = _points(before, kept_ranges, after)
     lost = [each.point for each in points if each.why and not each.stays]
     if lost:
         raise HoldfastError(
@@ -224,47 +221,44 @@ def _plan_source(state: State, name: str, rules: Rules, now: datetime, min_chain
     return SourcePlan(name, points, removed, before, after)
 
 
-def _needed(spans: Iterable[Kept]) -> set[str]:
-    chains: dict[int, Needs] = {}
-    for span in spans:
-        chain = span.interval.chain
-        needs = chains.get(id(chain)) or chains.setdefault(id(chain), Needs(chain))
-        needs.keep(span.low, span.high)
-    return {identity for needs in chains.values() for identity in needs.ids()}
+def _needed(kept_ranges: Iterable[Kept]) -> set[str]:
+    chains: dict[int, tuple[Chain, list[tuple[int, int | None]]]] = {}
+    for part in kept_ranges:
+        chain = part.covered.chain
+        chains.setdefault(id(chain), (chain, []))[1].append((part.low, part.high))
+    return {identity for chain, positions in chains.values() for identity in chain.needed(positions)}
 
 
-def _points(before: Sequence[Interval], spans: Iterable[Kept], after: Sequence[Interval]) -> tuple[PointPlan, ...]:
-    """Return the restore points, with their reasons to stay.
-
-    Each also says whether it stays.
-    """
+def _points(
+    before: Sequence[CoveredRange], kept_ranges: Iterable[Kept], after: Sequence[CoveredRange]
+) -> tuple[PointPlan, ...]:
     chosen: dict[tuple[int, int], list[str]] = {}
     open_from: dict[tuple[int, str], int] = {}
     ranges: list[Kept] = []
-    for span in spans:
-        chain = id(span.interval.chain)
-        if span.low == span.high:
-            chosen.setdefault((chain, span.low), []).append(span.why)
-        elif span.high is None:
-            open_from[chain, span.why] = min(span.low, open_from.get((chain, span.why), span.low))
+    for part in kept_ranges:
+        chain = id(part.covered.chain)
+        if part.low == part.high:
+            chosen.setdefault((chain, part.low), []).append(part.why)
+        elif part.high is None:
+            open_from[chain, part.why] = min(part.low, open_from.get((chain, part.why), part.low))
         else:
-            ranges.append(span)
+            ranges.append(part)
     behind: dict[int, list[tuple[str, int]]] = {}
     for (chain, why), low in open_from.items():
         behind.setdefault(chain, []).append((why, low))
     origin = {placed.id: id(each.chain) for each in before for placed in each.chain.snapshots}
     # Where backups end at the same position, another one may name it from now on.
-    left = {(origin[each.interval.chain.snapshots[0].id], each.position): each.commit for each in points_of(after)}
-    found = []
+    commits = {(origin[each.covered.chain.snapshots[0].id], each.position): each.commit for each in points_of(after)}
+    plans = []
     for point in points_of(before):
-        chain = id(point.interval.chain)
+        chain = id(point.covered.chain)
         reasons = [*chosen.get((chain, point.position), ())]
         reasons += [why for why, low in behind.get(chain, ()) if low <= point.position]
-        reasons += [span.why for span in ranges if span.holds(point)]
-        commit = left.get((chain, point.position))
+        reasons += [part.why for part in ranges if part.holds(point)]
+        commit = commits.get((chain, point.position))
         named = point if commit is None else replace(point, commit=commit)
-        found.append(PointPlan(named, tuple(dict.fromkeys(reasons)), commit is not None))
-    return tuple(found)
+        plans.append(PointPlan(named, tuple(dict.fromkeys(reasons)), commit is not None))
+    return tuple(plans)
 
 
 def _freed(state: State, removed: set[str]) -> int:
@@ -298,9 +292,8 @@ def _may_share(placed: Placed) -> Iterable[FileRecord]:
     return [file for block in blocks for file in (block.catalog, block.schema_dump, block.sequences) if file]
 
 
-def _spans(found: Iterable[Interval]) -> list[dict[str, Any]]:
-    """Return intervals in the form for people and scripts."""
+def _spans(ranges: Iterable[CoveredRange]) -> list[dict[str, Any]]:
     return [
-        {"from": iso(each.start), "to": iso(each.end), "commit": each.placed.number, "whole": each.whole}
-        for each in found
+        {"from": iso(covered.start), "to": iso(covered.end), "commit": covered.placed.number, "whole": covered.whole}
+        for covered in ranges
     ]

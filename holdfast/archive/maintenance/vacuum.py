@@ -184,8 +184,6 @@ def vacuum(
 
 
 class _Vacuum:
-    """One run of a vacuum."""
-
     def __init__(
         self, archive: Archive, permission: Permission, grace: timedelta, wait: float, owner: Owner, done: Vacuumed
     ) -> None:
@@ -224,13 +222,13 @@ class _Vacuum:
     def delete_leftovers(self) -> None:
         """Delete the files that no block names."""
         self._refresh()
-        found = survey(self._archive.state, self._needed(()), self._store.list(DATA), self._grace)
+        by_source = survey(self._archive.state, self._needed(()), self._store.list(DATA), self._grace)
         going: dict[str, int] = {}
-        for source, left in found.items():
-            self.done.unknown += left.unknown
-            self.done.young += left.young
-            if left.files():
-                going |= self._shown(left) if self.done.dry_run else self._released(source)
+        for source, leftovers in by_source.items():
+            self.done.unknown += leftovers.unknown
+            self.done.young += leftovers.young
+            if leftovers.files():
+                going |= self._shown(leftovers) if self.done.dry_run else self._released(source)
         self._delete(going, ())
 
     def _refresh(self) -> None:
@@ -238,10 +236,10 @@ class _Vacuum:
         self._archive.refresh()
         self._archive.check_may_add()
 
-    def _shown(self, left: Leftovers) -> dict[str, int]:
-        self._leave(left, self._permission.permit.unnamed(left.orphans.keys()))
-        self.done.abandoned += left.orphans
-        return left.files()
+    def _shown(self, leftovers: Leftovers) -> dict[str, int]:
+        self._leave(leftovers, self._permission.permit.unnamed(leftovers.orphans.keys()))
+        self.done.abandoned += leftovers.orphans
+        return leftovers.files()
 
     def _released(self, source: str) -> dict[str, int]:
         """Return a source's orphan files that can no longer be committed.
@@ -256,25 +254,25 @@ class _Vacuum:
         with lease:
             listing = self._store.list(f"{DATA}{source}/")
             self._archive.refresh()
-            left = survey(self._archive.state, self._needed(()), listing, self._grace).get(source, Leftovers())
-            if left.orphans:
-                self._leave(left, left.orphans.keys() - at_work(self._store, self._grace))
-                self._leave(left, self._permission.permit.abandon(left.orphans.keys()))
-            if left.orphans or left.strays:
-                self._commit(lambda state: _abandonment(state, left), lease)
-        for block in left.orphans.keys() - self._archive.state.abandoned:
-            del left.orphans[block]
-        self.done.abandoned += left.orphans
-        return left.files()
+            leftovers = survey(self._archive.state, self._needed(()), listing, self._grace).get(source, Leftovers())
+            if leftovers.orphans:
+                self._leave(leftovers, leftovers.orphans.keys() - at_work(self._store, self._grace))
+                self._leave(leftovers, self._permission.permit.abandon(leftovers.orphans.keys()))
+            if leftovers.orphans or leftovers.strays:
+                self._commit(lambda state: _abandonment(state, leftovers), lease)
+        for block in leftovers.orphans.keys() - self._archive.state.abandoned:
+            del leftovers.orphans[block]
+        self.done.abandoned += leftovers.orphans
+        return leftovers.files()
 
-    def _leave(self, left: Leftovers, but_for: Collection[str]) -> None:
+    def _leave(self, leftovers: Leftovers, but_for: Collection[str]) -> None:
         """Spare the blocks that may still be committed.
 
         These are all but `but_for`.
         """
-        for block in left.orphans.keys() - but_for:
+        for block in leftovers.orphans.keys() - but_for:
             self.done.young.append(block)
-            del left.orphans[block]
+            del leftovers.orphans[block]
 
     def _due(self) -> list[Removed]:
         """Return the removed blocks past their grace.
@@ -320,7 +318,6 @@ class _Vacuum:
         return made
 
     def _block(self, removed: Removed) -> Block:
-        """Read a removed block from the commit that added it."""
         if removed.id not in self._read:
             for block in self._archive.commit(removed.added).add:
                 self._read[block.id] = block
@@ -432,6 +429,6 @@ class _Vacuum:
         self.done.commits.append(self._archive.add(plan, check=check, fence=self._permission.fence).sequence)
 
 
-def _abandonment(state: State, left: Leftovers) -> Change:
-    known = state.blocks.keys() | state.removed.keys() | state.abandoned
-    return Change(kind="vacuum", abandoned=tuple(sorted(left.orphans.keys() - known)))
+def _abandonment(state: State, leftovers: Leftovers) -> Change:
+    ids = state.blocks.keys() | state.removed.keys() | state.abandoned
+    return Change(kind="vacuum", abandoned=tuple(sorted(leftovers.orphans.keys() - ids)))

@@ -21,7 +21,7 @@ from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import listed_runs, newest_records
 from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
-from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.damage_report import DamageReport
 from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import tidy
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from holdfast.archive.files.file_index import NamedFile, Problem
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord
-    from holdfast.archive.maintenance.damage_report import Cost
+    from holdfast.archive.maintenance.damage_report import LostRange
     from holdfast.storage import ObjectStore
     from holdfast.storage.contract.base import Extended
 
@@ -82,7 +82,7 @@ class Damage:
     source: str
     commit: int
     path: str = ""
-    costs: tuple[Cost, ...] = ()
+    costs: tuple[LostRange, ...] = ()
     replaceable: bool = False
 
     def __str__(self) -> str:
@@ -207,8 +207,8 @@ def verify_and_remember(
     :param remember: store the progress; else nothing is written.
     """
     verifier = Verifier(archive, scope, reading=reading, read_all=read_all, check=check, on_file=on_file)
-    found = verifier.run(read_progress(archive.store), remember=remember)
-    return replace(found, locks=extend_locks(archive)) if remember else found
+    report = verifier.run(read_progress(archive.store), remember=remember)
+    return replace(report, locks=extend_locks(archive)) if remember else report
 
 
 def _described(locks: Extended) -> dict[str, Any]:
@@ -293,17 +293,17 @@ class Verifier:
         Where that is all blocks, one listing does.
         """
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
-        files = {file.path: file for found in self._named(blocks) for file in found}
+        files = {file.path: file for some in self._named(blocks) for file in some}
         if seen:
             problems = do_each(lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING)
-            found = dict(zip(files, problems, strict=True))
+            by_file = dict(zip(files, problems, strict=True))
         else:
             sizes = {each.key: each.size for each in self._store.list("data/").objects}
-            found = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
+            by_file = {path: wrong_size(file.record, sizes.get(path)) for path, file in files.items()}
         for path, file in files.items():
             if not self._scope.deep:
                 self._count(file)
-            if (problem := found[path]) is not None:
+            if (problem := by_file[path]) is not None:
                 self._damaged[path] = (file, problem)
 
     def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
@@ -348,7 +348,6 @@ class Verifier:
         return scrub.progress(progress, self._archive.state), scrub.oldest(self._archive.state)
 
     def _bounds(self, scrub: Scrub) -> tuple[float, float]:
-        """Return the bounds of reading, in bytes and in seconds."""
         size, seconds = float("inf"), float("inf")
         if isinstance(self._scope.budget, timedelta):
             seconds = self._scope.budget.total_seconds()
@@ -363,12 +362,12 @@ class Verifier:
         with self._reading():
             self._archive.refresh()
             wanted = [file for file in chunk if file.block in self._archive.state.blocks]
-            found = [(file, bad) for file, bad in zip(wanted, self._read_all(wanted), strict=True) if bad is not None]
+            damaged = [(file, bad) for file, bad in zip(wanted, self._read_all(wanted), strict=True) if bad is not None]
         for file in wanted:
             self._count(file)
-        if found:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
+        if damaged:  # whoever was held up for longer than its lock lasts may have read what was removed meanwhile
             self._archive.refresh()
-        return [(file, bad) for file, bad in found if file.block in self._archive.state.blocks]
+        return [(file, bad) for file, bad in damaged if file.block in self._archive.state.blocks]
 
     def _read_here(self, files: Sequence[NamedFile]) -> Iterable[Problem | None]:
         decoding = threading.Semaphore(_DECODING)
@@ -388,13 +387,13 @@ class Verifier:
         if not state.cut_off:
             return
         whole, bad = commits_behind(self._archive)
-        costs = Costs(state).behind(whole)
+        costs = DamageReport(state).behind(whole)
         for key, said in bad.items():
             yield Damage(said, BACKUP, THE_ARCHIVE, number_of(key) or 0, key, costs)
 
     def _told(self) -> Iterator[Damage]:
         state = self._archive.state
-        costs = Costs(state)
+        costs = DamageReport(state)
         for commit, said in sorted(self._broken.items()):
             sources = {placed.source for placed in state.blocks.values() if placed.commit == commit}
             for source in sorted(sources) or [""]:

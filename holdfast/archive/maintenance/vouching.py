@@ -40,5 +40,5 @@ def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, r
 
 
 def _marks(store: ObjectStore) -> dict[str, str]:
-    keys = [found.key for found in store.list(_MARKS).objects]
+    keys = [listed.key for listed in store.list(_MARKS).objects]
     return {key: hashlib.sha256(store.read(key).body).hexdigest() for key in keys}

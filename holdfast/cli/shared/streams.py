@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from holdfast.archive import Archive
-from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.archive.history.restore_points import waiting_tables
 from holdfast.cli.shared import places
 from holdfast.operations.backup_decision import expected_stream, newest_with_stream
 from holdfast.postgresql.connection.session import connect

@@ -165,7 +165,7 @@ EFFECTS: Final = (
     DdlEffect(
         "indexes, constraints, views, functions, privileges",
         "followed",
-        "holdfast.archive.history.schema_history:stretches",
+        "holdfast.archive.history.schema_history:schema_changes",
         "changes/test_altered_tables.py::test_definitions_may_change_between_two_backups",
         detail="rows are not concerned; see [the schema of a moment](#the-schema-of-a-moment)",
     ),

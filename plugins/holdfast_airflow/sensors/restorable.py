@@ -45,7 +45,8 @@ class RestorableSensor(LogsLines, BaseSensorOperator):
         :raises JobRefused: it lies in a gap, or is no time.
         """
         from holdfast.archive.format.document import iso
-        from holdfast.archive.history.restore_points import intervals, only_source, source_names
+        from holdfast.archive.history.coverage import covered_ranges
+        from holdfast.archive.history.restore_points import only_source, source_names
 
         with in_airflow_terms():
             wanted = _time(self.until)
@@ -53,7 +54,7 @@ class RestorableSensor(LogsLines, BaseSensorOperator):
             if not source_names(state):
                 return PokeReturnValue(is_done=False)
             source = only_source(state, self.source or None)
-            found = intervals(state, source)
+            found = covered_ranges(state, source)
             newest = found[-1]
             if wanted > newest.end:
                 self.log.info("%s can be restored to %s; waiting for %s", source, iso(newest.end), iso(wanted))

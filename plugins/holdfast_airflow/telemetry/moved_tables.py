@@ -61,8 +61,8 @@ def tables_written(
     """
     from holdfast.archive import Archive
     from holdfast.archive.history.restore_points import only_source
-    from holdfast.point_in_time.recovery_target import catalog_of
     from holdfast.point_in_time.schema_choice import resolve
+    from holdfast.point_in_time.target_contents import catalog_of
     from holdfast.postgresql.restore.plan.name_maps import NameMaps
 
     state = Archive.open(store).state

@@ -27,9 +27,9 @@ from holdfast.archive.files.data_files import new_attempt, write_bytes
 from holdfast.archive.format.block import Block, Coverage, SourceRecord, Stream
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
-from holdfast.archive.history import restore_points, target_resolution
-from holdfast.archive.history.timeline import told
-from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.history import target_resolution
+from holdfast.archive.history.coverage import blocks_of, covered_ranges
+from holdfast.archive.maintenance.consolidation import newest_cut, synthetic_block, target_of
 from holdfast.archive.maintenance.migration import migrate
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
@@ -91,7 +91,7 @@ class Database:
     def changes(self, state: State, draw: st.DataObject) -> Block:
         """The next changes: up to now, or to where a full backup was made."""
         since = parse_position(state.streams[self.name])
-        cuts = [parse_position(placed.head.covers.to_position) for placed in told(state, self.name)]
+        cuts = [parse_position(placed.head.covers.to_position) for placed in blocks_of(state, self.name)]
         upto = min((cut for cut in cuts if cut > since), default=self.model.lsn)
         block = self._block(state, draw, "changes", since, upto)
         return block.model_copy(
@@ -146,7 +146,7 @@ class Database:
 
     def _catalog(self, state: State, draw: st.DataObject, block: str) -> FileRecord:
         """A file of its own, or that of the block before, where nothing has changed."""
-        mine = told(state, self.name)
+        mine = blocks_of(state, self.name)
         if draw.draw(st.booleans()) and mine:
             return mine[-1].head.catalog
         return write_bytes(
@@ -227,7 +227,7 @@ class Story(RuleBasedStateMachine):
         cut = newest_cut(state, name)
         if cut is None:
             return
-        moment = moment_of(state, self.store, cut)
+        moment = target_of(state, self.store, cut)
         form = self.databases[name].form_at(moment.position)
         rows = [row for batch in self.rows(state, name, moment.position) for row in by_number(batch)]
         identity = uuid.uuid4().hex
@@ -312,7 +312,7 @@ class Story(RuleBasedStateMachine):
 
     def must_stay(self, state: State, name: str, words: str) -> set[int]:
         rule, _, count = words.partition("=")
-        ends = [parse_position(placed.head.covers.to_position) for placed in told(state, name)]
+        ends = [parse_position(placed.head.covers.to_position) for placed in blocks_of(state, name)]
         mine = sorted(position for position in ends if position in self.kept[name])
         held = {parse_position(hold.position) for hold in state.holds.values() if hold.source == name}
         if rule == "within":
@@ -323,7 +323,7 @@ class Story(RuleBasedStateMachine):
         return {*[days[day] for day in sorted(days)[-int(count) :]], *held}
 
     def restorable(self, state: State, name: str) -> set[int]:
-        found = restore_points.intervals(state, name)
+        found = covered_ranges(state, name)
         return {
             position
             for position, _, _ in self.databases[name].model.seen

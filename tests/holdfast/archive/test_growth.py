@@ -20,7 +20,7 @@ from holdfast.archive.format.versions import FORMAT, WRITER
 from holdfast.archive.history import restore_points as points
 from holdfast.archive.history import target_resolution
 from holdfast.archive.maintenance.compaction import CompactionPolicy, plan_compaction
-from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.damage_report import DamageReport
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation
 from holdfast.common.lsn import show_position
@@ -133,7 +133,7 @@ def compaction(state: State, store: ObjectStore) -> object:
 
 
 def costs_of_all_files(state: State, store: ObjectStore) -> object:
-    costs = Costs(state)
+    costs = DamageReport(state)
     return [costs.of(file) for placed in state.blocks.values() for file in files_of(placed)]
 
 

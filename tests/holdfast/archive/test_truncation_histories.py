@@ -9,9 +9,10 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from holdfast.archive.history.coverage import blocks_of, chains, stream_tip, to_of
 from holdfast.archive.history.holds import standing
-from holdfast.archive.history.timeline import chains, stream_tip, to_of, told
-from holdfast.archive.maintenance.retention import RestorePoint, Rules, parse_rules
+from holdfast.archive.history.restore_points import RestorePoint
+from holdfast.archive.maintenance.retention import Rules, parse_rules
 from holdfast.archive.maintenance.truncation import plan_truncation
 from tests.support.archives.backups import SOURCE, Backups
 from tests.support.archives.truncating import check_truth, content, positions
@@ -29,7 +30,7 @@ def expected(points: list[RestorePoint], rules: Rules, now: datetime) -> set[tup
     }  # fmt: skip
     found: set[tuple[datetime, int]] = set()
     for is_whole in (True, False):
-        mine = [point for point in points if point.interval.whole is is_whole]
+        mine = [point for point in points if point.covered.whole is is_whole]
         for name, count in rules.counts.items():
             newest = {point.at.strftime(names.get(name, f"{point.at}{point.commit}")): point for point in mine}
             found |= {(point.at, point.position) for point in list(newest.values())[-count:]}
@@ -164,7 +165,7 @@ def back_up(made: Backups, step: str, number: int) -> None:
     if step in ("begin", "lost"):
         made.full(opened=True)
         return
-    behind = [to_of(each.head) for each in told(made.state, SOURCE)] if number % 2 else []
+    behind = [to_of(each.head) for each in blocks_of(made.state, SOURCE)] if number % 2 else []
     ends = [made.lsn - 0x18, made.lsn - 0x30] if step == "windows" else []
     made.changes(*behind, *ends, is_cut=number % 5 != 0, with_sequences=number % 4 != 0)
 

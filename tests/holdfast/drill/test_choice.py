@@ -7,19 +7,18 @@ from datetime import UTC, datetime, timedelta
 
 from bench.support.blocks import make_block
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.history.restore_points import Interval
-from holdfast.archive.history.timeline import Chain
+from holdfast.archive.history.coverage import Chain, CoveredRange
 from holdfast.drill.choice import choose_moment
 
 BEGIN = datetime(2026, 3, 1, tzinfo=UTC)
 SEEDS = range(2000)
 
 
-def interval(first_hour: float, hours: float, *, commit: int = 1, whole: bool = True) -> Interval:
+def interval(first_hour: float, hours: float, *, commit: int = 1, whole: bool = True) -> CoveredRange:
     """Return one that lasts so long."""
     start = BEGIN + timedelta(hours=first_hour)
     placed = Placed(make_block(at=start, whole=whole), commit)
-    return Interval(Chain(0x100, (placed,)), 0x100, 0x100, start, start + timedelta(hours=hours), placed)
+    return CoveredRange(Chain(0x100, (placed,)), 0x100, 0x100, start, start + timedelta(hours=hours), placed)
 
 
 def test_the_same_seed_chooses_the_same_moment_and_others_choose_others() -> None:

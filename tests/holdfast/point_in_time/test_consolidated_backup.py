@@ -30,7 +30,7 @@ def test_tables_without_changes_are_taken_over_and_the_others_written(made: Evol
         (record,),
         (),
     )
-    assert found.moment.position == 0x200
+    assert found.target.position == 0x200
 
 
 def test_a_table_with_other_columns_is_written_anew_though_no_row_was_changed(made: Evolving) -> None:

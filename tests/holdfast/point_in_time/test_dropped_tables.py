@@ -9,7 +9,7 @@ import pytest
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.dropped_tables import dropped_before, with_last_moment
-from holdfast.point_in_time.recovery_target import catalog_reader
+from holdfast.point_in_time.target_contents import catalog_reader
 from tests.support.archives.evolving import Evolving, catalog, changed, table
 
 ONE, TWO = table(1), table(2)

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.archive.format.block import PassedTable
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.lsn import PG_CLASS
 from holdfast.point_in_time.passed_tables import passed_entries, passed_parts, with_passed
 from holdfast.postgresql.catalog.catalog import Catalog
@@ -22,7 +22,7 @@ ROOT = table(1, name="root", kind="p")
 OTHER = table(2, ID, PRICE, name="other")
 
 
-def moment(*records: TableRecord, kept: bool = True, **more: Any) -> Moment:
+def moment(*records: TableRecord, kept: bool = True, **more: Any) -> RecoveryTarget:
     """Return the recovery target 0x200, between backups at 0x100 and 0x300."""
     made = Evolving()
     told = {"oid": 9, "table_schema": "shop", "name": "passing", "changes": 2, "kept": kept}
@@ -36,7 +36,7 @@ def moment(*records: TableRecord, kept: bool = True, **more: Any) -> Moment:
     return made.moment(0x200)
 
 
-def given(target: Moment, *tables: Table) -> list[Table]:
+def given(target: RecoveryTarget, *tables: Table) -> list[Table]:
     return [each for each in with_passed(target, catalog(*tables)).tables if each.bound == UNKNOWN_BOUND]
 
 
@@ -90,7 +90,7 @@ def enum(name: str) -> Column:
     ids=["one form", "twice", "altered", "altered later", "not kept", "an older release", "a type that is gone",
          "a schema that is gone"],
 )  # fmt: skip
-def test_it_is_left_out_where_its_changes_do_not_tell_enough(target: Moment, is_there: bool) -> None:
+def test_it_is_left_out_where_its_changes_do_not_tell_enough(target: RecoveryTarget, is_there: bool) -> None:
     assert bool(given(target, ROOT, OTHER)) is is_there
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.archive.history import target_resolution
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError
 from holdfast.point_in_time.query import ROWS, Query
 from holdfast.storage import ObjectStore, open_store
@@ -38,11 +38,13 @@ def spill(tmp_path: Path) -> Path:
     return folder
 
 
-def moment_at(store: ObjectStore, at: str) -> Moment:
+def moment_at(store: ObjectStore, at: str) -> RecoveryTarget:
     return target_resolution.resolve(Archive.open(store).state, store, "shop_db", at)
 
 
-def query(store: ObjectStore, sql: str, spill: Path, at: str | Moment = "latest", memory: int = MEMORY) -> Query:
+def query(
+    store: ObjectStore, sql: str, spill: Path, at: str | RecoveryTarget = "latest", memory: int = MEMORY
+) -> Query:
     moment = moment_at(store, at) if isinstance(at, str) else at
     return Query(store, moment, sql, memory_bytes=memory, spill=spill)
 

@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 
 from holdfast.archive.format.document import FileRecord
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.errors import UsageError
-from holdfast.point_in_time.composed_moment import ComposedMoment
-from holdfast.point_in_time.recovery_target import catalog_reader
+from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.point_in_time.schema_choice import (
-    MomentBySchema,
+    TargetBySchema,
     by_both,
     in_parts,
     parse_schema,
     resolve,
     with_schema,
 )
+from holdfast.point_in_time.target_contents import catalog_reader
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.dump.dump_objects import DumpObjects
 from tests.support.archives.evolving import (
@@ -61,7 +61,7 @@ def evolve(made: Evolving, before: Sequence[Table], after: Sequence[Table], *rec
     made.changes(0x300, catalog(*after), *records, **more)
 
 
-def chosen(made: Evolving, position: int = 0x200, **more: Any) -> tuple[str, Moment]:
+def chosen(made: Evolving, position: int = 0x200, **more: Any) -> tuple[str, RecoveryTarget]:
     """Return which schema a moment is given, and the moment."""
     moment = made.moment(position)
     assert moment.doubt is not None
@@ -190,7 +190,7 @@ def test_both_are_given_the_taken_first(made: Evolving) -> None:
     for schema, later in (("auto", True), ("later", True), ("earlier", False)):
         taken, other = by_both(read, moment, moment.doubt, parse_schema(schema))
         assert (taken.is_later, other.is_later) == (later, not later)
-    by_later = MomentBySchema(read, moment.by(moment.doubt[1]))
+    by_later = TargetBySchema(read, moment.by(moment.doubt[1]))
     assert (by_later.catalog, list(by_later.fit), by_later.unfit) == (catalog(WIDER), ["1"], {})
 
 
@@ -200,7 +200,7 @@ def test_both_are_given_the_taken_first(made: Evolving) -> None:
 def test_each_table_has_the_schema_that_it_had() -> None:
     made, moment, read_dump = touched_between({0x180: (1,), 0x280: (2,)})
     found = in_parts(catalog_reader(made.store), read_dump, moment)
-    assert isinstance(found, ComposedMoment)
+    assert isinstance(found, ComposedTarget)
     assert [len(each.columns) for each in found.composed.catalog.tables] == [3, 2]
     assert (found.lost, found.approximate) == ((), "")
 

@@ -11,9 +11,8 @@ import pytest
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.state import State
-from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.coverage import blocks_of, covered_ranges, stream_tip
 from holdfast.archive.history.target_resolution import resolve
-from holdfast.archive.history.timeline import stream_tip, told
 from holdfast.archive.maintenance.compaction import Group, join
 from holdfast.archive.maintenance.consolidation import synthetic_block
 from holdfast.archive.maintenance.verify import verify
@@ -79,8 +78,8 @@ def seen(state: State) -> object:
     """Return all that follows from the order of the blocks."""
     tip, newest = stream_tip(state, "src"), newest_with_stream(state, "src")
     return (
-        [(placed.id, placed.number) for placed in told(state, "src")],
-        [(show_position(each.first), show_position(each.last)) for each in intervals(state, "src")],
+        [(placed.id, placed.number) for placed in blocks_of(state, "src")],
+        [(show_position(each.first), show_position(each.last)) for each in covered_ranges(state, "src")],
         (tip.id if tip else "", newest.id if newest else ""),
         state.ends,
         state.streams,
@@ -92,7 +91,7 @@ def test_all_replicas_have_the_same_restore_points_after_a_compaction(compacted:
     near, far, off = (compacted.state(name) for name in ("near", "far", "off"))
     assert len({near.sequence, far.sequence, off.sequence}) > 1  # else their own numbers would do
     assert seen(near) == seen(far) == seen(off)
-    assert [(show_position(each.first), show_position(each.last)) for each in intervals(far, "src")] == [
+    assert [(show_position(each.first), show_position(each.last)) for each in covered_ranges(far, "src")] == [
         (POSITIONS[0], POSITIONS[-1])
     ]
     tip = stream_tip(far, "src")
@@ -111,7 +110,7 @@ def test_a_replica_that_was_made_anew_has_the_order_of_the_other_one(compacted: 
 
 def test_a_commit_is_the_same_moment_on_each(compacted: Replicas) -> None:
     compacted.sync("off")
-    numbers = [placed.number for placed in told(compacted.state("near"), "src")]
+    numbers = [placed.number for placed in blocks_of(compacted.state("near"), "src")]
     assert len(set(numbers)) == len(numbers)
     for number in numbers:
         found = {

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.logical import ddl_triggers
 from tests.support.databases.roundtrips import hashes, schema_of
@@ -131,7 +131,7 @@ def test_each_moment_between_migrations_has_its_own_schema_and_rows(
 
     found = [Restored.of(telling, instant, new_database()) for instant in instants]
 
-    assert all(isinstance(telling.moment(f"lsn:{each.position}"), ComposedMoment) for each in instants[:-1])
+    assert all(isinstance(telling.moment(f"lsn:{each.position}"), ComposedTarget) for each in instants[:-1])
     until = list(STEPS).index("another type")
     assert "public.customers are of" in found[-1].said["schema_note"]  # else it would come without its rows
     assert {line.strip() for line in found[-1].lines if "fkey" not in line} == {"n text"}
@@ -160,9 +160,9 @@ def test_what_is_altered_twice_is_named_or_taken_from_one_backup(telling: Follow
     telling.back_up()
     between = telling.moment(f"lsn:{first.position}")
     assert "function public.twice(integer)" in between.approximate
-    assert isinstance(between, ComposedMoment)
+    assert isinstance(between, ComposedTarget)
     there = telling.moment(f"lsn:{second.position}")
-    assert isinstance(there, ComposedMoment)
+    assert isinstance(there, ComposedTarget)
     assert there.composed.unsure == ("table public.notes",)
     assert Restored.of(telling, first, new_database()).rows == set()
 
@@ -270,7 +270,7 @@ def test_what_is_called_known_is_what_was_there(telling: Followed, new_database:
     for instant in instants:
         restored = Restored.of(telling, instant, new_database())
         moment = telling.moment(f"lsn:{instant.position}")
-        if isinstance(moment, ComposedMoment) or not moment.approximate:
+        if isinstance(moment, ComposedTarget) or not moment.approximate:
             doubtful = doubtful_tables(telling, moment, instant.rows)
             assert restored.rows <= restored.stale | doubtful, (instant.name, restored.rows, doubtful)
         if not restored.said["schema_note"] and not restored.said["not_restored"]:

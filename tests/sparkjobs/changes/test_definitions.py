@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive.history import restore_points
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.common.errors import UsageError
 from holdfast.common.lsn import parse_position
 from holdfast.postgresql.connection.address import Address
@@ -33,7 +34,7 @@ def test_a_table_that_is_made_between_two_backups_has_a_gap_until_its_snapshot(f
     result = followed.back_up()
     assert result["begun"] == ["public.second"]
     for at in (result["restorable_to"], f"commit:{result['commit']}"):
-        assert followed.moment(at).position == restore_points.intervals(followed.archive().state, "shop")[-1].last
+        assert followed.moment(at).position == covered_ranges(followed.archive().state, "shop")[-1].last
     followed.run("insert into second values (2)")
     followed.back_up()
     assert gaps(followed) == {"public.second": "it has no snapshot yet"}

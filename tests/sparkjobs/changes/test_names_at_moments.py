@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader
-from holdfast.point_in_time.stretches import table_report
+from holdfast.point_in_time.table_coverage import table_report
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.logical import ddl_triggers
 from tests.sparkjobs.restore.test_rows_first import rows

@@ -14,7 +14,7 @@ import pytest
 
 from holdfast.archive.history import restore_points
 from holdfast.point_in_time.query import Query
-from holdfast.point_in_time.stretches import table_report
+from holdfast.point_in_time.table_coverage import table_report
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.logical import ddl_triggers
@@ -190,7 +190,7 @@ def test_rows_of_partitions_that_came_and_went_are_there_beside_other_changes(
         for each in table_report(followed.archive().state, followed.store, "shop").tables
         if each.label == "public.one"
     )
-    assert {(each.outcome.rows, each.outcome.is_schema_known) for each in passed.stretches} == {("exact", False)}
+    assert {(each.outcome.rows, each.outcome.is_schema_known) for each in passed.ranges} == {("exact", False)}
 
 
 @pytest.mark.exhaustive

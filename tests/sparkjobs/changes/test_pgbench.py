@@ -11,11 +11,11 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
-from holdfast.archive.history import restore_points
-from holdfast.archive.history.timeline import Moment, to_of
+from holdfast.archive.history.coverage import covered_ranges, to_of
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.lsn import show_position
-from holdfast.point_in_time.recovery_target import catalog_of, history_of
+from holdfast.point_in_time.target_contents import catalog_of, history_of
 from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
@@ -46,7 +46,7 @@ _BACKUPS = (
 _MEMORY_BYTES = 64 << 20
 
 
-def in_archive(store: ObjectStore, moment: Moment) -> State:
+def in_archive(store: ObjectStore, moment: RecoveryTarget) -> State:
     """Return what the archive says that the tables hold at a moment."""
     parts = moment.tables()
     balances: dict[str, dict[int, int]] = {table: {} for table in TABLES}
@@ -73,7 +73,7 @@ def in_archive(store: ObjectStore, moment: Moment) -> State:
 _ROWS = {"pgbench_accounts": 100_000, "pgbench_tellers": 10, "pgbench_branches": 1}
 
 
-def expected(ledger: Ledger, moment: Moment, *, follows_history: bool) -> State:
+def expected(ledger: Ledger, moment: RecoveryTarget, *, follows_history: bool) -> State:
     """Return what the server's log says; where a table is not followed, it is as its newest full backup found it."""
     parts = {each.base.name: each for each in moment.tables().values()}
     stale = {name for name, each in parts.items() if each.stale}
@@ -100,10 +100,10 @@ def dumped_and_restored(source: Address, target: Address, folder: Path) -> Addre
     return target
 
 
-def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[Moment]:
+def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[RecoveryTarget]:
     """Return commits at random, and those on both sides of where two backups meet."""
     state = shop.archive().state
-    interval = restore_points.intervals(state, "shop")[0]
+    interval = covered_ranges(state, "shop")[0]
     inside = [end for end in ledger.ends if interval.first <= end <= interval.last]
     assert len(inside) > len(_BACKUPS[1:]) * _BETWEEN
     chosen = set(random.Random(6).sample(inside, at_random))

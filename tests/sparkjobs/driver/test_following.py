@@ -10,6 +10,7 @@ import pytest
 
 from holdfast.archive import Change
 from holdfast.archive.history import restore_points
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
 from holdfast.postgresql.connection.address import Address
@@ -123,7 +124,7 @@ def test_changes_between_a_new_slot_and_its_snapshot_are_neither_lost_nor_double
     assert (first["commits"], first["rows"]) == ((1, 3 + 4) if release == "this" else (2, 5 + 3 + 4))
     shop.run("insert into words values ('after', 6)")
     assert shop.back_up("changes")["commits"] == 1
-    (interval,) = restore_points.intervals(shop.archive().state, "shop")
+    (interval,) = covered_ranges(shop.archive().state, "shop")
     assert interval.first == since
     for position, rows in shop.moments:
         assert rows_at(shop, position) == as_rows(rows), position
@@ -141,7 +142,7 @@ def test_full_backups_do_not_interrupt_the_changes_which_belong_to_the_second_on
     shop.note()
     shop.run("insert into orders (id) values (2001)")
     shop.back_up("changes")
-    (interval,) = restore_points.intervals(shop.archive().state, "shop")
+    (interval,) = covered_ranges(shop.archive().state, "shop")
     assert [placed.commit for placed in interval.snapshots] == [1, 2]
     for position, rows in shop.moments:
         assert rows_at(shop, position) == as_rows(rows)
@@ -149,7 +150,7 @@ def test_full_backups_do_not_interrupt_the_changes_which_belong_to_the_second_on
     archive = shop.archive()
     (first,) = (block_id for block_id, placed in archive.state.blocks.items() if placed.commit == 1)
     archive.add(lambda state: Change(kind="expire", remove=(first,)), check=lambda: None, fence=None)
-    (interval,) = restore_points.intervals(shop.archive().state, "shop")
+    (interval,) = covered_ranges(shop.archive().state, "shop")
     assert [placed.commit for placed in interval.snapshots] == [2]
     for position, rows in shop.moments[1:]:
         assert rows_at(shop, position) == as_rows(rows)
@@ -166,7 +167,7 @@ def test_tables_may_change_between_backups(shop: Followed, new_database: NewData
     result = shop.back_up("changes")
     assert result["begun"] == ["public.late"]
     for at in (result["restorable_to"], f"commit:{result['commit']}"):
-        assert shop.moment(at).position == restore_points.intervals(shop.archive().state, "shop")[-1].last
+        assert shop.moment(at).position == covered_ranges(shop.archive().state, "shop")[-1].last
     after = (shop.run("insert into late values (2, 'y')"), shop.moments[-1][1])
     shop.back_up("changes")
     for position, rows in (before, after):

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.format.document import FileRecord
-from holdfast.archive.history.timeline import TableParts
+from holdfast.archive.history.recovery_target import TableParts
 from holdfast.common.errors import DamagedError
 from holdfast.postgresql.catalog.catalog_queries import read_tables
 from holdfast.postgresql.catalog.table import Table

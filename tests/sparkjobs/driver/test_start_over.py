@@ -11,7 +11,7 @@ import pytest
 
 from holdfast.archive.format.document import iso
 from holdfast.archive.history import restore_points
-from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.archive.history.restore_points import waiting_tables
 from holdfast.common.errors import BusyError, ReportedError
 from holdfast.operations import backup_run
 from holdfast.postgresql.connection.address import Address

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
@@ -82,7 +82,7 @@ def test_what_is_held_comes_back_from_between_the_holes(shop: Followed) -> None:
     shop.run("delete from orders where id = 3")
     shop.back_up()
     check(shop, 3, 6, -1, -2)
-    for interval in intervals(shop.archive().state, "shop"):  # whatever else is there is as it was, too
+    for interval in covered_ranges(shop.archive().state, "shop"):  # whatever else is there is as it was, too
         for position, then in shop.moments:
             if interval.first <= parse_position(position) <= interval.last:
                 assert shop.tables_at(shop.moment(f"lsn:{position}")) == then

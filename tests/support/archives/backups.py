@@ -14,12 +14,11 @@ from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import ArchiveCommit, Hold
 from holdfast.archive.format.state import validate
-from holdfast.archive.history import restore_points as points
 from holdfast.archive.history import target_resolution
-from holdfast.archive.history.restore_points import Interval
+from holdfast.archive.history.coverage import CoveredRange, blocks_of, covered_ranges, to_of
+from holdfast.archive.history.recovery_target import RecoveryTarget, target_at
+from holdfast.archive.history.restore_points import RestorePoint, points_of
 from holdfast.archive.history.table_bases import not_selected
-from holdfast.archive.history.timeline import Moment, to_of, told
-from holdfast.archive.maintenance.retention import RestorePoint, points_of
 from holdfast.common.lsn import show_position
 from holdfast.storage import ObjectStore
 
@@ -210,7 +209,7 @@ class Backups:
             JoinedBlock(
                 commit=placed.commit, block=placed.block.model_copy(update={"tables": (), "transactions": None})
             )
-            for placed in told(self.state, SOURCE)
+            for placed in blocks_of(self.state, SOURCE)
             if (placed.home or placed.id) in {block.id for block in blocks}
         ]
         files: dict[str, list[FileRecord]] = {}
@@ -259,7 +258,7 @@ class Backups:
         )
         return self._add(made)
 
-    def hold(self, moment: Moment) -> Hold:
+    def hold(self, moment: RecoveryTarget) -> Hold:
         hold = Hold(
             id=self._name(),
             source=SOURCE,
@@ -306,20 +305,20 @@ class Backups:
         )
         self.state = self.state.after([commit])
 
-    def intervals(self) -> tuple[Interval, ...]:
-        return points.intervals(self.state, SOURCE)
+    def intervals(self) -> tuple[CoveredRange, ...]:
+        return covered_ranges(self.state, SOURCE)
 
     def points(self) -> list[RestorePoint]:
         return points_of(self.intervals())
 
-    def moment(self, at: str) -> Moment:
+    def moment(self, at: str) -> RecoveryTarget:
         return target_resolution.resolve(self.state, _NO_STORE, SOURCE, at)
 
-    def at(self, interval: Interval, position: int) -> Moment:
+    def at(self, interval: CoveredRange, position: int) -> RecoveryTarget:
         """Return a moment of an interval, also where another one has the same position."""
-        return target_resolution.moment_of(interval, SOURCE, position, target_resolution.reached_at(interval, position))
+        return target_at(interval, SOURCE, position, interval.reached_at(position))
 
-    def restored(self, moment: Moment) -> dict[str, frozenset[int]]:
+    def restored(self, moment: RecoveryTarget) -> dict[str, frozenset[int]]:
         """Return the rows of every table that a restore brings back which is not behind."""
         found = {}
         for name, parts in moment.tables().items():
@@ -332,7 +331,7 @@ class Backups:
                 found[name] = self.snapshots[block, int(name)] | rows
         return found
 
-    def truth(self, moment: Moment, names: Iterable[str]) -> dict[str, frozenset[int]]:
+    def truth(self, moment: RecoveryTarget, names: Iterable[str]) -> dict[str, frozenset[int]]:
         """Return what tables held at a moment on the server that it is of."""
         server = self.servers[moment.full.id]
         return {name: self.rows(server, int(name), moment.position) for name in names}

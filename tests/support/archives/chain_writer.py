@@ -10,7 +10,8 @@ import pyarrow as pa
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.format.block import Block, Coverage, Stream, Transactions
-from holdfast.archive.history import restore_points, target_resolution
+from holdfast.archive.history import target_resolution
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.common.lsn import parse_position, show_position
 
 MakeBlock = Callable[..., Block]
@@ -85,5 +86,5 @@ class ChainWriter:
         return self.at((self._noon + timedelta(minutes=minute)).isoformat())
 
     def intervals(self) -> list[tuple[str, str]]:
-        found = restore_points.intervals(self.archive.state, "shop_db")
+        found = covered_ranges(self.archive.state, "shop_db")
         return [(show_position(each.first), show_position(each.last)) for each in found]

@@ -10,9 +10,9 @@ from datetime import timedelta
 from typing import Any
 
 from holdfast.archive import Archive, locks
+from holdfast.archive.history.coverage import blocks_of
 from holdfast.archive.history.restore_points import describe, source_names
 from holdfast.archive.history.target_resolution import resolve
-from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.compaction import CompactionPolicy
 from holdfast.common.errors import RefusedError
 from holdfast.operations.requests.compaction import CompactionRequest
@@ -67,7 +67,7 @@ def everything_told(store: ObjectStore) -> dict[str, Any]:
     state = Archive.open(store).state
     found: dict[str, Any] = {"points": describe(state)}
     for source in source_names(state):
-        for placed in told(state, source):
+        for placed in blocks_of(state, source):
             head = placed.head
             names = [f"commit:{placed.commit}", head.covers.to_time.isoformat(), head.covers.from_time.isoformat()]
             names += [f"mark:{mark.name}" for mark in head.marks]
@@ -90,7 +90,7 @@ def _meaning(store: ObjectStore, state: Any, source: str, at: str) -> Any:
 def outcomes(store: ObjectStore) -> dict[str, Any]:
     """Return all rows of all tables as of the end of every third block, by the commit that added it."""
     archive = Archive.open(store)
-    commits = {placed.commit for source in source_names(archive.state) for placed in told(archive.state, source)}
+    commits = {placed.commit for source in source_names(archive.state) for placed in blocks_of(archive.state, source)}
     found = {}
     for commit in sorted(commit for commit in commits if commit % 3 == 0):
         with suppress(RefusedError):  # it is no restore point

@@ -15,7 +15,7 @@ from holdfast.archive.format.block import Block, Coverage, DefinitionChange, Str
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.history import target_resolution
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.lsn import PG_CLASS, show_position
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.catalog.columns import Column
@@ -111,7 +111,7 @@ class Evolving:
         told = {"kind": "changes", "covers": covers, "stream": stream, **self._objects(name, objects)}
         return self._add(block.model_copy(update={**told, **more}))
 
-    def moment(self, position: int) -> Moment:
+    def moment(self, position: int) -> RecoveryTarget:
         """Return the recovery target at a position."""
         return target_resolution.resolve(self.archive.state, self.store, SOURCE, f"lsn:{show_position(position)}")
 
@@ -158,7 +158,9 @@ def dumped(*tables: Table) -> DumpObjects:
 ReadDump = Callable[[FileRecord], DumpObjects]
 
 
-def touched_between(touched: dict[int, tuple[int, ...]], *, dropped: bool = False) -> tuple[Evolving, Moment, ReadDump]:
+def touched_between(
+    touched: dict[int, tuple[int, ...]], *, dropped: bool = False
+) -> tuple[Evolving, RecoveryTarget, ReadDump]:
     """Let two tables get another column each; return a moment in between, and a reader of dumps.
 
     :param touched: the tables, by position.

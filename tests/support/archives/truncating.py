@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.archive.history.timeline import Moment, to_of
+from holdfast.archive.history.coverage import to_of
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from tests.support.archives.backups import Backups
 
 
-def content(made: Backups, moment: Moment) -> dict[str, Any]:
+def content(made: Backups, moment: RecoveryTarget) -> dict[str, Any]:
     """Return what a restore of a moment would use and bring back; commits may be named anew by joins."""
     parts = moment.tables()
     return {

@@ -17,7 +17,7 @@ from holdfast.archive.maintenance.compaction import (
     join_transactions,
     plan_compaction,
 )
-from holdfast.archive.maintenance.consolidation import moment_of, newest_cut, synthetic_block
+from holdfast.archive.maintenance.consolidation import newest_cut, synthetic_block, target_of
 from holdfast.common.lsn import show_position
 
 MakeBlock = Callable[..., Block]
@@ -100,7 +100,7 @@ class Writer:
         """Make a snapshot of the newest moment that is known, of no tables."""
         cut = newest_cut(self.archive.state, "shop_db")
         assert cut is not None
-        assert moment_of(self.archive.state, self.archive.store, cut).is_snapshot is False
+        assert target_of(self.archive.state, self.archive.store, cut).is_snapshot is False
         name = f"made-{self._next}"
         self._add(synthetic_block(cut, identity=name, run="run-4", tables=(), packs=(), left_out=left_out))
 

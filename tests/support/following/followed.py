@@ -17,16 +17,16 @@ import pytest
 from holdfast.archive import Archive, locks
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.archive.format.versions import FORMAT
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.choices import Schema
 from holdfast.common.lsn import parse_position
 from holdfast.operations import backup_run
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast.point_in_time.composed_moment import ComposedMoment
-from holdfast.point_in_time.recovery_target import catalog_of, catalog_reader, history_of, parts_of
+from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.point_in_time.schema_choice import resolve
+from holdfast.point_in_time.target_contents import catalog_of, catalog_reader, history_of, parts_of
 from holdfast.postgresql.catalog.columns import Column, read_columns
 from holdfast.postgresql.catalog.table import Table
 from holdfast.postgresql.connection.address import Address
@@ -186,11 +186,11 @@ class Followed:
         """Return the archive as it is now."""
         return Archive.open(self.store)
 
-    def moment(self, at: str, schema: Schema = "auto") -> Moment:
+    def moment(self, at: str, schema: Schema = "auto") -> RecoveryTarget:
         """Return what brings the database to a moment."""
         return resolve(self.archive().state, self.store, "shop", at, schema)
 
-    def table_at(self, moment: Moment, table: Table) -> Known:
+    def table_at(self, moment: RecoveryTarget, table: Table) -> Known:
         """Return a table's rows at a moment, out of the archive."""
         parts = parts_of(self.store, moment, catalog_of(self.store, moment))[0][str(table.oid)]
         columns = [column for column in table.columns if not column.generated]
@@ -199,7 +199,7 @@ class Followed:
             batches = list(as_of(self.store, history, memory_bytes=_MEMORY, spill=Path(spill)))
         return self._as_text(table.label, columns, batches)
 
-    def tables_at(self, moment: Moment) -> Everything:
+    def tables_at(self, moment: RecoveryTarget) -> Everything:
         """Return all rows at a moment, out of the archive: of the tables that it has rows of."""
         catalog = catalog_of(self.store, moment)
         there, _ = parts_of(self.store, moment, catalog)
@@ -378,12 +378,12 @@ def _written(session: psycopg.Connection[Any]) -> Iterator[tuple[int, str, list[
         yield oid, f"{schema}.{name}", [row for (row,) in found]
 
 
-def doubtful_tables(followed: Followed, moment: Moment, there: Iterable[str] = ()) -> set[str]:
+def doubtful_tables(followed: Followed, moment: RecoveryTarget, there: Iterable[str] = ()) -> set[str]:
     """Return the tables of a moment that may have had other columns, by all of their names.
 
     :param there: what there was. A name that neither backup has is that of such a table, which had it in between.
     """
-    if not isinstance(moment, ComposedMoment) or not moment.composed.doubtful:
+    if not isinstance(moment, ComposedTarget) or not moment.composed.doubtful:
         return set()
     doubtful = moment.composed.doubtful
     read = catalog_reader(followed.store)

@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from holdfast.archive import Archive
 from holdfast.archive.files.blocks import read_batches
-from holdfast.archive.history import restore_points, target_resolution
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history import target_resolution
+from holdfast.archive.history.coverage import covered_ranges
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.field_ids import LSN, SEQ, field_id
 from holdfast.common.lsn import PAGE_HEADER, parse_position
@@ -157,7 +158,7 @@ def check_whole(archive: Archive, place: str, *, streams: int = 1) -> None:
     assert len({each.block.id for each in archive.state.blocks.values()}) == sum(
         len(commit.add) for commit in archive.commits()
     ), place
-    assert len(restore_points.intervals(archive.state, SOURCE)) == streams, place
+    assert len(covered_ranges(archive.state, SOURCE)) == streams, place
 
 
 def rows_in(archive: Archive, at: str) -> Rows:
@@ -167,7 +168,7 @@ def rows_in(archive: Archive, at: str) -> Rows:
     return {label: _rows_of(archive, moment, label) for label, stale in labels.items() if not stale}
 
 
-def _rows_of(archive: Archive, moment: Moment, label: str) -> list[str]:
+def _rows_of(archive: Archive, moment: RecoveryTarget, label: str) -> list[str]:
     with TemporaryDirectory(prefix="holdfast-") as spill:
         query = Query(archive.store, moment, f"select * from {label}", memory_bytes=_MEMORY_BYTES, spill=Path(spill))
         found = [row for batch in query.rows() for row in _as_text(batch)]
@@ -186,7 +187,7 @@ def check_moments(archive: Archive, truth: Truth, place: str, *, every: int = 1)
 
     :param every: so many moments apart, counted from the last.
     """
-    first = restore_points.intervals(archive.state, SOURCE)[0].first
+    first = covered_ranges(archive.state, SOURCE)[0].first
     for position, rows in truth.moments[::-1][::every][::-1]:
         if parse_position(position) < first:
             continue

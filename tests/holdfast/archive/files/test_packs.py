@@ -28,7 +28,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.paths import place_of
 from holdfast.archive.format.versions import PACKS_SINCE
 from holdfast.archive.maintenance.copy_archive import copy
-from holdfast.archive.maintenance.damage_report import Costs
+from holdfast.archive.maintenance.damage_report import DamageReport
 from holdfast.archive.maintenance.vacuum import vacuum
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
@@ -316,7 +316,7 @@ def test_what_a_pack_costs_is_asked_for_the_tables_that_a_made_snapshot_has_in_i
     other = other.model_copy(update={"packs": made.packs, "after": 1})
     archive.add(lambda state: Change("consolidation", add=(other,)), check=lambda: None, fence=None)
     (named,) = [file for file in files_of(archive.state.blocks[IDENTITY]) if file.parts]
-    assert {(cost.first, cost.last) for cost in Costs(archive.state).of(named)} == {(1, 1), (2, 2)}
+    assert {(cost.first, cost.last) for cost in DamageReport(archive.state).of(named)} == {(1, 1), (2, 2)}
     assert named.tables == ("1", "2", "3")
 
 

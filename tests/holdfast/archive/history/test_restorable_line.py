@@ -72,8 +72,8 @@ def test_marks_that_stand_too_near_are_counted_with_the_one_before(
     assert [(each["name"], each["more"]) for each in near] == [("a", 0), ("b", 0)]
 
 
-class _Interval:
-    """Stands in for an interval, of which there are many."""
+class _Range:
+    """Stands in for a covered range, of which there are many."""
 
     def __init__(self, start: datetime, end: datetime, number: int) -> None:
         self.start, self.end, self.first, self.last = start, end, number, number + int(end > start)
@@ -85,8 +85,6 @@ class _Interval:
 @cache
 def _many(noon: datetime) -> RestorableLine:
     line = RestorableLine(State(), "shop_db")
-    found = [
-        _Interval(noon + timedelta(minutes=7 * n), noon + timedelta(minutes=7 * n + n % 5), n) for n in range(2_000)
-    ]
-    line.__dict__ |= {"intervals": tuple(found), "_marks": [], "_table_gaps": []}
+    found = [_Range(noon + timedelta(minutes=7 * n), noon + timedelta(minutes=7 * n + n % 5), n) for n in range(2_000)]
+    line.__dict__ |= {"ranges": tuple(found), "_marks": [], "_table_gaps": []}
     return line

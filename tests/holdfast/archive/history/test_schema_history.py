@@ -10,8 +10,8 @@ import pytest
 from bench.support.blocks import make_block
 from holdfast.archive.format.block import Coverage, DefinitionChange, Stream
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.history.schema_history import Between, between, cuts, stretches
-from holdfast.archive.history.timeline import Chain
+from holdfast.archive.history.coverage import Chain
+from holdfast.archive.history.schema_history import SchemaChanges, between, schema_changes
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -29,12 +29,12 @@ def changes(since: str, upto: str, *, number: int = 2, **more: Any) -> Placed:
     return Placed(block.model_copy(update={"kind": "changes", "covers": covers, "is_cut": False, **more}), number)
 
 
-def one(chain: Chain) -> Between:
-    (found,) = stretches(chain)
+def one(chain: Chain) -> SchemaChanges:
+    (found,) = schema_changes(chain)
     return found
 
 
-def told(*changed: Placed, tells: str = "on", digests: tuple[str, str] = ("x", "y")) -> Between:
+def told(*changed: Placed, tells: str = "on", digests: tuple[str, str] = ("x", "y")) -> SchemaChanges:
     """Return what is known between two snapshots at 0x100 and 0x300 of a log that tells of definitions."""
     before, after = (
         full(name, position, version=name, tells=tells, schema_digest=digest)
@@ -47,19 +47,23 @@ def test_blocks_that_record_a_schema_stand_in_the_order_of_their_positions() -> 
     first, second, third = full("a", "0/100"), full("b", "0/300", number=5), full("c", "0/300", number=4)
     cut = changes("0/100", "0/200", is_cut=True)
     chain = Chain(0x100, (second, first, third), (cut, changes("0/200", "0/300")))
-    assert cuts(chain) == [first, cut, third, second]
-    assert [(each.before, each.after) for each in stretches(chain)] == [(first, cut), (cut, third), (third, second)]
+    assert chain.cuts == (first, cut, third, second)
+    assert [(each.before, each.after) for each in schema_changes(chain)] == [
+        (first, cut),
+        (cut, third),
+        (third, second),
+    ]
 
 
 def test_between_two_cuts_of_the_same_schema_each_position_has_it() -> None:
     found = one(Chain(0x100, (full("a", "0/100", version="7"), full("b", "0/300", version="7"))))
-    assert (found.differ, found.told, found.is_known) == (False, None, True)
+    assert (found.differ, found.changed_at, found.is_known) == (False, None, True)
     assert found.schema_at(0x200) is found.before
 
 
 def test_between_two_schemas_nobody_knows_where_the_log_does_not_tell() -> None:
     found = one(Chain(0x100, (full("a", "0/100", version="7"), full("b", "0/300", version="8"))))
-    assert (found.differ, found.told, found.is_known, found.schema_at(0x200)) == (True, None, False, None)
+    assert (found.differ, found.changed_at, found.is_known, found.schema_at(0x200)) == (True, None, False, None)
 
 
 def test_one_schema_that_was_seen_to_be_another_in_between_is_not_known() -> None:
@@ -75,7 +79,7 @@ def test_versions_that_are_not_recorded_are_not_equal() -> None:
 
 def test_one_change_that_is_told_parts_the_positions() -> None:
     found = told(changes("0/100", "0/300", defined=("0/200",)))
-    assert (found.told, found.is_known) == ((0x200,), True)
+    assert (found.changed_at, found.is_known) == ((0x200,), True)
     # What a commit changes is there behind it.
     assert [found.schema_at(position) for position in (0x100, 0x200, 0x201, 0x300)] == [
         found.before,
@@ -109,7 +113,7 @@ def test_equal_digests_say_nothing_where_the_log_does_not_tell() -> None:
 def test_schemas_that_differ_though_nothing_is_told_are_not_known() -> None:
     # Some commands are not told of.
     found = told()
-    assert (found.told, found.is_known, found.schema_at(0x200)) == (None, False, None)
+    assert (found.changed_at, found.is_known, found.schema_at(0x200)) == (None, False, None)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +121,7 @@ def test_schemas_that_differ_though_nothing_is_told_are_not_known() -> None:
 )
 def test_only_what_is_told_within_counts(position: str, is_within: bool) -> None:
     found = told(changes("0/80", "0/400", defined=("0/200", position)))
-    assert (int(position.partition("/")[2], 16) in (found.told or ())) is is_within
+    assert (int(position.partition("/")[2], 16) in (found.changed_at or ())) is is_within
 
 
 def objects(position: str, *each: tuple[int, int]) -> DefinitionChange:
@@ -144,5 +148,5 @@ def test_any_two_cuts_can_be_asked_about() -> None:
         (full("a", "0/100", tells="on"), full("b", "0/200", tells="on"), full("c", "0/300", tells="on")),
         (changes("0/100", "0/300", defined=("0/180", "0/280")),),
     )
-    first, _, last = cuts(chain)
-    assert between(chain, first, last).told == (0x180, 0x280)
+    first, _, last = chain.cuts
+    assert between(chain, first, last).changed_at == (0x180, 0x280)

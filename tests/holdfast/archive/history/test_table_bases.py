@@ -10,7 +10,7 @@ from bench.support.blocks import make_block
 from holdfast.archive.format.block import Stream
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.history.table_bases import Live, not_selected
+from holdfast.archive.history.table_bases import TableBases, not_selected
 
 
 def table(number: int) -> TableRecord:
@@ -24,7 +24,7 @@ def snapshot(name: str, *tables: int, stream: dict[str, Any] | None = None, **mo
 
 
 def bases(*snapshots: Placed) -> dict[str, str]:
-    live = Live()
+    live = TableBases()
     for each in snapshots:
         live.add(each)
     assert {each.id for each in live.blocks()} == {placed.id for _, placed in live.tables.values()}

@@ -10,7 +10,7 @@ from bench.support.blocks import make_block
 from holdfast.archive import State
 from holdfast.archive.format.block import Block, Coverage, Stream, WaitingTable
 from holdfast.archive.format.block_ref import Placed
-from holdfast.archive.history.waiting_tables import waiting_tables
+from holdfast.archive.history.restore_points import waiting_tables
 
 NOON = make_block().covers.to_time
 WAITING = {

@@ -11,6 +11,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import JoinedBlock, Mark
 from holdfast.archive.format.model import Hold
 from holdfast.archive.history import restore_points, target_resolution
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.archive.maintenance.compaction import (
     CompactionPolicy,
     check_format,
@@ -125,11 +126,11 @@ def test_restore_points_stay_what_they_are_however_often_blocks_are_joined(write
             writer.changes()
         before = restore_points.describe(writer.archive.state)
         assert before["sources"][0]["intervals"][0]["schema_approximate"]
-        chain = restore_points.intervals(writer.archive.state, "shop_db")[0].chain
+        chain = covered_ranges(writer.archive.state, "shop_db")[0].chain
         (identity,) = writer.compact(CompactionPolicy(min_blocks=2, min_age=timedelta(0)))
         state = writer.archive.state
         assert restore_points.describe(state) == before
-        after = restore_points.intervals(state, "shop_db")[0].chain
+        after = covered_ranges(state, "shop_db")[0].chain
         assert [(each.id, each.commit) for each in after.changes] == [(each.id, each.commit) for each in chain.changes]
         assert {each.home for each in after.changes} == {identity}
         assert [part.block.tables for part in state.blocks[identity].head.parts] == [()] * (12 + more)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from holdfast.archive import Change
 from holdfast.archive.history import restore_points
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.archive.maintenance.consolidation import newest_cut
 from tests.support.archives.written_blocks import Writer
 
@@ -14,12 +15,12 @@ def test_a_snapshot_that_is_made_behind_a_cut_leaves_the_end_of_the_interval_whe
     writer.consolidate()
     state = writer.archive.state
     assert restore_points.describe(state) == before
-    found = restore_points.intervals(state, "shop_db")[0]
+    found = covered_ranges(state, "shop_db")[0]
     assert (found.placed.id, [placed.head.after for placed in found.snapshots]) == (last, [None, 2])
     made = found.snapshots[-1].head
     assert made.covers.to_position == state.blocks[cut].head.covers.to_position
     writer.changes()
-    assert len(restore_points.intervals(writer.archive.state, "shop_db")) == 1
+    assert len(covered_ranges(writer.archive.state, "shop_db")) == 1
 
 
 def test_there_is_nothing_to_consolidate_without_changes_whose_end_is_known(writer: Writer) -> None:
@@ -40,7 +41,7 @@ def test_a_snapshot_that_was_made_says_which_tables_were_left_out_by_choice(writ
     writer.consolidate(left_out=("shop.logs",))
     (*_, made) = writer.archive.state.blocks.values()
     assert (made.head.whole, made.head.not_included) == (False, ("rows of shop.logs: not selected",))
-    (found,) = restore_points.intervals(writer.archive.state, "shop_db")
+    (found,) = covered_ranges(writer.archive.state, "shop_db")
     assert found.whole
 
 
@@ -50,7 +51,7 @@ def test_what_a_snapshot_that_was_made_begins_with_may_go(writer: Writer) -> Non
     change = Change(kind="truncation", remove=("full-1", *ids))
     writer.archive.add(lambda state: change, check=lambda: None, fence=None)
     writer.changes()
-    (found,) = restore_points.intervals(writer.archive.state, "shop_db")
+    (found,) = covered_ranges(writer.archive.state, "shop_db")
     assert (found.first, found.last) == (0x130, 0x140)
 
 

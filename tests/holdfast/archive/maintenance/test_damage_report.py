@@ -2,70 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
 from itertools import pairwise
 
 import pytest
 from hypothesis import example, given, settings
-from hypothesis import strategies as st
 
 from holdfast.archive.files.file_index import TRANSACTIONS, NamedFile, files_of
 from holdfast.archive.format.block import Block, Transactions
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.document import FileRecord, iso
-from holdfast.archive.history.timeline import Moment, told
-from holdfast.archive.maintenance.damage_report import Cost, Costs
-from holdfast.archive.maintenance.retention import RestorePoint
+from holdfast.archive.history.recovery_target import RecoveryTarget
+from holdfast.archive.history.restore_points import RestorePoint
+from holdfast.archive.maintenance.damage_report import DamageReport, LostRange
 from tests.support.archives.backups import SOURCE, Backups
+from tests.support.archives.random_histories import histories, lived
 from tests.support.generator.trials import tiered
 
-Step = Callable[[Backups, int], object]
 
-STEPS: dict[str, Step] = {
-    "full": lambda made, number: made.full(),
-    "part": lambda made, number: made.full(chosen=[number % 3 + 1]),
-    "alone": lambda made, number: made.full(stream=False),
-    "late": lambda made, number: made.full(opened=True),
-    "changes": lambda made, number: made.changes(),
-    "pieces": lambda made, number: made.changes(made.lsn - 0x20, made.lsn - 0x40, with_sequences=bool(number % 2)),
-    "anew": lambda made, number: made.begin_anew(number % 3 + 1),
-    "leave": lambda made, number: made.leave(number % 3 + 1),
-    "join": lambda made, number: join_some(made, number),
-    "consolidate": lambda made, number: consolidate(made),
-    "remove": lambda made, number: remove_one(made, number),
-}
-
-
-def consolidate(made: Backups) -> None:
-    cuts = [placed for placed in told(made.state, SOURCE) if placed.head.kind == "changes" and placed.head.is_cut]
-    if cuts and any(cuts[-1].commit == point.commit for point in made.points()):
-        made.consolidate(cuts[-1])
-
-
-def remove_one(made: Backups, number: int) -> None:
-    if len(made.state.blocks) > 3:
-        made.remove(sorted(made.state.blocks)[number % len(made.state.blocks)])
-
-
-def join_some(made: Backups, number: int) -> None:
-    """Join two or more change blocks that follow each other and that no snapshot lies between."""
-    runs: list[list[Block]] = [[]]
-    for placed in told(made.state, SOURCE):
-        block = made.state.blocks[placed.home or placed.id].block
-        follows = runs[-1] and runs[-1][-1].covers.to_position == block.covers.from_position
-        if placed.head.kind != "changes" or block.parts or not (follows or not runs[-1]):
-            runs.append([])
-        if placed.head.kind == "changes" and not block.parts:
-            runs[-1].append(block)
-    joinable = [run for run in runs if len(run) > 1]
-    if joinable:
-        run = joinable[number % len(joinable)]
-        made.join([made.state.blocks[block.id] for block in run[:3]])
-
-
-def read_by(moment: Moment) -> set[str]:
+def read_by(moment: RecoveryTarget) -> set[str]:
     """Return the files that a restore of a moment reads, but for those that place a time in the log."""
     used = set()
     for parts in moment.tables().values():
@@ -81,7 +37,7 @@ def named(made: Backups) -> list[NamedFile]:
     return [file for placed in made.state.blocks.values() for file in files_of(placed)]
 
 
-def covering(costs: tuple[Cost, ...], point: RestorePoint) -> list[Cost]:
+def covering(costs: tuple[LostRange, ...], point: RestorePoint) -> list[LostRange]:
     """Return the costs that a restore point is among."""
     return [cost for cost in costs if cost.start <= point.at <= cost.end]
 
@@ -89,17 +45,11 @@ def covering(costs: tuple[Cost, ...], point: RestorePoint) -> list[Cost]:
 @pytest.mark.slow
 @settings(max_examples=tiered(50, 150))
 @example([("changes", 0), ("pieces", 0), ("remove", 3)])
-@given(st.lists(st.tuples(st.sampled_from(sorted(STEPS)), st.integers(0, 5)), max_size=14))
+@given(histories)
 def test_every_restore_point_that_reads_a_file_is_among_its_costs(steps: list[tuple[str, int]]) -> None:
-    made = Backups()
-    made.write(1, 2, 3)
-    made.full(opened=True)
-    for step, number in steps:
-        made.wait(timedelta(minutes=7))
-        made.write(number % 3 + 1, (number + 1) % 3 + 1)
-        STEPS[step](made, number)
-    reads = [(point, read_by(made.at(point.interval, point.position))) for point in made.points()]
-    costs = Costs(made.state)
+    made = lived(steps)
+    reads = [(point, read_by(made.at(point.covered, point.position))) for point in made.points()]
+    costs = DamageReport(made.state)
     for file in named(made):
         found = costs.of(file)
         needing = [point for point, paths in reads if file.path in paths]
@@ -117,7 +67,7 @@ def test_rows_of_a_snapshot_cost_what_is_restored_from_it_and_nothing_else() -> 
             made.changes()
         made.full()
     first = next(file for file in named(made) if file.commit == 1 and file.tables == ("1",))
-    (cost,) = Costs(made.state).of(first)
+    (cost,) = DamageReport(made.state).of(first)
     assert (cost.first, cost.last, cost.points) == (1, 3, 3)
     assert cost.describe() == {
         "source": SOURCE,
@@ -142,11 +92,11 @@ def test_changes_cost_what_comes_after_them_up_to_the_next_snapshot() -> None:
     made.wait(timedelta(hours=1))
     made.changes()
     second = next(file for file in named(made) if file.commit == 3 and file.tables == ("1",))
-    (cost,) = Costs(made.state).of(second)
+    (cost,) = DamageReport(made.state).of(second)
     assert (cost.first, cost.last) == (3, 4)
     made.write(1)
     made.changes()
-    (alone,) = Costs(made.state).of_commit(SOURCE, 7)
+    (alone,) = DamageReport(made.state).of_commit(SOURCE, 7)
     assert (alone.first, alone.last, alone.points) == (7, 7, 1)
     assert str(alone) == f"{SOURCE} at {iso(alone.end)} (commit:7)"
 
@@ -175,8 +125,25 @@ def test_rows_that_a_made_snapshot_has_in_common_with_an_older_one_cost_what_is_
     files = {file.path: file for file in named(made) if file.tables == ("2",) and "/snapshot/" in file.path}
     assert len(files) == 1
     for file in files.values():
-        (cost,) = Costs(made.state).of(file)
+        (cost,) = DamageReport(made.state).of(file)
         assert (cost.first, cost.points) == (1, 4)
+
+
+def test_rows_of_a_dropped_table_cost_nothing_from_the_next_full_backup_on() -> None:
+    made = Backups()
+    made.full(opened=True)
+    made.write(3)
+    made.wait(timedelta(hours=1))
+    made.changes()
+    made.drop(3)
+    made.wait(timedelta(hours=1))
+    made.full()
+    made.write(1)
+    made.wait(timedelta(hours=1))
+    made.changes()
+    dropped = [file for file in named(made) if file.tables == ("3",)]
+    costs = [cost for file in dropped for cost in DamageReport(made.state).of(file)]
+    assert [(cost.first, cost.last) for cost in costs] == [(1, 2), (2, 2)]
 
 
 def with_list(made: Backups, block: Block) -> NamedFile:
@@ -201,9 +168,9 @@ def test_a_list_of_transactions_costs_the_times_within_its_backups_and_the_end_o
         lists.append(with_list(made, block))
     start, *hours = (iso(point.at) for point in made.points())
     for file, (before, after) in zip(lists, pairwise([start, *hours]), strict=True):
-        (cost,) = Costs(made.state).of(file)
+        (cost,) = DamageReport(made.state).of(file)
         assert (cost.points, str(cost)) == (0, f"{SOURCE} between {before} and {after}, but no end of a backup")
     joined = made.join([made.state.blocks[file.block] for file in lists])
     file = with_list(made, joined)
-    (cost,) = Costs(made.state).of(file)
+    (cost,) = DamageReport(made.state).of(file)
     assert (cost.points, iso(cost.start), iso(cost.end)) == (0, start, hours[-1])

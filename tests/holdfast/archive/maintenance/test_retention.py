@@ -7,7 +7,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from holdfast.archive.maintenance.retention import kept, last_good, parse_rules, points_of
+from holdfast.archive.history.restore_points import points_of
+from holdfast.archive.maintenance.retention import kept, last_good, parse_rules
 from holdfast.common.errors import RefusedError, UsageError
 from tests.support.archives.backups import Backups
 

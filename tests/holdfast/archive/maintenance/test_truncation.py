@@ -11,8 +11,8 @@ import pytest
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
+from holdfast.archive.history.coverage import blocks_of
 from holdfast.archive.history.holds import check_holds, standing
-from holdfast.archive.history.timeline import told
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import TruncationPlan, plan_truncation, truncate
@@ -66,7 +66,7 @@ def test_a_point_in_between_leaves_a_hole_behind_it_and_keeps_no_change_block_mo
     made.hold(made.moment("commit:2"))
     assert stays(made, "last=1") == ["b1", "b2", "b7", "b8"]
     made.remove(*planned(made, "last=1").removed)
-    assert [(point.commit, point.interval.first) for point in made.points()] == [
+    assert [(point.commit, point.covered.first) for point in made.points()] == [
         (1, made.points()[0].position), (2, made.points()[0].position), (7, made.points()[2].position),
         (8, made.points()[2].position),
     ]  # fmt: skip
@@ -197,7 +197,7 @@ def test_a_block_that_stands_for_several_stays_while_one_of_them_is_needed() -> 
 
 def test_a_snapshot_made_of_what_was_here_takes_the_place_of_the_older_ones() -> None:
     made = followed("changes", "changes", "changes")
-    made.consolidate(told(made.state, SOURCE)[2])
+    made.consolidate(blocks_of(made.state, SOURCE)[2])
     assert stays(made, "last=1") == ["b4", "b5"]
     made.remove(*planned(made, "last=1").removed)
     follow(made, "changes")
@@ -358,7 +358,7 @@ def test_bytes_are_those_of_files_that_nobody_names_any_more() -> None:
 
 def test_bytes_of_tables_that_a_newer_snapshot_shares_stay() -> None:
     made = followed("changes", "changes")
-    synthetic = made.consolidate(told(made.state, SOURCE)[2])
+    synthetic = made.consolidate(blocks_of(made.state, SOURCE)[2])
     first = made.state.blocks["b1"].block
     tables = (first.tables[0], *synthetic.tables[1:])
     blocks = {**made.state.blocks, "b4": Placed(synthetic.model_copy(update={"tables": tables}), 4)}
@@ -368,7 +368,7 @@ def test_bytes_of_tables_that_a_newer_snapshot_shares_stay() -> None:
 
 def test_a_plan_that_would_lose_what_is_to_stay_is_not_made(monkeypatch: pytest.MonkeyPatch) -> None:
     made = followed("changes", "full", "changes")
-    monkeypatch.setattr("holdfast.archive.maintenance.reachability.Needs.ids", lambda needs: {"b3"})
+    monkeypatch.setattr("holdfast.archive.history.coverage.Chain.needed", lambda chain, kept: {"b3"})
     with pytest.raises(HoldfastError, match=r"would lose shop_db at .*, which is to stay: nothing was removed"):
         planned(made, "last=4")
 

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import Block, JoinedBlock
 from holdfast.archive.format.model import Hold
-from holdfast.archive.history.restore_points import intervals
+from holdfast.archive.history.coverage import covered_ranges
 from holdfast.archive.maintenance.abandoned_backups import why_given_up
 from holdfast.common.errors import BusyError, DamagedError, RefusedError, UsageError
 from holdfast.common.lsn import show_position
@@ -166,7 +166,7 @@ def test_behind_a_full_backup_whose_stream_is_given_up_the_next_one_begins_anew(
     append(three, "far", full("0/E00"))
     append(three, "far", changes("0/E00", "0/F00"))
     state = equal(three, "far", "off")
-    ends = [(show_position(each.first), show_position(each.last)) for each in intervals(state, "shop_db")]
+    ends = [(show_position(each.first), show_position(each.last)) for each in covered_ranges(state, "shop_db")]
     assert ends[-3:] == [("0/A00", "0/A00"), ("0/C00", "0/C00"), ("0/E00", "0/F00")]
 
 

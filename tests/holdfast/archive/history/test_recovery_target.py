@@ -12,7 +12,7 @@ from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.document import TableRecord
 from holdfast.archive.history import restore_points, target_resolution
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.common.errors import RefusedError
 from tests.support.archives.chain_writer import ChainWriter
@@ -87,7 +87,7 @@ def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: ChainWriter) 
     second = writer.snapshot("0/280", 2)
     last = writer.changes("0/300", 3)
 
-    def moment(at: str) -> Moment:
+    def moment(at: str) -> RecoveryTarget:
         return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", at)
 
     assert (moment("lsn:0/27F").full.commit, moment("lsn:0/280").full.commit) == (first, second)
@@ -101,7 +101,7 @@ def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Chai
     writer.changes("0/200", 1)
     commit = writer.changes("0/300", 3, schema_version="2", ddl=("0/250",))
 
-    def moment(position: str) -> Moment:
+    def moment(position: str) -> RecoveryTarget:
         return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
 
     assert not moment("0/1F0").approximate
@@ -116,7 +116,7 @@ def test_a_schema_that_changed_in_between_is_said_to_be_approximate(writer: Chai
 def test_blocks_that_end_in_the_midst_of_changes_tell_no_schema(
     writer: ChainWriter, archive: Archive, noon: datetime
 ) -> None:
-    def moment(position: str) -> Moment:
+    def moment(position: str) -> RecoveryTarget:
         return target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
 
     sequences = write_bytes(archive.store, "sequences.json", b"[]")

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.lsn import parse_position
-from holdfast.point_in_time.recovery_target import catalog_of, older_rows, parts_of
-from holdfast.point_in_time.stretches import Stretch, TableReport, TableStretches, table_report
+from holdfast.point_in_time.table_coverage import TableCoverage, TableRange, TableReport, table_report
+from holdfast.point_in_time.target_contents import catalog_of, older_rows, parts_of
 from holdfast.postgresql.connection.address import Address
 from tests.support.following.followed import Followed, open_followed
 
@@ -65,8 +65,8 @@ def given(followed: Followed) -> TableReport:
     return table_report(followed.archive().state, followed.store, "shop")
 
 
-def at(table: TableStretches, position: str) -> Stretch | None:
-    found = [each for each in table.stretches if each.first <= parse_position(position) <= each.last]
+def at(table: TableCoverage, position: str) -> TableRange | None:
+    found = [each for each in table.ranges if each.first <= parse_position(position) <= each.last]
     assert len(found) < 2
     return found[0] if found else None
 
@@ -99,7 +99,7 @@ def test_each_moment_is_told_as_a_restore_gives_it(followed: Followed) -> None:
     assert told_of == {"exact", "older", "missing"}
 
 
-def described(table: TableStretches) -> list[tuple[str, str]]:
+def described(table: TableCoverage) -> list[tuple[str, str]]:
     return [(each["rows"], each["schema"]) for each in table.describe()["stretches"]]
 
 
@@ -113,8 +113,8 @@ def test_what_migrations_did_to_tables_is_told_of_each(followed: Followed) -> No
         "public.visits": [("exact", "known"), ("older", "known")],
     }
     orders, visits = tables["public.orders"], tables["public.visits"]
-    assert orders.stretches[1].outcome.as_of == orders.stretches[0].end
-    assert visits.exact_to == visits.stretches[1].start
+    assert orders.ranges[1].outcome.as_of == orders.ranges[0].end
+    assert visits.exact_to == visits.ranges[1].start
     assert not any(table.is_exact for table in tables.values())
 
 
@@ -127,7 +127,7 @@ def test_a_table_that_migrations_leave_alone_is_exact_all_the_time(address: Addr
         followed.back_up()
         said = given(followed)
     (customers,) = (table for table in said.tables if table.is_exact)
-    assert (customers.label, len(customers.stretches)) == ("public.customers", 1)
+    assert (customers.label, len(customers.ranges)) == ("public.customers", 1)
     value = said.describe()
     assert ([each["table"] for each in value["tables"]], value["tables_exact"]) == (
         ["public.orders", "public.visits"],

@@ -1,10 +1,4 @@
-"""Timeline of a source: its blocks in the order of its log.
-
-It shows the snapshots that changes can be joined to, and up to where. A chain is a run of change blocks without a hole,
-with the snapshots that fall into it: each of its positions from the first snapshot on can be restored. A snapshot that
-no changes are joined to is a chain of its own. Tables whose changes are here from their first row on need no snapshot:
-that they were empty stands for one.
-"""
+"""Recovery targets: all that brings a source to a position."""
 
 from __future__ import annotations
 
@@ -12,9 +6,10 @@ from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from holdfast.archive.format.block_ref import Beginning, JoinedPart, Placed, load
+from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.table_bases import Live
+from holdfast.archive.history import schema_history
+from holdfast.archive.history.coverage import from_of, to_of
 from holdfast.common.lsn import parse_position, show_position
 from holdfast.common.words import named
 
@@ -23,127 +18,13 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.archive.format.block import Block, Stream
+    from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
-    from holdfast.archive.format.state import State
+    from holdfast.archive.history.coverage import Chain, CoveredRange
     from holdfast.archive.history.schema_history import PassingTable
     from holdfast.common.lsn import Touches
 
 _NONE: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True)
-class Chain:
-    """Snapshots and the changes that follow them, each in the order of positions.
-
-    :param start: from this position on no change is missing.
-    :param gap: why nothing before is joined to it.
-    """
-
-    start: int
-    snapshots: tuple[Placed, ...] = ()
-    changes: tuple[Placed, ...] = ()
-    gap: str = ""
-
-    @property
-    def end(self) -> int:
-        """Return the position that changes reach without a hole."""
-        return to_of(self.changes[-1].head) if self.changes else self.start
-
-    @property
-    def full(self) -> tuple[Placed, ...]:
-        """Return the snapshots that a restore can begin with.
-
-        Those of single tables that were added later are not among them.
-        """
-        return tuple(placed for placed in self.snapshots if not placed.head.supplement)
-
-    @property
-    def opened(self) -> bool:
-        """Return whether a new stream began with the chain."""
-        return any(placed.head.stream is not None and placed.head.stream.opened for placed in self.snapshots)
-
-
-def to_of(block: Block) -> int:
-    """Return the position that a block brings its source to."""
-    return parse_position(block.covers.to_position)
-
-
-def from_of(block: Block) -> int:
-    """Return the position that a block's changes begin at."""
-    return parse_position(block.covers.from_position or block.covers.to_position)
-
-
-@dataclass
-class _Growing:
-    start: int
-    gap: str = ""
-    snapshots: list[Placed] = field(default_factory=list)
-    changes: list[Placed] = field(default_factory=list)
-
-    @property
-    def end(self) -> int:
-        return to_of(self.changes[-1].head) if self.changes else self.start
-
-    def chain(self) -> Chain:
-        ordered = sorted(self.snapshots, key=lambda each: (to_of(each.head), each.begins))
-        return Chain(self.start, tuple(ordered), tuple(self.changes), self.gap)
-
-
-def told(state: State, source: str) -> tuple[Placed, ...]:
-    """Return a source's blocks in the order they were made.
-
-    Of one commit, changes come first. A block that stands for several is given as these, each with the tables and
-    transactions of all; a snapshot that was made of what was here follows the backup whose end it is.
-    """
-    found: list[tuple[int, bool, bool, Placed]] = []
-    for placed in state.blocks.values():
-        if placed.source != source:
-            continue
-        head = placed.head
-        for part in head.parts:
-            found.append((part.commit, False, False, Placed(JoinedPart(placed, part.block), part.commit, placed.id)))
-        if not head.parts:
-            number = placed.number if head.after is None else head.after
-            found.append((number, head.after is not None, head.kind == "snapshot", placed))
-    return tuple(placed for *_, placed in sorted(found, key=lambda each: each[:3]))
-
-
-def chains(state: State, source: str) -> tuple[Chain, ...]:
-    """Return a source's chains, in the order they were begun."""
-    found: list[_Growing] = []
-    stream: _Growing | None = None
-    for placed in told(state, source):
-        block = placed.head
-        if block.kind == "changes":
-            if stream is None or stream.end != from_of(block):
-                stream = _Growing(from_of(block), block.gap)
-                found.append(stream)
-            stream.changes.append(placed)
-            if block.stream is not None and block.stream.born:
-                stream.snapshots.append(Placed(Beginning(placed), placed.number, placed.home or placed.id))
-            continue
-        if block.stream is None or not block.covers.exact:
-            found.append(_Growing(to_of(block), block.gap, [placed]))
-            continue
-        # Where blocks in between were removed, the changes that come next are joined to this one, and not to those:
-        # these may even be of a server that this one took the place of, and of greater positions.
-        position = parse_position(block.stream.position)
-        if block.stream.opened or stream is None or stream.end != position:
-            stream = _Growing(position, block.gap)
-            found.append(stream)
-        stream.snapshots.append(placed)
-    return tuple(each.chain() for each in found)
-
-
-def stream_tip(state: State, source: str) -> Placed | None:
-    """Return the block that a source's next changes follow on.
-
-    It has the newest changes, or began the stream. It has to stay, whatever is removed: what was followed up to here,
-    and in which form, is known from it.
-    """
-    found = [placed for placed in told(state, source) if placed.head.stream]
-    tips = [each for each in found if each.head.kind == "changes" or (each.head.stream and each.head.stream.opened)]
-    return max(tips, key=lambda each: each.number, default=None)
 
 
 @dataclass(frozen=True)
@@ -155,7 +36,7 @@ class TableParts:
     :param upto: what of the changes counts: those of transactions that commit before this position.
     :param as_of: when `upto` was reached.
     :param changes: those since the snapshot; they may hold more than counts.
-    :param stale: why the rows are those of an earlier position than the moment's; "" where they are exact.
+    :param stale: why the rows are those of an earlier position than the target's; "" where they are exact.
     :param catalog: the record of the objects in the snapshot.
     """
 
@@ -182,7 +63,7 @@ class TableParts:
 
 
 @dataclass(frozen=True)
-class Moment:
+class RecoveryTarget:
     """Recovery target: everything that brings a source to a position.
 
     It has all transactions whose commit begins before the position, and no other.
@@ -227,7 +108,7 @@ class Moment:
     def __str__(self) -> str:
         return f"commit:{self.commit}, lsn:{show_position(self.position)}"
 
-    def by(self, schema: Placed) -> Moment:
+    def by(self, schema: Placed) -> RecoveryTarget:
         """Return the target with one of the schemas in doubt."""
         if self.doubt is None:
             return self
@@ -252,11 +133,7 @@ class Moment:
     def changes(self) -> tuple[Placed, ...]:
         """Return the blocks of changes between the snapshots and the position."""
         since = min(to_of(placed.head) for placed in self._snapshots())
-        return tuple(
-            placed
-            for placed in self.chain.changes
-            if from_of(placed.head) < self.position and to_of(placed.head) > since
-        )
+        return self.chain.changes_between(since, self.position)
 
     def blocks(self) -> tuple[Placed, ...]:
         """Return every block that a restore reads files of."""
@@ -269,12 +146,12 @@ class Moment:
 
         :param labels: what tables are called here, by their ids, where that is known.
         """
-        changes = self.changes
-        snapshots = {placed.id: placed for _, placed in self._bases().values()}
+        changes, bases = self.changes, self.chain.bases(self.position)
+        snapshots = {placed.id: placed for placed in bases.values()}
         load((*snapshots.values(), *changes))
         records = {(placed.id, record.id): record for placed in snapshots.values() for record in placed.block.tables}
         names = names_of(self.chain)
-        found = [
+        tables = [
             _Followed.since(
                 placed,
                 records[placed.id, table],
@@ -282,10 +159,10 @@ class Moment:
                 self.position,
                 self.at,
             )
-            for table, (_, placed) in self._bases().items()
+            for table, placed in bases.items()
         ]
         # A snapshot of this very position has all rows: a window of changes around it tells what became of them later.
-        earlier = (each for each in found if each.start < self.position)
+        earlier = (table for table in tables if table.start < self.position)
         waiting = sorted(earlier, key=lambda each: each.start, reverse=True)
         begun: dict[str, _Followed] = {}
         before = None
@@ -302,20 +179,69 @@ class Moment:
             for table in concerned & begun.keys() if now == before else begun:
                 begun[table].add(block, told_here.get(table, ()))
             before = now
-        return {table.record.id: table.parts() for table in found}
-
-    def _bases(self) -> Mapping[str, tuple[TableRecord, Placed]]:
-        """Return each existing table's newest snapshot, with its block."""
-        live = Live()
-        for placed in self.chain.snapshots:
-            at = to_of(placed.head)
-            # Behind the end of the changes there is nothing but the snapshot itself.
-            if (at == self.position and not placed.begins) or at < self.position <= self.chain.end:
-                live.add(placed)
-        return live.tables
+        return {table.record.id: table.parts() for table in tables}
 
     def _snapshots(self) -> tuple[Placed, ...]:
-        return tuple({placed.id: placed for _, placed in self._bases().values()}.values()) or (self.full,)
+        bases = self.chain.bases(self.position)
+        return tuple({placed.id: placed for placed in bases.values()}.values()) or (self.full,)
+
+
+def target_at(covered: CoveredRange, source: str, position: int, at: datetime) -> RecoveryTarget:
+    """Return the recovery target of a position in a covered range.
+
+    It has the newest snapshot before it, and the schema of the position.
+    """
+    chain = covered.chain
+    full = chain.full_until(position)
+    before, after = chain.cut_until(position), chain.cut_after(position)
+    if before is None or to_of(before.head) < to_of(full.head):
+        before = full
+    sequences = chain.sequences_at(position) or before
+    is_recorded = sequences.head.is_cut and to_of(sequences.head) == position
+    target = RecoveryTarget(
+        source,
+        position,
+        at,
+        chain,
+        full,
+        before,
+        sequences,
+        sequences_before=None if is_recorded else before,
+        next_cut=None if is_recorded else after,
+    )
+    if after is None and to_of(before.head) < position:
+        return replace(
+            target,
+            approximate="the last backup of changes was ended before it had told the schema: taken is that of "
+            f"{iso(before.head.covers.to_time)}",
+        )
+    if after is None or not _is_behind(before.head, position, at):
+        return target
+    if after.head.schema_since and parse_position(after.head.schema_since) <= position:
+        return replace(target, schema=after)
+    between = schema_history.between(chain, before, after)
+    if (schema := between.schema_at(position)) is not None:
+        return replace(target, schema=schema)
+    target = replace(target, passed=between.passed_by(position))
+    if not between.differ and between.touches is None:
+        return replace(target, approximate=_came_and_went(before.head, after.head))
+    in_doubt = replace(target, doubt=(before, after), touches=between.touches)
+    return in_doubt.by(after if between.is_changed_by(position) else before)
+
+
+def _came_and_went(before: Block, after: Block) -> str:
+    return (
+        f"definitions were changed between {iso(before.covers.to_time)} and {iso(after.covers.to_time)}, and are again "
+        "as they were: what was made and dropped in between, such as a table with its rows, is not here"
+    )
+
+
+def _is_behind(cut: Block, position: int, at: datetime) -> bool:
+    """Return whether a recovery target is later than a cut.
+
+    Where nothing is known to have come between, both have one position.
+    """
+    return to_of(cut) < position or cut.covers.to_time < at
 
 
 @dataclass
@@ -379,10 +305,10 @@ def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
 
     There is one record for each form of a table.
     """
-    found: dict[str, list[TableRecord]] = {}
+    records: dict[str, list[TableRecord]] = {}
     for record in block.tables:
-        found.setdefault(record.id, []).append(record)
-    return found
+        records.setdefault(record.id, []).append(record)
+    return records
 
 
 def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
@@ -390,11 +316,11 @@ def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
 
     They are given by the table's id, the newest first.
     """
-    found: dict[str, dict[str, None]] = {}
+    names: dict[str, dict[str, None]] = {}
     for placed in reversed(chain.snapshots):
         for record in placed.head.tables:
-            found.setdefault(record.id, {})[record.label] = None
-    return found
+            names.setdefault(record.id, {})[record.label] = None
+    return names
 
 
 def why_left(stream: Stream, names: Collection[str]) -> str:
@@ -404,8 +330,8 @@ def why_left(stream: Stream, names: Collection[str]) -> str:
 
     :param names: of it, as `names_of` returns them.
     """
-    told = (stream.not_followed[name] for name in names if name in stream.not_followed)
-    return next(told, "it is not in the publication any more")
+    reasons = (stream.not_followed[name] for name in names if name in stream.not_followed)
+    return next(reasons, "it is not in the publication any more")
 
 
 def why_not_followed(block: Block, record: TableRecord, names: Collection[str]) -> str:

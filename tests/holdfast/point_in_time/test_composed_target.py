@@ -9,8 +9,8 @@ import pytest
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.document import FileRecord
 from holdfast.common.errors import DamagedError, HoldfastError
-from holdfast.point_in_time.composed_moment import dump_reader, with_composed_schema
-from holdfast.point_in_time.recovery_target import catalog_reader
+from holdfast.point_in_time.composed_target import dump_reader, with_composed_schema
+from holdfast.point_in_time.target_contents import catalog_reader
 from holdfast.postgresql.dump.dump_objects import DumpObjects
 from holdfast.postgresql.logical.schema_composition import Side
 from tests.support.archives.archive_fixture import FIXTURES

@@ -12,14 +12,13 @@ import pyarrow as pa
 from pydantic import TypeAdapter, ValidationError
 
 from holdfast.archive.files.data_files import read_file
-from holdfast.archive.history import schema_history
-from holdfast.archive.history.timeline import to_of
+from holdfast.archive.history.coverage import to_of
 from holdfast.archive.scan.projection import Projection
 from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.field_ids import field_id, numbered
 from holdfast.common.lsn import parse_position
-from holdfast.point_in_time.composed_moment import ComposedMoment
+from holdfast.point_in_time.composed_target import ComposedTarget
 from holdfast.point_in_time.passed_tables import passed_parts, with_passed
 from holdfast.point_in_time.table_names import name_proofs, with_announced_names
 from holdfast.postgresql.catalog.catalog import Catalog
@@ -37,7 +36,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.block import Block
     from holdfast.archive.format.block_ref import Placed
     from holdfast.archive.format.document import FileRecord, TableRecord
-    from holdfast.archive.history.timeline import Moment, TableParts
+    from holdfast.archive.history.recovery_target import RecoveryTarget, TableParts
     from holdfast.point_in_time.table_names import NameProof
     from holdfast.postgresql.catalog.extension_rows import Configuration
     from holdfast.postgresql.catalog.table import Table
@@ -70,69 +69,69 @@ def _read_catalog(store: ObjectStore, file: FileRecord) -> Catalog:
     return Catalog.from_bytes(read_file(store, file), file.path)
 
 
-def catalog_of(store: ObjectStore, moment: Moment) -> Catalog:
+def catalog_of(store: ObjectStore, target: RecoveryTarget) -> Catalog:
     """Return the catalog of a recovery target, with sequence values.
 
     These are as far as it is known where the sequences stood.
 
     :raises DamagedError: a file of it is missing or changed.
     """
-    catalog = objects_of(catalog_reader(store), moment)
-    recorded = _read_sequences(store, moment.sequences.block)
-    if moment.sequences_before is None:
+    catalog = objects_of(catalog_reader(store), target)
+    recorded = _read_sequences(store, target.sequences.block)
+    if target.sequences_before is None:
         sequences = at_end(catalog.sequences, recorded)
     else:
-        earlier = _read_sequences(store, moment.sequences_before.block)
-        is_later = to_of(moment.sequences.head) >= moment.position
+        earlier = _read_sequences(store, target.sequences_before.block)
+        is_later = to_of(target.sequences.head) >= target.position
         sequences = between(catalog.sequences, earlier, recorded if is_later else None)
-    configuration = _configuration(store, moment, catalog)
+    configuration = _configuration(store, target, catalog)
     return catalog.model_copy(update={"sequences": tuple(sequences), "configuration": tuple(configuration)})
 
 
-def objects_of(read: ReadCatalog, moment: Moment) -> Catalog:
+def objects_of(read: ReadCatalog, target: RecoveryTarget) -> Catalog:
     """Return the catalog of a recovery target, without the values of sequences.
 
     :param read: as `catalog_reader` returned it.
     """
-    taken = named = taken_catalog(read, moment)
+    taken = named = taken_catalog(read, target)
     with suppress(DamagedError):  # the catalog that is not taken tells of names, and of nothing else
-        named = with_announced_names(taken, proofs_of_names(read, moment, taken.tables))
-    return with_passed(moment, named)
+        named = with_announced_names(taken, proofs_of_names(read, target, taken.tables))
+    return with_passed(target, named)
 
 
-def taken_catalog(read: ReadCatalog, moment: Moment) -> Catalog:
+def taken_catalog(read: ReadCatalog, target: RecoveryTarget) -> Catalog:
     """Return the catalog of the schema that is taken, with the names that it has there."""
-    return moment.composed.catalog if isinstance(moment, ComposedMoment) else read(moment.schema.block.catalog)
+    return target.composed.catalog if isinstance(target, ComposedTarget) else read(target.schema.block.catalog)
 
 
-def proofs_of_names(read: ReadCatalog, moment: Moment, tables: Iterable[Table]) -> Mapping[int, NameProof]:
+def proofs_of_names(read: ReadCatalog, target: RecoveryTarget, tables: Iterable[Table]) -> Mapping[int, NameProof]:
     """Return what is proved of the names of tables that may have had others at a recovery target, by oid.
 
-    :param moment: with the schema that is taken.
+    :param target: with the schema that is taken.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    pair = moment.pair if isinstance(moment, ComposedMoment) else moment.doubt
-    if pair is None or (moment.unfit and moment.schema is pair[1] and not isinstance(moment, ComposedMoment)):
+    pair = target.pair if isinstance(target, ComposedTarget) else target.doubt
+    if pair is None or (target.unfit and target.schema is pair[1] and not isinstance(target, ComposedTarget)):
         return {}
-    if isinstance(moment, ComposedMoment):
-        unsure = {*moment.composed.doubtful, *(each.record.oid for each in moment.passed)}
+    if isinstance(target, ComposedTarget):
+        unsure = {*target.composed.doubtful, *(each.record.oid for each in target.passed)}
         tables = [table for table in tables if table.oid in unsure]
     earlier, later = (read(placed.block.catalog) for placed in pair)
-    return name_proofs(moment, pair, (earlier, later), tables)
+    return name_proofs(target, pair, (earlier, later), tables)
 
 
-def _configuration(store: ObjectStore, moment: Moment, catalog: Catalog) -> Iterable[Configuration]:
+def _configuration(store: ObjectStore, target: RecoveryTarget, catalog: Catalog) -> Iterable[Configuration]:
     """Return the rows that extensions keep at a recovery target.
 
     They are as the backup before it has read them.
     """
-    if moment.sequences_before is None or not catalog.configuration:
+    if target.sequences_before is None or not catalog.configuration:
         return catalog.configuration
-    before = _read_catalog(store, moment.sequences_before.block.catalog)
+    before = _read_catalog(store, target.sequences_before.block.catalog)
     after = None
-    if moment.next_cut is not None:
+    if target.next_cut is not None:
         with suppress(DamagedError):  # it only tells whether they changed
-            after = _read_catalog(store, moment.next_cut.block.catalog).configuration
+            after = _read_catalog(store, target.next_cut.block.catalog).configuration
     return of_moment(catalog.configuration, before.configuration, after)
 
 
@@ -151,24 +150,24 @@ def sequences_to_json(values: tuple[SequenceValue, ...]) -> bytes:
 
 
 def parts_of(
-    store: ObjectStore, moment: Moment, catalog: Catalog
+    store: ObjectStore, target: RecoveryTarget, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
     """Return the parts of a recovery target's tables, by table id.
 
     Those whose rows do not fit what the tables are there come second. Where the schema that is taken is that of before
     a table was altered, and changes of it since count, it has the rows of its snapshot.
 
-    Rows that are older than the moment may be of another form than the table has there, and nobody knows how they
+    Rows that are older than the target may be of another form than the table has there, and nobody knows how they
     become of this one.
 
-    :param catalog: the moment's, as `catalog_of` returned it.
+    :param catalog: the target's, as `catalog_of` returned it.
     :raises DamagedError: a file of it is missing or changed.
     """
-    return read_parts(catalog_reader(store), moment, catalog)
+    return read_parts(catalog_reader(store), target, catalog)
 
 
 def read_parts(
-    read: ReadCatalog, moment: Moment, catalog: Catalog
+    read: ReadCatalog, target: RecoveryTarget, catalog: Catalog
 ) -> tuple[dict[str, TableParts], dict[str, TableParts]]:
     """Return the parts of tables, as `parts_of` does.
 
@@ -177,15 +176,15 @@ def read_parts(
     now = {str(table.oid): table for table in catalog.tables}
     fit: dict[str, TableParts] = {}
     unfit: dict[str, TableParts] = {}
-    for name, parts in moment.tables({name: table.label for name, table in now.items()}).items():
-        if name in now and _are_of_other_form(moment, parts, now[name]):
+    for name, parts in target.tables({name: table.label for name, table in now.items()}).items():
+        if name in now and _are_of_other_form(target, parts, now[name]):
             fit[name] = replace(parts.without_changes(), stale=OTHER_FORM)
             continue
         if not parts.stale or name not in now:
             fit[name] = parts
             continue
         written = [read(parts.catalog)]
-        if (last := schema_history.cut_until(moment.chain, parts.upto)) is not None and to_of(last.head) > parts.since:
+        if (last := target.chain.cut_until(parts.upto)) is not None and to_of(last.head) > parts.since:
             written.append(read(last.block.catalog))  # changes may have labels that the snapshot's catalog lacks
         if not all(fits(each, catalog, now[name]) for each in written):
             unfit[name] = parts
@@ -193,7 +192,7 @@ def read_parts(
         key = history_of(parts, now[name]).key
         has_key = set(key) <= {column.number for column in now[name].columns}
         fit[name] = parts if has_key else parts.without_changes()
-    return {**fit, **passed_parts(moment, catalog.tables)}, unfit
+    return {**fit, **passed_parts(target, catalog.tables)}, unfit
 
 
 @dataclass(frozen=True)
@@ -213,44 +212,43 @@ class OlderRows:
 
 
 def older_rows(
-    moment: Moment, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
+    target: RecoveryTarget, tables: Iterable[Table], fit: Mapping[str, TableParts], unfit: Mapping[str, TableParts]
 ) -> list[OlderRows]:
     """Return the tables without their exact rows at a recovery target.
 
     First come those that have older ones.
 
-    :param tables: of the moment's catalog; `fit` and `unfit`: as `parts_of` returned them for it.
+    :param tables: of the target's catalog; `fit` and `unfit`: as `parts_of` returned them for it.
     """
     older, without = [], []
-    again = _next_snapshots(moment)
+    again = _next_snapshots(target)
     for table in tables:
         name = str(table.oid)
         if (parts := fit.get(name)) is not None:
             if parts.stale:
                 older.append(OlderRows(table.oid, table.label, parts.as_of, parts.stale, again.get(name)))
-        elif table.has_rows and not moment.is_snapshot:
+        elif table.has_rows and not target.is_snapshot:
             why = unfit[name].why_unfit if name in unfit else "there was no snapshot of it yet"
             without.append(OlderRows(table.oid, table.label, None, why, again.get(name)))
     return [*older, *without]
 
 
-def _next_snapshots(moment: Moment) -> Mapping[str, Placed]:
-    """Return the first snapshot of each table behind a recovery target."""
-    found: dict[str, Placed] = {}
-    for placed in moment.chain.snapshots:
-        if to_of(placed.head) > moment.position and not placed.begins:
+def _next_snapshots(target: RecoveryTarget) -> Mapping[str, Placed]:
+    snapshots: dict[str, Placed] = {}
+    for placed in target.chain.snapshots:
+        if to_of(placed.head) > target.position and not placed.begins:
             for record in placed.head.tables:
-                found.setdefault(record.id, placed)
-    return found
+                snapshots.setdefault(record.id, placed)
+    return snapshots
 
 
-def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
+def _are_of_other_form(target: RecoveryTarget, parts: TableParts, table: Table) -> bool:
     """Return whether changes do not fit the earlier schema in use.
 
     They count, and came once a column had been altered. A column that takes more than it did may have values that it
     did not take then; and where whole rows are told apart, those that lack a column are none of the snapshot's.
     """
-    if (since := _earlier_schema(moment, table)) is None:
+    if (since := _earlier_schema(target, table)) is None:
         return False
     if not any(_is_since(record, since) for record in parts.changes):
         return False
@@ -259,21 +257,23 @@ def _are_of_other_form(moment: Moment, parts: TableParts, table: Table) -> bool:
     for record in history.relevant():
         if not _is_since(record, since):
             continue
-        told = {each["number"]: Column.from_dict(each) for each in record.columns}
-        if not history.key and not columns.keys() <= told.keys():
+        columns_by_number = {each["number"]: Column.from_dict(each) for each in record.columns}
+        if not history.key and not columns.keys() <= columns_by_number.keys():
             return True
-        if any(number in columns and each.takes_other_values(columns[number]) for number, each in told.items()):
+        if any(
+            number in columns and each.takes_other_values(columns[number]) for number, each in columns_by_number.items()
+        ):
             return True
     return False
 
 
-def _earlier_schema(moment: Moment, table: Table) -> int | None:
+def _earlier_schema(target: RecoveryTarget, table: Table) -> int | None:
     """Return the position of a table's schema, where it is taken though the table may have been altered since."""
-    if isinstance(moment, ComposedMoment):
-        return to_of(moment.pair[0].head) if moment.composed.doubtful.get(table.oid) == "earlier" else None
-    if moment.doubt is None or moment.schema is not moment.doubt[0]:
+    if isinstance(target, ComposedTarget):
+        return to_of(target.pair[0].head) if target.composed.doubtful.get(table.oid) == "earlier" else None
+    if target.doubt is None or target.schema is not target.doubt[0]:
         return None
-    return to_of(moment.doubt[0].head)
+    return to_of(target.doubt[0].head)
 
 
 def _is_since(record: TableRecord, position: int) -> bool:

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from holdfast.common.errors import DamagedError
-from holdfast.point_in_time.recovery_target import (
+from holdfast.point_in_time.target_contents import (
     OTHER_FORM,
     can_become,
     catalog_of,

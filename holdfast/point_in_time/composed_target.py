@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.files.data_files import read_file
 from holdfast.archive.format.document import iso
-from holdfast.archive.history.timeline import Moment
+from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.common.errors import HoldfastError
 from holdfast.common.lsn import PG_CLASS
 from holdfast.common.words import named
@@ -49,7 +49,7 @@ def dump_reader(store: ObjectStore) -> ReadDump:
 
 
 @dataclass(frozen=True, kw_only=True)
-class ComposedMoment(Moment):
+class ComposedTarget(RecoveryTarget):
     """Recovery target whose schema is put together of two backups'.
 
     :param composed: its schema.
@@ -70,33 +70,36 @@ class ComposedMoment(Moment):
 
 
 def with_composed_schema(
-    read_catalog: Callable[[FileRecord], Catalog], read_dump: ReadDump, moment: Moment, weigh: Callable[[int], Side]
-) -> ComposedMoment | None:
+    read_catalog: Callable[[FileRecord], Catalog],
+    read_dump: ReadDump,
+    target: RecoveryTarget,
+    weigh: Callable[[int], Side],
+) -> ComposedTarget | None:
     """Return a recovery target with its schema put together; None where it is not known what was touched when.
 
     :param weigh: returns what to take of a table, by its oid, where that is not known.
     :raises DamagedError: a file that tells of a schema is missing or changed.
     """
-    if moment.doubt is None or (moment.touches is None and not moment.unfit):
+    if target.doubt is None or (target.touches is None and not target.unfit):
         return None
-    known = []
-    for placed in moment.doubt:
+    schemas = []
+    for placed in target.doubt:
         dump = placed.block.schema_dump
         if dump is None:
             return None
         try:
-            known.append(KnownSchema(read_catalog(placed.block.catalog), read_dump(dump)))
+            schemas.append(KnownSchema(read_catalog(placed.block.catalog), read_dump(dump)))
         except HoldfastError:  # such as where there is no pg_restore; a damaged file is told by who needs it
             return None
-    earlier, later = known
-    nearest: Side = "earlier" if moment.schema is moment.doubt[0] else "later"
-    touches = _touched_before(earlier, later, moment.position, moment.unfit) if moment.unfit else moment.touches
-    composed = compose(earlier, later, touches, moment.position, nearest, weigh) if touches is not None else None
+    earlier, later = schemas
+    nearest: Side = "earlier" if target.schema is target.doubt[0] else "later"
+    touches = _touched_before(earlier, later, target.position, target.unfit) if target.unfit else target.touches
+    composed = compose(earlier, later, touches, target.position, nearest, weigh) if touches is not None else None
     if composed is None:
         return None
-    taken = {each.name: getattr(moment, each.name) for each in fields(Moment)}
-    taken |= {"doubt": None, "touches": None, "approximate": _words(moment, moment.doubt, composed)}
-    return ComposedMoment(**taken, composed=composed, pair=moment.doubt)
+    taken = {each.name: getattr(target, each.name) for each in fields(RecoveryTarget)}
+    taken |= {"doubt": None, "touches": None, "approximate": _words(target, target.doubt, composed)}
+    return ComposedTarget(**taken, composed=composed, pair=target.doubt)
 
 
 def _touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tables: Collection[int]) -> Touches | None:
@@ -109,23 +112,23 @@ def _touched_before(earlier: KnownSchema, later: KnownSchema, position: int, tab
     if needs_types and later.catalog.types_since(earlier.catalog).altered:
         return None
     past, both = (position - 1,), (position - 1, position)
-    found: dict[tuple[int, int], Sequence[int]] = {PRIVILEGES: past}
+    touches: dict[tuple[int, int], Sequence[int]] = {PRIVILEGES: past}
     for _, *numbers in (key for each in (earlier, later) for key in each.dump.objects):
         match numbers:
             case [int(catalog), int(oid)]:
-                found[catalog, oid] = found[PG_ATTRIBUTE, oid] = found[PG_DESCRIPTION, oid] = past
-    found |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
-    return found
+                touches[catalog, oid] = touches[PG_ATTRIBUTE, oid] = touches[PG_DESCRIPTION, oid] = past
+    touches |= {(catalog, oid): both for catalog in (PG_CLASS, PG_ATTRIBUTE) for oid in tables}
+    return touches
 
 
-def _words(moment: Moment, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
+def _words(target: RecoveryTarget, pair: tuple[Placed, Placed], composed: ComposedSchema) -> str:
     """Return what is not known of the schema; "" where all is."""
     if not composed.unsure:
         return ""
     earlier, later = (iso(placed.head.covers.to_time) for placed in pair)
-    if moment.unfit:
+    if target.unfit:
         return (
-            f"the rows of {named([*moment.unfit.values()])} are of {earlier}, and do not fit the schema of {later}: "
+            f"the rows of {named([*target.unfit.values()])} are of {earlier}, and do not fit the schema of {later}: "
             f"taken as of {earlier}, or left out, are {named(composed.unsure)}"
         )
     return (
