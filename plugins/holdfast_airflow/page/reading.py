@@ -87,13 +87,17 @@ async def look_at_line(
     start: datetime | None = None,
     end: datetime | None = None,
     parts: Annotated[int, Query(ge=1, le=5000)] = 1000,
+    commits: Annotated[int | None, Query(ge=0)] = None,
 ) -> dict[str, Any]:
-    """Return the restorable-time line of a source between two times, thinned to about so many parts."""
+    """Return the restorable-time line of a source between two times, thinned to about so many parts.
+
+    With `commits`, the store is not asked for more than so many.
+    """
     if any(each is not None and each.tzinfo is None for each in (start, end)):
         raise UsageError("write times with their zone, such as 2026-03-01T12:00:00Z")
     if start is not None and end is not None and start >= end:
         raise UsageError("the line's end must be later than its start")
-    return await page.looks.within(partial(page.opened(archive).line, source, start, end, parts))
+    return await page.looks.within(partial(page.opened(archive).line, source, start, end, parts, commits))
 
 
 @reading.get("/{archive}/sources/{source}/moment")
