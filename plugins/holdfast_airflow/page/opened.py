@@ -24,12 +24,13 @@ from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.status import record_of
 from holdfast.storage import open_store
 from holdfast.storage.url import open_place
+from holdfast_airflow.page.dag_history import with_blocks
 from holdfast_airflow.page.plans import plan
 from holdfast_airflow.page.remembered_store import RememberedStore
 from locking import Owner, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.archive.format.runs import RunRecord
     from holdfast.archive.format.state import State
@@ -90,6 +91,13 @@ class OpenedArchive:
             "drills": drills_of(archive.store)[::-1],
             "growth": growth(archive.state),
         }
+
+    def backups(self, known: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+        """Return the newest backups of each source, also those that Airflow does not know; no request after a look.
+
+        :param known: by source, those of Airflow's tasks.
+        """
+        return with_blocks(known, (self._archive or self.refreshed()).state)
 
     def progress(self, runs: Collection[str]) -> dict[str, dict[str, Any] | None]:
         """Return the newest record of each run; two requests each."""
