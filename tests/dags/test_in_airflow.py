@@ -286,7 +286,7 @@ def test_the_page_the_form_a_run_and_its_log_show_the_demo(airflow: AirflowStand
         mark = frame.locator("svg.line .mark line").bounding_box()
         assert mark
         page.mouse.click(mark["x"], mark["y"] + mark["height"] / 2)
-        expect(frame.locator("#lines").get_by_text("Can be restored:")).to_be_visible()
+        expect(frame.locator("#sources").get_by_text("Can be restored:")).to_be_visible()
         page.screenshot(path=pictures() / "page.png")
 
         page.goto(f"{airflow.url}/dags/restore_shop")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from airflow.models.dag import DagModel, DagTag
@@ -76,33 +77,75 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Dags:
-    """The DAGs of archives.
+class Dag:
+    """One DAG of an archive.
 
-    :param archives: by id of the DAG.
-    :param paused: ids of those that have a schedule and are paused.
+    :param operation: as its id begins, before the archive's name.
+    :param has_schedule: runs of it are missed while it is paused.
+    :param next: when its next scheduled run begins; None where none will.
     """
 
-    archives: Mapping[str, str]
-    paused: frozenset[str]
+    dag_id: str
+    archive: str
+    is_paused: bool = False
+    has_schedule: bool = False
+    next: datetime | None = None
 
-    def of(self, archive: str) -> list[str]:
-        """Return the ids of an archive's DAGs."""
-        return sorted(dag for dag, name in self.archives.items() if name == archive)
+    @property
+    def operation(self) -> str:
+        """Return its operation, such as `backup`."""
+        return operation_of(self.dag_id, self.archive)
+
+    def describe(self) -> dict[str, Any]:
+        """Return it as JSON."""
+        return {
+            "dag_id": self.dag_id,
+            "operation": self.operation,
+            "paused": self.is_paused,
+            "next": self.next.isoformat() if self.next else None,
+        }
+
+
+@dataclass(frozen=True)
+class Dags:
+    """The DAGs of archives, by their ids."""
+
+    known: Mapping[str, Dag]
+
+    @cached_property
+    def _by_archive(self) -> dict[str, list[Dag]]:
+        found: dict[str, list[Dag]] = {}
+        for _, dag in sorted(self.known.items()):
+            found.setdefault(dag.archive, []).append(dag)
+        return found
+
+    def of(self, archive: str) -> list[Dag]:
+        """Return an archive's DAGs, by their ids."""
+        return self._by_archive.get(archive, [])
+
+    def paused(self, archive: str) -> list[str]:
+        """Return the ids of an archive's DAGs that have a schedule and are paused."""
+        return [dag.dag_id for dag in self.of(archive) if dag.is_paused and dag.has_schedule]
 
 
 def dags_of(session: Session, archives: Collection[str]) -> Dags:
     """Return the DAGs of these archives, by their tags."""
     own = aliased(DagTag)
     rows = session.execute(
-        select(DagTag.dag_id, own.name, DagModel.is_paused, DagModel.timetable_summary)
+        select(
+            DagTag.dag_id, own.name, DagModel.is_paused, DagModel.timetable_summary, DagModel.next_dagrun_create_after
+        )
         .join(own, own.dag_id == DagTag.dag_id)
         .join(DagModel, DagModel.dag_id == DagTag.dag_id)
         .where(DagTag.name == TAG, DagModel.is_stale.is_(False))
     ).all()
-    found = {dag: tag for dag, tag, _, _ in rows if tag in archives and dag.endswith(f"_{tag}")}
-    paused = {dag for dag, _, is_paused, schedule in rows if is_paused and schedule not in (None, "None", "null")}
-    return Dags(found, frozenset(paused & found.keys()))
+    return Dags(
+        {
+            dag: Dag(dag, tag, bool(is_paused), summary not in (None, "None", "null"), None if is_paused else after)
+            for dag, tag, is_paused, summary, after in rows
+            if tag in archives and dag.endswith(f"_{tag}")
+        }
+    )
 
 
 def active_tasks(session: Session, dags: Dags) -> list[Task]:
@@ -113,9 +156,9 @@ def active_tasks(session: Session, dags: Dags) -> list[Task]:
         .where(TaskInstance.state.in_(ACTIVE))
         .order_by(TaskInstance.queued_dttm)
     ).scalars()
-    found = [row for row in rows if row.dag_id in dags.archives]
-    notes = _notes(session, found, RUN)
-    return [_task(row, dags, run=(notes.get(_key(row)) or {}).get("run")) for row in found]
+    found = [row for row in rows if row.dag_id in dags.known]
+    notes = notes_of(session, found, RUN)
+    return [_task(row, dags, run=(notes.get(task_key(row)) or {}).get("run")) for row in found]
 
 
 def open_failures(session: Session, dags: Dags) -> list[Task]:
@@ -139,7 +182,7 @@ def open_failures(session: Session, dags: Dags) -> list[Task]:
         .where(DagRun.state == "failed")
         .order_by(DagRun.run_after.desc())
     ).all()
-    runs = [(dag, run) for dag, run in failed if dag in dags.archives][:MOST_FAILURES]
+    runs = [(dag, run) for dag, run in failed if dag in dags.known][:MOST_FAILURES]
     if not runs:
         return []
     rows = session.execute(
@@ -149,17 +192,17 @@ def open_failures(session: Session, dags: Dags) -> list[Task]:
         .limit(MOST_FAILURES)
     )
     found = list(rows.scalars())
-    notes, jobs = _notes(session, found, FAILURE), _notes(session, found, RUN)
+    notes, jobs = notes_of(session, found, FAILURE), notes_of(session, found, RUN)
     return [
         _task(
             row,
             dags,
-            run=(jobs.get(_key(row)) or {}).get("run"),
+            run=(jobs.get(task_key(row)) or {}).get("run"),
             sentence=str(note.get("sentence", "")),
             exit_code=note.get("exit_code"),
         )
         for row in found
-        for note in (notes.get(_key(row)) or {},)
+        for note in (notes.get(task_key(row)) or {},)
     ]
 
 
@@ -167,7 +210,7 @@ def _any_of(runs: Iterable[tuple[str, str]]) -> Any:
     return or_(*(and_(TaskInstance.dag_id == dag, TaskInstance.run_id == run) for dag, run in runs))
 
 
-def _notes(session: Session, tasks: Collection[TaskInstance], key: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:
+def notes_of(session: Session, tasks: Collection[TaskInstance], key: str) -> dict[tuple[Any, ...], Mapping[str, Any]]:
     """Return the notes of tasks under one key, by the keys of the tasks."""
     if not tasks:
         return {}
@@ -181,13 +224,14 @@ def _notes(session: Session, tasks: Collection[TaskInstance], key: str) -> dict[
     return {(dag, run, task, index): value for dag, run, task, index, value in rows if isinstance(value, dict)}
 
 
-def _key(row: TaskInstance) -> tuple[Any, ...]:
+def task_key(row: TaskInstance) -> tuple[Any, ...]:
+    """Return the key of a task by which `notes_of` has its note."""
     return row.dag_id, row.run_id, row.task_id, row.map_index
 
 
 def _task(row: TaskInstance, dags: Dags, **more: Any) -> Task:
     return Task(
-        archive=dags.archives[row.dag_id],
+        archive=dags.known[row.dag_id].archive,
         dag_id=row.dag_id,
         run_id=row.run_id,
         task_id=row.task_id,

@@ -23,11 +23,14 @@ from holdfast.drill.history import drills_of
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.status import record_of
 from holdfast.storage import open_store
+from holdfast.storage.url import open_place
+from holdfast_airflow.page.dag_history import with_blocks
 from holdfast_airflow.page.plans import plan
+from holdfast_airflow.page.remembered_store import RememberedStore
 from locking import Owner, inspect
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection
+    from collections.abc import Callable, Collection, Mapping, Sequence
 
     from holdfast.archive.format.runs import RunRecord
     from holdfast.archive.format.state import State
@@ -49,13 +52,14 @@ class OpenedArchive:
         self.config = config
         self._lock = threading.Lock()
         self._archive: Archive | None = None
+        self._remembered: RememberedStore | None = None
         self._lines: dict[str, RestorableLine] = {}
 
     def refreshed(self) -> Archive:
         """Return the archive with all its commits; requests: a few where it was opened before."""
         with self._lock:
             if self._archive is None:
-                self._archive = Archive.open(open_store(self.config.place(), self.config.key, self.config.signs))
+                self._archive = Archive.open(self._store)
                 self._lines = {}
                 return self._archive
             before = self._archive.state.sequence
@@ -64,8 +68,19 @@ class OpenedArchive:
                 self._lines = {}
             return self._archive
 
+    @property
+    def _store(self) -> RememberedStore:
+        if self._remembered is None:
+            self._remembered = RememberedStore(open_place(self.config.place()), self.config.key, self.config.signs)
+        return self._remembered
+
     def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
-        """Return the record as of now, locks, breaks, holds, drills (the newest first) and growth."""
+        """Return the record as of now, locks, breaks, holds, drills (the newest first) and growth.
+
+        Requests, where the archive was opened before: four listings at most, and one for each object that is new. What
+        drills, breaks and verifications have recorded meanwhile is there two looks later at the latest.
+        """
+        self._store.begin_look()
         archive = self.refreshed()
         holds = sorted(archive.state.holds.values(), key=lambda hold: hold.at)
         return {
@@ -77,17 +92,29 @@ class OpenedArchive:
             "growth": growth(archive.state),
         }
 
+    def backups(self, known: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+        """Return the newest backups of each source, also those that Airflow does not know; no request after a look.
+
+        :param known: by source, those of Airflow's tasks.
+        """
+        return with_blocks(known, (self._archive or self.refreshed()).state)
+
     def progress(self, runs: Collection[str]) -> dict[str, dict[str, Any] | None]:
         """Return the newest record of each run; two requests each."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = self._store.behind(self._store.bare)  # a job that is at work writes on: nothing is remembered
         return {run: _progress(read_last(store, run)) for run in runs}
 
-    def line(self, source: str, start: datetime | None, end: datetime | None, parts: int) -> dict[str, Any]:
-        """Return a source's restorable-time line between two times, with the store's time as `now`.
+    def line(
+        self, source: str, start: datetime | None, end: datetime | None, parts: int, commits: int | None = None
+    ) -> dict[str, Any]:
+        """Return a source's restorable-time line between two times, with the present time as `now`.
 
+        :param commits: as many are enough; an archive that was read up to there is not asked for more.
         :raises UsageError: there are no backups of it.
         """
-        archive = self.refreshed()
+        archive = self._archive
+        if archive is None or commits is None or archive.state.sequence < commits:
+            archive = self.refreshed()
         name = only_source(archive.state, source)
         line = self._lines.setdefault(name, RestorableLine(archive.state, name))
         return {**line.view(start, end, parts=parts), "now": iso(datetime.now(UTC))}
@@ -114,6 +141,7 @@ class OpenedArchive:
         """Break one lock; the record in the archive names the user."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         _, record = break_lock(store, txn, reason=reason, user=user)
+        self._store.forget()
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:

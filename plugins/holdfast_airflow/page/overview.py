@@ -9,8 +9,9 @@ from airflow.models.pool import Pool
 from sqlalchemy import select
 
 from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
+from holdfast_airflow.page.dag_history import recent_backups, recent_days
 from holdfast_airflow.page.records import KeptRecord, newest_records, recorded_archives
-from holdfast_airflow.page.verdicts import judge_source, without_record
+from holdfast_airflow.page.verdicts import NO_RECORD, judge_source, reasons_of_archive, shared_reasons, without_record
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping, Sequence
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from sqlalchemy.orm import Session
 
     from holdfast.config.archives_model import ArchiveConfig
-    from holdfast_airflow.page.activity import Dags, Task
+    from holdfast_airflow.page.activity import Dag, Dags, Task
     from holdfast_airflow.page.configuration import KnownArchives
     from holdfast_airflow.page.verdicts import SourceVerdict
 
@@ -52,18 +53,20 @@ def overview(
 
 
 def detail(session: Session, configuration: KnownArchives, archive: str, now: datetime) -> dict[str, Any]:
-    """Return the entry of one archive with its whole record, its tasks and its DAGs."""
+    """Return the entry of one archive with its whole record, its tasks, its DAGs, and what these have done lately."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
     entry = _entry(archive, configuration, seen, now)
-    dags = seen.dags.of(archive)
+    dags, sources = seen.dags.of(archive), [each["source"] for each in entry["sources"]]
     return {
         **entry,
         "record": dict(record.told) if record else None,
         "active": [task.describe() for task in seen.active],
         "failures": [task.describe() for task in seen.failures],
         "no_failures": "" if seen.failures else _no_failures(entry["mistake"], dags),
-        "dags": dags,
+        "dags": [dag.describe() for dag in dags],
+        "days": recent_days(session, dags, sources, now),
+        "backups": recent_backups(session, dags, sources, now),
     }
 
 
@@ -84,10 +87,11 @@ def entry_by(
 
 def archive_of(session: Session, dag: str, archives: Collection[str]) -> str | None:
     """Return the archive, of these, that a DAG belongs to; None where it is another's, or nobody's."""
-    return dags_of(session, archives).archives.get(dag)
+    known = dags_of(session, archives).known.get(dag)
+    return known.archive if known else None
 
 
-def _no_failures(mistake: str, dags: Sequence[str]) -> str:
+def _no_failures(mistake: str, dags: Sequence[Dag]) -> str:
     """Return what can be said of an archive without open failures."""
     if mistake:
         return "None, but with the mistake above nothing of it runs."
@@ -107,14 +111,22 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
     record = seen.records.get(name)
     failures = [task for task in seen.failures if task.archive == name]
     verdicts = _verdicts(config, record, failures, now)
+    missing = _missing(config, record, verdicts)
+    if missing:  # it says so already
+        verdicts = [each.without(NO_RECORD) for each in verdicts]
+    shared, verdicts = shared_reasons(verdicts)
+    names = [verdict.source for verdict in verdicts]
+    reasons = reasons_of_archive(failures, names, record.told.get("replication") if record else None)
     mistake = configuration.mistakes.get(name) or _without_pool(config, seen.pools)
-    paused = sorted(dag for dag in seen.dags.paused if seen.dags.archives[dag] == name)
-    states = ["not ready"] if mistake or paused else []
+    paused = seen.dags.paused(name)
+    states = ["not ready"] if mistake or paused or reasons else []
     states += [verdict.state for verdict in verdicts] or ["unknown"]
     return {
         "archive": name,
         "state": min(states, key=lambda state: _WORST[state]),
         "mistake": mistake,
+        "reasons": [*reasons, *shared],
+        "missing": missing,
         "configured": config is not None,
         "place": config.url or ", ".join(config.replicas or {}) if config else (record.told["url"] if record else ""),
         "encrypted": bool(config and config.encryption),
@@ -129,7 +141,24 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
         "waiting": sum(task.archive == name and task.state != "running" for task in seen.active),
         "failed": len(failures),
         "paused": paused,
+        "next": _next(seen.dags.of(name)),
     }
+
+
+def _missing(config: ArchiveConfig | None, record: KeptRecord | None, verdicts: Sequence[SourceVerdict]) -> list[str]:
+    """Return what an archive of archives.yaml lacks that has no backup at all, one sentence each."""
+    if config is None or any(verdict.facts.get("restorable_to") for verdict in verdicts):
+        return []
+    found = [] if record else ["No task has recorded anything of it: it may not have been created yet."]
+    if not config.sources:
+        found.append("archives.yaml names no source of it.")
+    return [*found, *(f"{verdict.source} has no backup yet." for verdict in verdicts)]
+
+
+def _next(dags: Sequence[Dag]) -> str | None:
+    """Return when the next scheduled backup begins; None where none will."""
+    times = [dag.next for dag in dags if dag.next and dag.operation in ("backup", "changes")]
+    return min(times).isoformat() if times else None
 
 
 def _without_pool(config: ArchiveConfig | None, pools: Collection[str]) -> str:
@@ -152,7 +181,6 @@ def _verdicts(
             objectives=configured[name].objectives if name in configured else None,
             failures=failures,
             sources=names,
-            replication=record.told.get("replication") if record else None,
         )
         if name in told
         else without_record(name, failures, names)

@@ -14,6 +14,8 @@ from fastapi import APIRouter, Query
 from holdfast.archive.locks.owner_status import Word
 from holdfast.common.errors import UsageError
 from holdfast_airflow.page import rights
+from holdfast_airflow.page.activity import dags_of
+from holdfast_airflow.page.dag_history import recent_backups
 from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
 from holdfast_airflow.page.page import PageDep, SourceName  # noqa: TC001 - FastAPI reads them at run time
 from holdfast_airflow.page.plans import PlannedOperation  # noqa: TC001 - FastAPI reads it at run time
@@ -49,18 +51,23 @@ def describe_archive(archive: Readable, session: SessionDep, user: GetUserDep, p
     """Describe one archive by what tasks have recorded; no store is asked."""
     now = datetime.now(UTC)
     told = detail(session, page.configurations.current(), archive, now)
-    return {"now": now.isoformat(), **told, "rights": rights.rights_of(archive, user)}
+    starts = rights.startable((dag["dag_id"] for dag in told["dags"]), user)
+    return {"now": now.isoformat(), **told, "rights": {**rights.rights_of(archive, user), "start": starts}}
 
 
 @reading.get("/{archive}/now")
 async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
-    """Open the archive, and describe it as it is: record, verdicts by it, locks, holds, drills, growth."""
+    """Open the archive, and describe it as it is: record, verdicts by it, backups, locks, holds, drills, growth."""
 
     def look() -> dict[str, Any]:
+        opened = page.opened(archive)
         with create_session() as session:
-            told = page.opened(archive).now(Word(DatabaseScheduler(session)).state_of)
+            told = opened.now(Word(DatabaseScheduler(session)).state_of)
             configuration, now = page.configurations.current(), datetime.now(UTC)
-            return {**told, "entry": entry_by(session, configuration, archive, told["record"], now)}
+            entry = entry_by(session, configuration, archive, told["record"], now)
+            sources = [each["source"] for each in entry["sources"]]
+            backups = recent_backups(session, dags_of(session, [archive]).of(archive), sources, now)
+            return {**told, "entry": entry, "backups": opened.backups(backups)}
 
     return await page.looks.within(look)
 
@@ -87,13 +94,17 @@ async def look_at_line(
     start: datetime | None = None,
     end: datetime | None = None,
     parts: Annotated[int, Query(ge=1, le=5000)] = 1000,
+    commits: Annotated[int | None, Query(ge=0)] = None,
 ) -> dict[str, Any]:
-    """Return the restorable-time line of a source between two times, thinned to about so many parts."""
+    """Return the restorable-time line of a source between two times, thinned to about so many parts.
+
+    With `commits`, the store is not asked for more than so many.
+    """
     if any(each is not None and each.tzinfo is None for each in (start, end)):
         raise UsageError("write times with their zone, such as 2026-03-01T12:00:00Z")
     if start is not None and end is not None and start >= end:
         raise UsageError("the line's end must be later than its start")
-    return await page.looks.within(partial(page.opened(archive).line, source, start, end, parts))
+    return await page.looks.within(partial(page.opened(archive).line, source, start, end, parts, commits))
 
 
 @reading.get("/{archive}/sources/{source}/moment")

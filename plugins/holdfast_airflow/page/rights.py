@@ -3,13 +3,14 @@
 | who | needs |
 | --- | --- |
 | reads | to read the DAG `restore_<archive>` |
+| starts a DAG, such as a backup or a drill | to create runs of it: Airflow's own API starts it, and checks again |
 | holds and releases restore points | to edit it |
 | breaks locks | to edit it, and connections: with an archive's credentials one could break a lock anyway |
 """
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import AccessView, DagAccessEntity, DagDetails
@@ -18,6 +19,9 @@ from airflow.models.dag import DagModel
 from fastapi import Depends, Header, HTTPException, Path, status
 
 from holdfast.config.archives_model import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
 
 HEADER = "X-Holdfast-Request"
 """A header that changes need: a form of a foreign page cannot send it, so that a session's cookie alone is no right."""
@@ -68,21 +72,35 @@ def may_break(archive: Annotated[str, Depends(may_change)], user: GetUserDep) ->
     return _allowed(archive, get_auth_manager().is_authorized_connection(method="PUT", user=user))
 
 
+def startable(dags: Iterable[str], user: GetUserDep) -> list[str]:
+    """Return the DAGs of which a user may create runs."""
+    manager = get_auth_manager()
+    return [
+        dag
+        for dag in dags
+        if manager.is_authorized_dag(
+            method="POST", access_entity=DagAccessEntity.RUN, details=_details_of(dag), user=user
+        )
+    ]
+
+
 def rights_of(archive: str, user: GetUserDep) -> dict[str, bool]:
     """Return the changes that a user may make, so that the page offers no others."""
     manager = get_auth_manager()
     edits = manager.is_authorized_dag(method="PUT", details=_details(archive), user=user)
     return {
-        "restore": manager.is_authorized_dag(
-            method="POST", access_entity=DagAccessEntity.RUN, details=_details(archive), user=user
-        ),
+        "restore": bool(startable([dag_of(archive)], user)),
         "hold": edits,
         "break": edits and manager.is_authorized_connection(method="PUT", user=user),
     }
 
 
 def _details(archive: str) -> DagDetails:
-    return DagDetails(id=dag_of(archive), team_name=DagModel.get_team_name(dag_of(archive)))
+    return _details_of(dag_of(archive))
+
+
+def _details_of(dag: str) -> DagDetails:
+    return DagDetails(id=dag, team_name=DagModel.get_team_name(dag))
 
 
 def _allowed(archive: str, is_allowed: bool) -> str:

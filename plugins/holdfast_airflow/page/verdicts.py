@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from holdfast.common.words import named
@@ -10,7 +10,7 @@ from holdfast.config.archives_model import ObjectivesConfig
 from holdfast.objectives import Facts, judge_facts
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable, Mapping, Sequence
+    from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
     from datetime import datetime
 
     from holdfast.objectives import Objective
@@ -29,7 +29,7 @@ class SourceVerdict:
 
     :param state: `ready` where all its objectives are kept and nothing speaks against it; `unknown` without a record,
         or without objectives.
-    :param reasons: why it is not ready, one sentence each.
+    :param reasons: why it is not ready, one sentence each; what is wrong with the whole archive is not among them.
     :param objectives: how each stands.
     """
 
@@ -38,6 +38,10 @@ class SourceVerdict:
     reasons: Sequence[str] = ()
     objectives: Sequence[Objective] = ()
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def without(self, *reasons: str) -> SourceVerdict:
+        """Return it without reasons that are said elsewhere."""
+        return replace(self, reasons=tuple(why for why in self.reasons if why not in reasons))
 
     def describe(self) -> dict[str, Any]:
         """Return it as JSON."""
@@ -57,7 +61,6 @@ def judge_source(
     objectives: ObjectivesConfig | None,
     failures: Iterable[Task],
     sources: Collection[str],
-    replication: Mapping[str, Any] | None,
 ) -> SourceVerdict:
     """Return the verdict on a source by its part of a record.
 
@@ -65,7 +68,6 @@ def judge_source(
     :param objectives: as archives.yaml has them now; None for those of the record.
     :param failures: open failures of the archive's tasks.
     :param sources: names of all sources of the archive.
-    :param replication: state of the archive's replicas, where it has some.
     """
     name = told["source"]
     facts = Facts.from_described(told["facts"])
@@ -81,8 +83,7 @@ def judge_source(
     if waiting := told.get("waiting"):
         tables = named([each["table"] for each in waiting])
         reasons.append(f"the newest rows of {tables} are in no backup: they wait to start over")
-    reasons += [_failed(each) for each in failures if _is_about(each, name, sources)]
-    reasons += _replicas(replication)
+    reasons += _failures_of(name, failures, sources)
     if not reasons and not judged:
         return SourceVerdict(name, "unknown", [NO_OBJECTIVES], judged, told["facts"])
     return SourceVerdict(name, "not ready" if reasons else "ready", reasons, judged, told["facts"])
@@ -90,31 +91,71 @@ def judge_source(
 
 def without_record(source: str, failures: Iterable[Task], sources: Collection[str]) -> SourceVerdict:
     """Return the verdict on a source that no task has told anything of."""
-    failed = [_failed(each) for each in failures if _is_about(each, source, sources)]
+    failed = _failures_of(source, failures, sources)
     return SourceVerdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
 
 
-def _is_about(task: Task, source: str, sources: Collection[str]) -> bool:
-    """Return whether a task is about a source, or about the whole archive; objectives are judged here anyway."""
-    if task.dag_id.startswith("objectives_"):
-        return False
+def reasons_of_archive(
+    failures: Iterable[Task], sources: Collection[str], replication: Mapping[str, Any] | None
+) -> list[str]:
+    """Return what is wrong with an archive as a whole, or with several sources alike, one sentence each.
+
+    :param replication: state of the archive's replicas, where it has some.
+    """
+    alike = _alike(failures, sources)
+    return [*(_failed(tasks) for about, tasks in alike if about == ""), *_replicas(replication)]
+
+
+def shared_reasons(verdicts: Sequence[SourceVerdict]) -> tuple[list[str], list[SourceVerdict]]:
+    """Return the reasons that all of several sources have, and the verdicts without them."""
+    first, *others = verdicts or [SourceVerdict("", "unknown")]
+    shared = [each for each in first.reasons if others and all(each in other.reasons for other in others)]
+    rest = [each.without(*shared) for each in verdicts]
+    return [f"each source: {why}" for why in shared], rest
+
+
+def source_of(task_id: str, sources: Collection[str]) -> str:
+    """Return the source that a task of an archive's DAGs is about; "" where it is about the whole archive."""
     for prefix in ("backup_", "drill_"):
-        if task.task_id.startswith(prefix):
-            rest = task.task_id.removeprefix(prefix)  # a source, or a source and a replica
-            return max((each for each in sources if f"{rest}_".startswith(f"{each}_")), key=len, default="") == source
-    return not task.dag_id.startswith("restore_")
+        if task_id.startswith(prefix):
+            rest = task_id.removeprefix(prefix)  # a source, or a source and a replica
+            return max((each for each in sources if f"{rest}_".startswith(f"{each}_")), key=len, default="")
+    return ""
 
 
-def _failed(task: Task) -> str:
-    code = f" (exit code {task.exit_code})" if task.exit_code is not None else ""
-    return f"{task.dag_id}, task {task.task_id} has failed{code}: {task.sentence or 'its log says why'}"
+def _failures_of(source: str, failures: Iterable[Task], sources: Collection[str]) -> list[str]:
+    return [_failed(tasks) for about, tasks in _alike(failures, sources) if about == source]
+
+
+def _alike(failures: Iterable[Task], sources: Collection[str]) -> Iterator[tuple[str, list[Task]]]:
+    """Yield the tasks that failed alike, with the only source that they are about; "" where it is not one.
+
+    Objectives are judged here anyway, and a failed restore says nothing of what can be restored.
+    """
+    groups: dict[tuple[object, ...], list[Task]] = {}
+    for task in failures:
+        if not task.dag_id.startswith(("objectives_", "restore_")) or task.dag_id.startswith("restore_drill_"):
+            groups.setdefault((task.dag_id, task.exit_code, task.sentence), []).append(task)
+    for tasks in groups.values():
+        about = {source_of(each.task_id, sources) for each in tasks}
+        yield about.pop() if len(about) == 1 else "", tasks
+
+
+def _failed(tasks: Sequence[Task]) -> str:
+    """Return one sentence for tasks of one DAG that failed alike."""
+    first, code = tasks[0], tasks[0].exit_code
+    names = named([each.task_id for each in tasks])
+    failed = f"task {names} has failed" if len(tasks) == 1 else f"tasks {names} have failed"
+    exit_code = f" (exit code {code})" if code is not None else ""
+    return f"{first.dag_id}, {failed}{exit_code}: {first.sentence or 'its log says why'}"
 
 
 def _replicas(replication: Mapping[str, Any] | None) -> list[str]:
     if not replication:
         return []
     lost = [each["name"] for each in replication["replicas"] if each["lost"]]
-    found = [f"lost: {named(lost)}"] if lost else []
+    found = [f"lost {'replica' if len(lost) == 1 else 'replicas'}: {named(lost)}"] if lost else []
     if missing := replication.get("missing"):
-        found.append(f"nobody has the files of {len(missing)} entries of the update log")
+        entries = f"{len(missing)} {'entry' if len(missing) == 1 else 'entries'}"
+        found.append(f"no replica has the files of {entries} of the update log")
     return found

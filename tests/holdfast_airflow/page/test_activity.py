@@ -54,9 +54,12 @@ def test_dags_belong_to_the_archive_that_tags_and_name_say(shop: AirflowRows) ->
     shop.dag("backup_old", "holdfast", "shop")  # whoever wrote it
     shop.dag("vacuum_shop", "holdfast", "shop", stale=True)
     found = dags_of(shop.session, ["shop"])
-    assert found.archives == {BACKUP: "shop", "restore_shop": "shop"}
-    assert dags_of(shop.session, ["shop", "eshop"]).of("eshop") == ["backup_eshop"]
-    assert dags_of(shop.session, []).archives == {}
+    assert [(each.dag_id, each.operation) for each in found.of("shop")] == [
+        (BACKUP, "backup"),
+        ("restore_shop", "restore"),
+    ]
+    assert [each.dag_id for each in dags_of(shop.session, ["shop", "eshop"]).of("eshop")] == ["backup_eshop"]
+    assert dags_of(shop.session, []).known == {}
 
 
 @pytest.mark.parametrize(
@@ -67,7 +70,7 @@ def test_only_what_has_a_schedule_is_missed_while_it_is_paused(
     airflow: AirflowRows, paused: bool, schedule: str | None, told: bool
 ) -> None:
     airflow.dag(BACKUP, "holdfast", "shop", paused=paused, schedule=schedule)
-    assert dags_of(airflow.session, ["shop"]).paused == ({BACKUP} if told else set())
+    assert dags_of(airflow.session, ["shop"]).paused("shop") == ([BACKUP] if told else [])
 
 
 def test_tasks_at_work_are_told_with_the_runs_of_their_jobs(shop: AirflowRows) -> None:

@@ -37,6 +37,9 @@ ROOT = Path(__file__).parents[3]
 HOSTILE = "<img src=x onerror=alert(1)>\"'&"
 """A name of a table, a mark and a purpose that is markup."""
 
+CARD = 700
+"""Pixels that the card of a source is high, at most."""
+
 USERS = {"demo": "admin", "olga": "op", "uma": "user", "victor": "viewer"}
 
 ARCHIVES = """
@@ -195,6 +198,8 @@ def test_changes_need_the_pages_own_header_and_breaking_the_right_on_connections
         assert answer.status_code == with_header, (user, answer.text)
     assert "there is no lock with txn" in answer.text or answer.json() == {"error": "Forbidden"}
     rights = {user: stage.client(user).get("/holdfast/api/archives/shop").json()["rights"] for user in USERS}
+    starts = {user: "backup_shop" in told.pop("start") for user, told in rights.items()}
+    assert starts == {"demo": True, "olga": True, "uma": True, "victor": False}
     assert rights == {
         "demo": {"restore": True, "hold": True, "break": True},
         "olga": {"restore": True, "hold": True, "break": True},
@@ -266,13 +271,13 @@ def test_a_moment_is_chosen_by_a_click_and_restored_and_the_link_leads_into_airf
     mark = frame.locator("svg.line .mark line").first.bounding_box()
     assert mark
     page.mouse.click(mark["x"], mark["y"] + mark["height"] / 2)
-    expect(frame.locator("#lines").get_by_text("Can be restored:")).to_be_visible()
+    expect(frame.locator("#sources").get_by_text("Can be restored:")).to_be_visible()
     # The other mark stands too near to be drawn, until there is room. Its name is text, not markup.
     for _ in range(8):
         frame.get_by_role("button", name="Zoom in").click()
     expect(frame.locator("svg.line .mark title").filter(has_text=HOSTILE)).to_have_count(1)
     frame.get_by_text("What is shown, as a list").click()
-    expect(frame.locator("#lines li").filter(has_text=f"mark {HOSTILE}")).to_be_visible()
+    expect(frame.locator("#sources li").filter(has_text=f"mark {HOSTILE}")).to_be_visible()
     frame.get_by_role("button", name="Restore to this moment").click()
     frame.locator("input[name=target]").fill("target")
     page.screenshot(path=pictures() / "restore-form.png")
@@ -398,8 +403,9 @@ def test_pictures_of_the_page_in_both_themes(stage: Stage, chromium: Browser, th
     page = watched.watch(context.new_page())
     log_in(page, stage.airflow.url, stage.passwords, "victor")
     frame = open_archive(page, stage.airflow.url)
-    expect(frame.locator("#sizes table")).to_be_visible()
-    expect(frame.get_by_role("button", name="Restore to this moment")).to_have_count(0)
+    expect(frame.locator("#growth svg")).to_be_visible()
+    for words in ("Restore to this moment", "Back up now", "Drill now"):
+        expect(frame.get_by_role("button", name=words)).to_have_count(0)
     page.screenshot(path=pictures() / f"archive-{theme}.png")
     ground = frame.locator("body").evaluate("body => getComputedStyle(body).backgroundColor")
     assert ground == {"light": "rgb(255, 255, 255)", "dark": "rgb(13, 17, 23)"}[theme]
@@ -410,15 +416,44 @@ def test_pictures_of_the_page_in_both_themes(stage: Stage, chromium: Browser, th
     context.close()
 
 
+def test_a_backup_is_started_from_the_page_and_a_hidden_page_asks_nothing(
+    stage: Stage, session: BrowserContext, watched: Watched
+) -> None:
+    page = watched.watch(session.new_page())
+    log_in(page, stage.airflow.url, stage.passwords, "uma")
+    page.clock.install()
+    page.goto(f"{stage.airflow.url}/holdfast/?archive=shop")
+    expect(page.locator("article.verdict")).to_have_count(1)
+    expect(page.locator("svg.line rect.restorable")).not_to_have_count(0)
+    assert page.locator("article.verdict").evaluate("card => card.offsetHeight") < CARD
+    with page.expect_response(re.compile(r"/dags/backup_shop/dagRuns$")) as started:
+        page.get_by_role("button", name="Back up now").click()
+    run = started.value.json()["dag_run_id"]
+    assert stage.airflow.api.wait_for_run("backup_shop", run, timeout=300, poll=0.5) == "success"
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.clock.run_for(120_000)
+    assert [url for url in asked if "/line?" not in url] == []  # that of the last look, for which no store is asked
+    with page.expect_response(re.compile(r"/api/archives/shop/now$")):
+        page.evaluate("delete document.hidden; document.dispatchEvent(new Event('visibilitychange'))")
+    page.get_by_text("Backups (").click()
+    expect(page.locator("article.verdict tbody tr td.kept").first).to_have_text("good")
+    assert watched.problems == []
+
+
 def test_the_line_is_used_by_the_keyboard_alone(stage: Stage, session: BrowserContext, watched: Watched) -> None:
     page = watched.watch(session.new_page())
     log_in(page, stage.airflow.url, stage.passwords, "victor")
     page.goto(f"{stage.airflow.url}/holdfast/?archive=shop")
     line = page.locator("svg.line")
     expect(line.locator("rect.restorable")).not_to_have_count(0)
+    page.keyboard.press("Tab")
+    page.keyboard.press("Enter")
+    expect(page.locator("main")).to_be_focused()
     line.focus()
     page.keyboard.press("End")
-    expect(page.locator("#lines").get_by_text("Can be restored:")).to_be_visible()
+    expect(page.locator("#sources").get_by_text("Can be restored:")).to_be_visible()
     page.keyboard.press("+")
     page.keyboard.press("ArrowLeft")
     expect(page.locator("#said")).not_to_be_empty()

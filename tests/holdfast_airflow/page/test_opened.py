@@ -13,9 +13,11 @@ from holdfast.archive.format.runs import RunLog
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_archive
 from holdfast.storage import ObjectStore
+from holdfast.storage.url import open_place
 from holdfast_airflow.page.opened import OpenedArchive, growth
 from locking import LockBusy, RWLock
 from tests.support.archives.blocks_without_rows import add
+from tests.support.jobs.steps import SteppedStore, Steps
 
 NOW = datetime.now(UTC)
 
@@ -49,6 +51,51 @@ def test_the_record_of_now_has_locks_holds_and_growth(opened: OpenedArchive, sto
     assert (told["breaks"], told["drills"], len(told["growth"])) == ([], [], 1)
     assert opened.release(made["hold"], reason="moved", user="olga") == {"hold": made["hold"]}
     assert opened.now()["holds"] == []
+
+
+@pytest.fixture
+def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Requests to the store, each as it begins."""
+    made: list[str] = []
+    steps = Steps(0, "before", made.append)
+
+    def open_counted(url: str) -> ObjectStore:
+        counted = SteppedStore(open_place(url), steps)
+        counted.listing_is_ordered = True  # as of the known clouds
+        return counted
+
+    monkeypatch.setattr("holdfast_airflow.page.opened.open_place", open_counted)
+    return made
+
+
+def test_a_look_takes_four_requests_however_much_there_is(
+    opened: OpenedArchive, store: ObjectStore, requests: list[str]
+) -> None:
+    for number, source in enumerate(("shop_db", "crm", "books"), 1):
+        back_up(store, number, source=source)
+        with RunLog(store, f"drill-{source}.2026030{number}T120000Z.a", "drill"):
+            pass
+    opened.break_lock(RWLock(store, "maintenance").write(purpose="vacuum").txn, reason="it burnt down", user="olga")
+    with RWLock(store, "format").read(purpose="copy"):
+        opened.now()
+        for _ in range(3):
+            requests.clear()
+            told = opened.now()
+            assert len(requests) <= 4, requests
+            opened.line("shop_db", None, None, 100, told["record"]["commits"])
+            assert len(requests) <= 4, requests
+    assert (len(told["drills"]), len(told["breaks"]), len(told["locks"])) == (3, 1, 1)
+
+
+def test_what_comes_meanwhile_is_seen_two_looks_later(
+    opened: OpenedArchive, store: ObjectStore, requests: list[str]
+) -> None:
+    opened.now()
+    with RunLog(store, "drill-shop_db.20260301T120000Z.a", "drill"):
+        pass
+    back_up(store, 1)
+    assert opened.now()["record"]["commits"] == 1
+    assert [each["state"] for each in opened.now()["drills"]] == ["succeeded"]
 
 
 def test_the_newest_drill_comes_first(opened: OpenedArchive, store: ObjectStore) -> None:

@@ -18,7 +18,10 @@ def configured(**archives: dict[str, Any]) -> KnownArchives:
     return KnownArchives({name: ArchiveConfig.model_validate(told) for name, told in archives.items()})
 
 
-SHOP = {"url": "/shop", "sources": {"shop_db": {"url": "postgresql://db/shop", "objectives": {"rpo": "1h"}}}}
+SHOP: dict[str, Any] = {
+    "url": "/shop",
+    "sources": {"shop_db": {"url": "postgresql://db/shop", "objectives": {"rpo": "1h"}}},
+}
 
 
 def record(source: str = "shop_db", **more: Any) -> dict[str, Any]:
@@ -137,7 +140,9 @@ def test_one_archive_is_told_with_all_that_is_known_of_it(airflow: AirflowRows) 
     assert found["record"] == record()
     assert [each["task_id"] for each in found["active"]] == ["load"]
     assert [each["task_id"] for each in found["failures"]] == ["save"]
-    assert (found["dags"], found["failed"], found["state"]) == (["backup_shop", "restore_shop"], 1, "not ready")
+    assert [each["dag_id"] for each in found["dags"]] == ["backup_shop", "restore_shop"]
+    assert (found["failed"], found["state"], found["missing"]) == (1, "not ready", [])
+    assert (list(found["days"]), list(found["backups"])) == (["shop_db"], ["shop_db"])
     assert found["no_failures"] == ""
     nothing = detail(airflow.session, configured(shop=SHOP), "books", NOON)
     assert (nothing["record"], nothing["dags"], nothing["state"]) == (None, [], "unknown")
@@ -159,10 +164,37 @@ def test_a_record_of_now_knows_a_drill_that_no_task_has_recorded(airflow: Airflo
     told = record()
     told["sources"][0]["facts"]["drill_failure"] = "public.orders is not equal"
     found = entry_by(airflow.session, configured(shop=SHOP), "shop", told, NOON)
-    assert (found["state"], found["sources"][0]["reasons"]) == (
+    assert (found["state"], found["sources"][0]["reasons"], found["reasons"]) == (
         "not ready",
-        ["the newest drill failed: public.orders is not equal", "nobody has the files of 2 entries of the update log"],
+        ["the newest drill failed: public.orders is not equal"],
+        ["no replica has the files of 2 entries of the update log"],
     )
+
+
+def test_the_next_scheduled_backup_is_the_first_that_is_not_paused(airflow: AirflowRows) -> None:
+    kept(airflow, "shop", record())
+    airflow.dag("backup_shop", "holdfast", "shop", next_hours=5)
+    airflow.dag("changes_shop", "holdfast", "shop", next_hours=1, paused=True)
+    airflow.dag("vacuum_shop", "holdfast", "shop", next_hours=2)
+    assert entry(airflow, configured(shop=SHOP))["next"] == (NOON + timedelta(hours=5)).isoformat()
+    described = {each["operation"]: each for each in detail(airflow.session, KnownArchives(), "shop", NOON)["dags"]}
+    assert (described["changes"]["paused"], described["changes"]["next"]) == (True, None)
+
+
+def test_an_archive_without_any_backup_says_what_is_missing(airflow: AirflowRows) -> None:
+    two = {**SHOP, "sources": {"crm": SHOP["sources"]["shop_db"], "shop_db": SHOP["sources"]["shop_db"]}}
+    found = entry(airflow, configured(shop=two))
+    assert found["missing"] == [
+        "No task has recorded anything of it: it may not have been created yet.",
+        "crm has no backup yet.",
+        "shop_db has no backup yet.",
+    ]
+    assert (found["reasons"], [each["reasons"] for each in found["sources"]]) == ([], [[], []])
+    kept(airflow, "shop", record(sources=[{"source": "shop_db", "facts": {}, "waiting": []}]))
+    assert entry(airflow, configured(shop=SHOP))["missing"] == ["shop_db has no backup yet."]
+    assert entry(airflow, configured(idle={"url": "/idle"}), "idle")["missing"][1:] == [
+        "archives.yaml names no source of it."
+    ]
 
 
 def test_a_dag_is_of_the_archive_that_its_tags_name(airflow: AirflowRows) -> None:

@@ -44,8 +44,22 @@ def test_the_list_names_the_archive_of_a_dag_if_the_user_may_see_it(page: Browse
 def test_one_archive_is_told_with_what_its_user_may_do(page: Browsed) -> None:
     page.rights.methods = {"GET"}
     told = page.get("/api/archives/shop").json()
-    assert (told["archive"], told["rights"]) == ("shop", {"restore": False, "hold": False, "break": False})
+    nothing = {"restore": False, "hold": False, "break": False, "start": []}
+    assert (told["archive"], told["rights"]) == ("shop", nothing)
     assert page.get("/api/archives/books").status_code == 403
+
+
+def test_a_dag_can_be_started_from_the_page_by_who_may_create_its_runs(page: Browsed) -> None:
+    for operation in ("backup", "restore_drill"):
+        page.airflow.dag(f"{operation}_shop", "holdfast", "shop")
+    page.rights.dags.add("restore_drill_shop")
+    assert page.get("/api/archives/shop").json()["rights"]["start"] == ["restore_drill_shop"]
+
+
+def test_backups_by_a_command_stand_among_those_of_tasks(page: Browsed, store: ObjectStore) -> None:
+    add(Archive.open(store), make_block())
+    [found] = page.get("/api/archives/shop/now").json()["backups"]["shop_db"]
+    assert (found["state"], found["kind"], found["commit"], found["task"]) == ("success", "full", 1, None)
 
 
 @pytest.mark.parametrize("path", ["now", "plans/compaction", "progress?run=r", "sources/shop_db/line"])

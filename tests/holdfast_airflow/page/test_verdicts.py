@@ -5,7 +5,15 @@ from typing import Any
 
 from holdfast.config.archives_model import ObjectivesConfig
 from holdfast_airflow.page.activity import Task
-from holdfast_airflow.page.verdicts import NO_OBJECTIVES, NO_RECORD, judge_source, without_record
+from holdfast_airflow.page.verdicts import (
+    NO_OBJECTIVES,
+    NO_RECORD,
+    SourceVerdict,
+    judge_source,
+    reasons_of_archive,
+    shared_reasons,
+    without_record,
+)
 
 SOURCES = ("crm", "shop_db", "shop_db_old")
 
@@ -22,7 +30,7 @@ def failed(dag: str, task: str, code: int | None = 1) -> Task:
 
 
 def judge(record: dict[str, Any], **more: Any) -> tuple[str, list[str]]:
-    options: dict[str, Any] = {"now": NOW, "objectives": None, "failures": (), "sources": SOURCES, "replication": None}
+    options: dict[str, Any] = {"now": NOW, "objectives": None, "failures": (), "sources": SOURCES}
     verdict = judge_source(record, **options | more)
     return verdict.state, list(verdict.reasons)
 
@@ -51,15 +59,13 @@ def test_a_failed_drill_is_named_once_whatever_was_promised() -> None:
     ]
 
 
-def test_damage_waiting_tables_and_lost_replicas_are_named_whatever_was_promised() -> None:
+def test_damage_and_waiting_tables_are_named_whatever_was_promised() -> None:
     record = told(damaged=["data/b1/t.parquet"]) | {"waiting": [{"table": "public.orders"}]}
-    replication = {"replicas": [{"name": "far", "lost": True}, {"name": "near", "lost": False}], "missing": []}
-    state, reasons = judge(record, replication=replication)
+    state, reasons = judge(record)
     assert state == "not ready"
     assert reasons == [
         "damaged: data/b1/t.parquet",
         "the newest rows of public.orders are in no backup: they wait to start over",
-        "lost: far",
     ]
 
 
@@ -73,9 +79,9 @@ def test_a_failure_counts_for_the_source_it_is_about() -> None:
     ]
     state, reasons = judge(told(), failures=failures)
     assert state == "not ready"
-    assert reasons == [
-        "changes_shop, task backup_shop_db has failed (exit code 3): no room",
-        "archive_verification_shop, task verify has failed (exit code 1): no room",
+    assert reasons == ["changes_shop, task backup_shop_db has failed (exit code 3): no room"]
+    assert reasons_of_archive(failures, SOURCES, None) == [
+        "archive_verification_shop, task verify has failed (exit code 1): no room"
     ]
     assert [failure.runbook for failure in failures] == [
         "a-lock-is-held",
@@ -84,6 +90,36 @@ def test_a_failure_counts_for_the_source_it_is_about() -> None:
         "restore",
         "damage",
     ]
+
+
+def test_tasks_of_several_sources_that_failed_alike_are_named_once() -> None:
+    failures = [failed("backup_shop", f"backup_{source}", 2) for source in SOURCES]
+    assert judge(told(), failures=failures) == ("ready", [])
+    assert reasons_of_archive(failures, SOURCES, None) == [
+        "backup_shop, tasks backup_crm, backup_shop_db, backup_shop_db_old have failed (exit code 2): no room"
+    ]
+
+
+def test_lost_replicas_are_the_archives() -> None:
+    replication = {"replicas": [{"name": "far", "lost": True}, {"name": "near", "lost": False}], "missing": [7]}
+    assert reasons_of_archive((), SOURCES, replication) == [
+        "lost replica: far",
+        "no replica has the files of 1 entry of the update log",
+    ]
+
+
+def test_a_reason_that_all_sources_have_is_named_once() -> None:
+    def verdict(source: str, *reasons: str) -> SourceVerdict:
+        return SourceVerdict(source, "not ready", reasons)
+
+    shared, own = shared_reasons([verdict("crm", "late", NO_RECORD), verdict("books", NO_RECORD)])
+    assert shared == [f"each source: {NO_RECORD}"]
+    assert [(each.source, list(each.reasons), each.state) for each in own] == [
+        ("crm", ["late"], "not ready"),
+        ("books", [], "not ready"),
+    ]
+    assert shared_reasons([verdict("crm", "late")]) == ([], [verdict("crm", "late")])
+    assert shared_reasons([]) == ([], [])
 
 
 def test_a_source_whose_name_begins_like_anothers_is_another() -> None:

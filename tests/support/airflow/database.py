@@ -44,12 +44,20 @@ class AirflowRows:
         self.session.execute(model.__table__.insert(), values)
 
     def dag(
-        self, name: str, *tags: str, paused: bool = False, schedule: str | None = "0 1 * * *", stale: bool = False
+        self,
+        name: str,
+        *tags: str,
+        paused: bool = False,
+        schedule: str | None = "0 1 * * *",
+        stale: bool = False,
+        next_hours: float | None = None,
     ) -> None:
-        """Add a DAG with tags."""
+        """Add a DAG with tags, whose next run begins so many hours after noon."""
+        after = None if next_hours is None else NOON + timedelta(hours=next_hours)
         self._insert(
             DagModel, dag_id=name, bundle_name="dags", max_active_tasks=1, max_consecutive_failed_dag_runs=0,
             has_task_concurrency_limits=False, is_paused=paused, is_stale=stale, timetable_summary=schedule,
+            next_dagrun_create_after=after,
         )  # fmt: skip
         for tag in tags:
             self._insert(DagTag, dag_id=name, name=tag)

@@ -1,106 +1,120 @@
 // One archive: what tasks have recorded at once, and what its store says as soon as it answers.
 
 import { get, post } from "./api.js";
-import { Chosen, field } from "./chosen.js";
+import { field } from "./chosen.js";
 import { airflowLink, el, svg, table } from "./dom.js";
-import { Line } from "./line.js";
 import { badge } from "./list.js";
 import { plans } from "./plans.js";
 import { every } from "./refresh.js";
+import { keep, reasons, SourceCard } from "./source.js";
+import { dagOf, startButton } from "./start.js";
 import { ago, count, moment, size, span } from "./words.js";
+
+const PARTS = ["head", "run", "sources", "work", "locks", "failures", "growth", "drills", "plans", "holds"];
+
+const REFUSED = 422; // by what the archive is, not by trouble with its store
+
+const PROGRESS_AT_ONCE = 2; // each takes two requests to the store
 
 /** Show an archive, and above it the record of one job's run if asked for; returns a function that ends its reading. */
 export function showArchive(main, name, run) {
-  const parts = {};
-  for (const part of ["head", "run", "verdicts", "lines", "work", "locks", "sizes", "plans", "drills", "holds", "failures"]) parts[part] = el("section", { id: part });
+  const parts = Object.fromEntries(PARTS.map((part) => [part, el("section", { id: part })]));
   main.replaceChildren(...Object.values(parts));
   parts.plans.append(plans(name));
-  parts.head.append(el("h2", null, name), el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
-  const view = { name, parts, lines: new Map(), told: null, now: null, judged: null, progress: {} };
+  const actions = el("span", { class: "actions" });
+  const about = el("div", null, el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
+  const title = el("h2", null, name);
+  parts.head.append(el("div", { class: "bar" }, title, actions), about);
+  const view = { name, parts, title, actions, about, cards: new Map(), told: null, now: null, judged: null, refused: "", progress: {}, turn: 0 };
   const ends = [
     ...(run ? [every(4, () => readRun(view, run))] : []),
-    every(5, () => readTold(view)),
+    every(10, () => readTold(view)),
     every(20, () => readNow(view)),
-    every(3, () => readProgress(view)),
+    every(5, () => readProgress(view)),
   ];
   return () => {
     for (const end of ends) end();
-    for (const { line } of view.lines.values()) line.close();
+    for (const card of view.cards.values()) card.close();
   };
 }
 
 async function readTold(view) {
   const isFirst = !view.told;
   view.told = await get([view.name]);
+  draw(view);
   if (isFirst && view.now) drawNow(view); // what may be done was not known when it was drawn
+}
+
+/** Draw what Airflow's database knows; of the verdicts, those of the archive itself where it was read. */
+function draw(view) {
   const { parts, told } = view;
+  if (!told) return;
   const now = Date.parse(told.now);
-  const judged = view.judged ?? told; // the archive itself knows more than what tasks have recorded
-  parts.head.replaceChildren(
-    el("h2", null, view.name, " ", badge(judged.state)),
-    el("p", { class: "quiet" }, [told.place, told.encrypted ? "encrypted" : "not encrypted", told.quorum ? `quorum ${told.quorum}` : "", told.commits === null ? "" : `${count(told.commits)} commits, ${size(told.bytes)}`].filter(Boolean).join(" · ")),
-    el("p", { class: "quiet" }, told.recorded ? `Recorded by a task ${span(told.record_age_s)} ago.` : "No task has recorded anything yet."),
+  const judged = view.judged ?? told;
+  view.title.replaceChildren(view.name, " ", badge(judged.state));
+  keep(view.actions, told, ["backup", "changes", "restore_drill", "setup"], () => [
+    startButton(told, "Back up now", dagOf(told, "changes", "backup")),
+    startButton(told, "Drill now", dagOf(told, "restore_drill")),
+  ]);
+  view.actions.hidden = judged.missing.length > 0 && Boolean(dagOf(told, "setup")); // its card has the button that helps
+  const drill = dagOf(told, "restore_drill");
+  const facts = [
+    told.place,
+    told.encrypted ? "encrypted" : "not encrypted",
+    told.quorum ? `quorum ${told.quorum}` : "",
+    judged.commits === null ? "" : `${count(judged.commits)} commits, ${size(judged.bytes)}`,
+    told.next ? `next backup ${until(told.next, now)}` : "no backup is scheduled",
+    drill?.next ? `next drill ${until(drill.next, now)}` : "",
+    told.recorded ? `recorded by a task ${span(told.record_age_s)} ago` : "",
+  ];
+  view.about.replaceChildren(
+    el("p", { class: "quiet" }, facts.filter(Boolean).join(" · ")),
+    told.configured ? "" : el("p", { class: "quiet" }, "archives.yaml, as the API server reads it, does not have this archive: only its record is shown."),
     told.mistake ? el("p", { class: "problem" }, told.mistake) : "",
     told.paused.length ? el("p", { class: "problem" }, "Paused, so these do not run: ", told.paused.map((dag) => [dagLink(dag), " "])) : "",
+    reasons(judged.reasons) ?? "",
     told.replicas.length ? el("p", null, "Replicas: ", told.replicas.map((each) => el("span", { class: each.lost ? "missed" : "kept" }, `${each.name} ${each.lost ? "lost" : each.entries_behind ? `${count(each.entries_behind)} entries behind` : "up to date"} `))) : "",
   );
-  parts.verdicts.replaceChildren(el("div", { class: "cards" }, judged.sources.map((source) => card(source, now))));
-  drawLines(view);
+  if (judged.missing.length) drawMissing(view, judged);
+  else drawSources(view, judged);
   drawWork(view);
   parts.failures.replaceChildren(...failures(told, now));
 }
 
-function card(source, now) {
-  const facts = source.facts;
-  return el(
-    "article",
-    { class: `card verdict ${source.state.replace(" ", "-")}` },
-    el("h3", null, source.source, " ", badge(source.state)),
-    el(
-      "dl",
-      null,
-      row("Newest restorable moment", facts.restorable_to ? `${ago(facts.restorable_to, now)}` : "never", source, "rpo", moment(facts.restorable_to)),
-      row("Last good drill", ago(facts.drilled, now), source, "drill_within", moment(facts.drilled)),
-      row("It took", facts.drill_s === null || facts.drill_s === undefined ? "not measured" : span(facts.drill_s), source, "rto"),
-      row("Every file read or written", facts.verified ? `within ${span((now - Date.parse(facts.verified)) / 1000)}` : "never", source, "verified_within"),
-    ),
-    source.reasons.length ? el("ul", { class: "reasons" }, source.reasons.map((reason) => el("li", null, reason))) : null,
-  );
-}
-
-function row(words, value, source, name, title) {
-  const objective = source.objectives.find((each) => each.name === name);
-  return [
-    el("dt", null, words),
-    el("dd", { title: title || null }, el("span", { class: objective ? (objective.is_met ? "kept" : "missed") : null }, value), objective ? el("span", { class: "quiet" }, ` (objective ${objective.limit})`) : null),
-  ];
-}
-
-function drawLines(view) {
+/** One card in place of those of the sources: what an archive lacks that has nothing yet. */
+function drawMissing(view, judged) {
   const { parts, told } = view;
-  if (!told.configured) {
-    parts.lines.replaceChildren(el("p", { class: "quiet" }, "archives.yaml, as the API server reads it, does not have this archive: only its record is shown."));
-    return;
+  const sentences = [...(view.refused ? [view.refused] : judged.missing), ...judged.sources.flatMap((each) => each.reasons)];
+  if (!parts.sources.querySelector(".missing")) {
+    parts.sources.replaceChildren(el("article", { class: "card verdict missing unknown" }, el("h3", null, "Nothing is backed up yet"), el("div"), el("div", { class: "bar" })));
+    view.cards.clear();
   }
-  for (const source of told.sources) {
-    if (view.lines.has(source.source) || !source.facts.restorable_to) continue;
-    const chosen = new Chosen(view.name, source.source, told.rights);
-    const line = new Line(view.name, source.source, (at) => chosen.show(at));
-    view.lines.set(source.source, { line, chosen, read: source.facts.restorable_to });
-    parts.lines.append(el("h3", null, `What of ${source.source} can be restored`), line.element, chosen.element);
-    line.read();
-  }
-  for (const source of told.sources) {
-    const known = view.lines.get(source.source);
-    if (known && known.read !== source.facts.restorable_to) {
-      known.read = source.facts.restorable_to;
-      known.line.read();
+  const [, body, bar] = parts.sources.firstChild.children;
+  body.replaceChildren(reasons([...new Set(sentences)]) ?? "");
+  keep(bar, told, ["setup"], () => startButton(told, "Set up", dagOf(told, "setup")));
+}
+
+function drawSources(view, judged) {
+  const { parts, cards } = view;
+  parts.sources.querySelector(".missing")?.remove();
+  for (const { source } of judged.sources) {
+    if (!cards.has(source)) {
+      cards.set(source, new SourceCard(view.name, source));
+      parts.sources.append(cards.get(source).element);
     }
+    cards.get(source).update({ told: view.told, now: view.now, judged });
   }
+}
+
+function until(iso, now) {
+  const seconds = (Date.parse(iso) - now) / 1000;
+  return seconds > 0 ? `in ${span(seconds)}` : "is due";
 }
 
 async function readRun(view, run) {
+  if (["succeeded", "failed"].includes(view.job?.state)) return; // it changes no more
   const found = (await get([view.name, "progress"], { run }))[run];
+  view.job = found;
   view.parts.run.replaceChildren(
     el("h3", null, `Job ${run}`),
     found
@@ -110,9 +124,12 @@ async function readRun(view, run) {
 }
 
 async function readProgress(view) {
-  const runs = (view.told?.active ?? []).map((task) => task.run).filter(Boolean).slice(0, 20);
+  const runs = (view.told?.active ?? []).map((task) => task.run).filter(Boolean);
   if (!runs.length || !view.told.configured) return;
-  view.progress = await get([view.name, "progress"], { run: runs });
+  const first = view.turn % runs.length; // of many that are at work, others each time
+  view.turn += PROGRESS_AT_ONCE;
+  const asked = [...runs.slice(first), ...runs.slice(0, first)].slice(0, PROGRESS_AT_ONCE);
+  Object.assign(view.progress, await get([view.name, "progress"], { run: asked }));
   drawWork(view);
 }
 
@@ -147,10 +164,16 @@ async function readNow(view) {
   try {
     view.now = await get([view.name, "now"]);
     view.judged = view.now.entry;
+    view.refused = "";
   } catch (error) {
     view.judged = null;
+    for (const card of view.cards.values()) card.fail(error.message);
+    view.refused = error.status === REFUSED ? error.message : "";
+    draw(view);
+    if (view.told?.missing.length && view.refused) return; // the card says it
     throw error;
   }
+  draw(view);
   drawNow(view);
 }
 
@@ -158,9 +181,16 @@ function drawNow(view) {
   const { parts, now } = view;
   const rights = view.told?.rights ?? {};
   drawLocks(view, rights);
-  parts.sizes.replaceChildren(el("h3", null, "Sizes"), ...sizes(now));
-  parts.drills.replaceChildren(el("h3", null, "Drills"), drills(now.drills));
-  parts.holds.replaceChildren(el("h3", null, "Held restore points"), holds(view, now.holds, rights));
+  parts.growth.replaceChildren(...growth(now.growth));
+  fold(parts.drills, `Drills (${now.drills.length})`, drills(now.drills, Date.parse(now.record.at)));
+  fold(parts.holds, `Held restore points (${now.holds.length})`, holds(view, now.holds, rights));
+}
+
+/** Bring a part up to date that a person may have opened. */
+function fold(part, words, body) {
+  const details = part.querySelector("details") ?? part.appendChild(el("details"));
+  if (details.contains(document.activeElement) && document.activeElement.matches("input")) return; // somebody is typing
+  details.replaceChildren(el("summary", null, words), body);
 }
 
 function drawLocks(view, rights) {
@@ -224,35 +254,34 @@ function breakButton(view, lock) {
   return button;
 }
 
-function sizes(now) {
-  const record = now.record;
-  const rows = record.sources
-    .filter((each) => each.bytes !== undefined && each.restorable_to)
-    .map((each) => el("tr", null, el("th", { scope: "row" }, each.source), el("td", null, size(each.bytes)), el("td", null, count(each.rows)), el("td", null, String(each.backups)), el("td", null, String(each.changes)), el("td", null, moment(each.last_full)), el("td", null, moment(each.restorable_from))));
-  return [
-    table("Sizes by source", ["Source", "Size", "Rows of the newest full backup", "Full", "Incremental", "Last full", "Restorable from"], rows),
-    growth(now.growth),
-  ];
-}
+const STEPS = [1, 2, 5, 10];
 
+/** What there is now by when it was added, with axes of time and size. */
 function growth(points) {
-  if (points.length < 2) return "";
-  const width = 600;
-  const height = 80;
+  if (points.length < 2) return [];
   const first = Date.parse(points[0].at);
   const length = Math.max(Date.parse(points.at(-1).at) - first, 1);
   const most = Math.max(points.at(-1).bytes, 1);
-  const path = points.map((each, index) => `${index ? "L" : "M"}${(((Date.parse(each.at) - first) / length) * (width - 4) + 2).toFixed(1)} ${(height - 2 - (each.bytes / most) * (height - 8)).toFixed(1)}`).join(" ");
-  const words = `What is there now, by when it was added: ${size(points[0].bytes)} at ${moment(points[0].at)}, ${size(points.at(-1).bytes)} at ${moment(points.at(-1).at)}`;
-  return el("figure", null, svg("svg", { viewBox: `0 0 ${width} ${height}`, class: "growth", role: "img", "aria-label": words }, svg("path", { d: path })), el("figcaption", { class: "quiet" }, words));
+  const decade = 10 ** Math.floor(Math.log10(most));
+  const top = STEPS.find((step) => step * decade >= most) * decade;
+  const path = points.map((each, index) => `${index ? "L" : "M"}${(((Date.parse(each.at) - first) / length) * 1000).toFixed(1)} ${(100 - (each.bytes / top) * 100).toFixed(1)}`).join(" ");
+  const words = `What is there now, by when it was added: ${size(points[0].bytes)} on ${points[0].at.slice(0, 10)}, ${size(points.at(-1).bytes)} on ${points.at(-1).at.slice(0, 10)}.`;
+  const day = length > 2 * 86400e3 ? (iso) => iso.slice(0, 10) : (iso) => iso.slice(0, 16).replace("T", " ");
+  const ends = [points[0].at, new Date(first + length / 2).toISOString(), points.at(-1).at];
+  const picture = svg("svg", { viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img", "aria-label": words }, svg("path", { class: "grid", d: "M0 0H1000M0 50H1000M0 100H1000" }), svg("path", { class: "area", d: `${path} V100 H0 Z` }), svg("path", { d: path }));
+  return [
+    el("h3", null, "Growth"),
+    el("figure", { class: "growth" }, el("div", { class: "sizes" }, [top, top / 2, 0].map((each) => el("span", null, size(each)))), picture, el("div", { class: "times" }, ends.map((each) => el("span", null, day(each)))), el("figcaption", { class: "quiet" }, words)),
+  ];
 }
 
-function drills(found) {
+function drills(found, now) {
   if (!found.length) return el("p", { class: "quiet" }, "No drill has been run.");
+  const number = (value) => (value === undefined ? "" : count(value));
   return table(
     "Drills",
-    ["When", "Source", "Moment", "Result", "Took"],
-    found.map((each) => el("tr", null, el("td", null, moment(each.ended)), el("td", null, each.source ?? ""), el("td", null, moment(each.at)), el("td", { class: each.state === "succeeded" ? "kept" : "missed" }, each.state === "succeeded" ? "equal to the archive" : each.error || each.state), el("td", null, each.seconds === undefined ? "" : span(each.seconds)))),
+    ["Ended", "Source", "Moment", "Result", "Rows", "Tables", "Took"],
+    found.map((each) => el("tr", null, el("td", { title: moment(each.ended) }, ago(each.ended, now)), el("td", null, each.source ?? ""), el("td", null, moment(each.at)), el("td", { class: each.state === "succeeded" ? "kept" : "missed" }, each.state === "succeeded" ? "equal to the archive" : each.error || each.state), el("td", null, number(each.rows)), el("td", null, number(each.tables)), el("td", null, each.seconds === undefined ? "" : span(each.seconds)))),
   );
 }
 
@@ -287,7 +316,7 @@ function releaseButton(view, hold) {
 
 function failures(told, now) {
   const found = told.failures;
-  if (!found.length) return [el("h3", null, "Last failures"), el("p", { class: "quiet" }, told.no_failures)];
+  if (!found.length) return [el("p", { class: "quiet" }, told.no_failures)];
   return [
     el("h3", null, "Last failures"),
     table(

@@ -1,11 +1,11 @@
 // The chosen moment of a source: whether it can be restored, and what to do with it.
 
 import { airflow, get, post } from "./api.js";
-import { airflowLink, copyButton, el, say } from "./dom.js";
+import { copyButton, el, say } from "./dom.js";
+import { follow } from "./start.js";
 import { moment } from "./words.js";
 
 const TARGETS = ["holdfast_postgres", "postgres", "generic"];
-const FINISHED = ["success", "failed"];
 
 /** A panel below the line of a source. */
 export class Chosen {
@@ -14,14 +14,14 @@ export class Chosen {
     this.source = source;
     this.rights = rights;
     this.asked = 0;
-    this.element = el("div", { class: "chosen" }, el("p", { class: "quiet" }, "Choose a moment on the line, or type one:"), this.typed());
+    this.element = el("div", { class: "chosen" }, this.typed());
     this.body = el("div");
     this.element.append(this.body);
   }
 
   typed() {
-    this.input = el("input", { type: "text", "aria-label": "Moment to restore", placeholder: "latest, a time with its zone, a mark, commit:N, lsn:X/Y", size: 46 });
-    const form = el("form", { class: "bar" }, this.input, el("button", { type: "submit", class: "small" }, "Look"));
+    this.input = el("input", { type: "text", "aria-label": "Moment to restore", placeholder: "latest, a time with its zone, mark:NAME, commit:N, lsn:X/Y", size: 46 });
+    const form = el("form", { class: "bar" }, el("label", { class: "quiet" }, "Choose a moment on the line, or type one: ", this.input), el("button", { type: "submit", class: "small" }, "Look"));
     form.addEventListener("submit", (event) => {
       event.preventDefault();
       if (this.input.value.trim()) this.show(this.input.value.trim());
@@ -90,7 +90,8 @@ export class Chosen {
       const conf = { source: this.source, target_connection: target.value.trim(), at, dry_run: dry.checked, tables: tables.value.split("\n").map((each) => each.trim()).filter(Boolean) };
       try {
         const run = await airflow("POST", ["dags", `restore_${this.archive}`, "dagRuns"], { logical_date: null, conf });
-        await follow(run, result);
+        const state = await follow(run, result);
+        if (state) await tellResult(run, state, result);
       } catch (error) {
         result.replaceChildren(el("p", { class: "missed" }, error.message));
       }
@@ -128,24 +129,6 @@ async function offerConnections(list) {
     list.replaceChildren(...fit.map((each) => el("option", { value: each.connection_id }, each.description ?? "")));
   } catch {
     // Who may not list connections types the id.
-  }
-}
-
-async function follow(run, result) {
-  const link = airflowLink(`dags/${encodeURIComponent(run.dag_id)}/runs/${encodeURIComponent(run.dag_run_id)}`, run.dag_run_id);
-  const words = el("span", null, "queued");
-  result.replaceChildren(el("p", null, "Run ", link, ": ", words));
-  const wait = (milliseconds) => new Promise((done) => setTimeout(done, milliseconds));
-  for (;;) {
-    await wait(2000);
-    if (!result.isConnected) return;
-    const now = await airflow("GET", ["dags", run.dag_id, "dagRuns", run.dag_run_id]);
-    words.textContent = now.state;
-    if (!FINISHED.includes(now.state)) continue;
-    words.className = now.state === "success" ? "kept" : "missed";
-    say(`The run has ended: ${now.state}`);
-    await tellResult(run, now.state, result);
-    return;
   }
 }
 

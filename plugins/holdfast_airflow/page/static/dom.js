@@ -38,8 +38,9 @@ export function airflowLink(path, ...children) {
   return link;
 }
 
-/** Make a table with a caption that only screen readers read. */
+/** Make a table with a caption that only screen readers read. On narrow screens each cell stands below its head. */
 export function table(caption, heads, rows) {
+  for (const row of rows) [...row.children].forEach((cell, index) => (cell.dataset.head = heads[index]));
   return el(
     "div",
     { class: "scroll" },

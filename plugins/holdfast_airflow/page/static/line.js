@@ -29,16 +29,17 @@ export class Line {
     this.end = null;
     this.cursor = null;
     this.asked = 0;
+    this.commits = null;
     this.picture = svg("svg", { height: HEIGHT, tabindex: 0, role: "application", "aria-label": `Restorable times of ${source}. Arrow keys move the cursor, plus and minus zoom, Enter chooses.`, class: "line" });
     this.words = el("p", { class: "under quiet" }, "Opening the archive …");
-    this.list = el("details", null, el("summary", null, "What is shown, as a list"), el("ul"));
+    this.list = el("details", null, el("summary", null, "What is shown, as a list"), legend(), el("ul"));
     const buttons = [
       ...RANGES.map(([words, seconds]) => el("button", { type: "button", class: "small", onclick: () => this.range(seconds) }, words)),
       el("button", { type: "button", class: "small", onclick: () => this.whole() }, "All"),
       el("button", { type: "button", class: "small", "aria-label": "Zoom in", onclick: () => this.zoom(0.5) }, "+"),
       el("button", { type: "button", class: "small", "aria-label": "Zoom out", onclick: () => this.zoom(2) }, "−"),
     ];
-    this.element = el("div", { class: "line-box" }, el("div", { class: "bar" }, buttons), this.picture, this.words, legend(), this.list);
+    this.element = el("div", { class: "line-box" }, el("div", { class: "bar" }, buttons), this.picture, this.words, this.list);
     this.picture.addEventListener("wheel", (event) => this.wheel(event), { passive: false });
     this.picture.addEventListener("click", (event) => this.click(event));
     this.picture.addEventListener("pointermove", (event) => this.hover(event));
@@ -55,10 +56,21 @@ export class Line {
     return Math.max(200, this.element.clientWidth - 2);
   }
 
+  /** Read the line of an archive with so many commits. */
+  readOn(commits) {
+    this.commits = commits;
+    return this.read();
+  }
+
+  /** Say why nothing can be shown, unless something is. */
+  fail(message) {
+    if (!this.seen) this.words.textContent = message;
+  }
+
   /** Read the line between the present ends. Of several answers the last one asked for counts. */
   async read() {
     const number = ++this.asked;
-    const query = { parts: Math.round(this.width) };
+    const query = { parts: Math.round(this.width), commits: this.commits };
     if (this.start !== null) Object.assign(query, { start: new Date(this.start).toISOString(), end: new Date(this.end).toISOString() });
     let seen;
     try {

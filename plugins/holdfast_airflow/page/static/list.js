@@ -5,7 +5,9 @@ import { el, table } from "./dom.js";
 import { every } from "./refresh.js";
 import { ago, count, size, span } from "./words.js";
 
-const WORDS = { ready: "Ready", "not ready": "Not ready", unknown: "Unknown" };
+const WORDS = { "not ready": "Not ready", unknown: "Unknown", ready: "Ready" };
+
+const MOST_REASONS = 3;
 
 /** A state as a word with a colour. */
 export function badge(state) {
@@ -25,24 +27,26 @@ export function showList(main, dag) {
       draw();
     },
   });
+  const counts = el("span", { class: "counts" });
   const body = el("div", { class: "archives" }, el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
-  main.replaceChildren(el("div", { class: "bar" }, el("h2", null, "Archives"), input), body);
+  main.replaceChildren(el("div", { class: "bar" }, el("h2", null, "Archives"), counts, input), body);
 
   function draw() {
     if (!last) return;
     const now = Date.parse(last.now);
     const shown = last.archives.filter((each) => each.archive.toLowerCase().includes(filter));
-    const counts = ["not ready", "unknown", "ready"].map((state) => [state, shown.filter((each) => each.state === state).length]);
+    const states = Object.keys(WORDS).map((state) => [state, shown.filter((each) => each.state === state).length]);
+    counts.replaceChildren(...states.filter(([, number]) => number).flatMap(([state, number]) => [badge(state), ` ${number} `]));
+    input.hidden = !last.archives.length;
     body.replaceChildren(
       last.problem ? el("p", { class: "problem", role: "alert" }, `archives.yaml: ${last.problem}. Shown is the last good one.`) : "",
-      el("p", { class: "counts" }, counts.map(([state, number]) => [badge(state), ` ${number} `])),
       shown.length
         ? table(
             "Archives with their state",
-            ["State", "Archive", "Source", "Newest restorable moment", "Last good drill", "Verified", "Replicas", "Tasks", "Recorded"],
+            ["State", "Archive", "Source", "Newest restorable moment", "Last good drill", "Verified", "Now", "Recorded"],
             shown.flatMap((each) => rows(each, now)),
           )
-        : el("p", { class: "quiet" }, last.archives.length ? "No archive has such a name." : "There is no archive that you may see."),
+        : el("p", { class: "quiet" }, last.archives.length ? "No archive has such a name." : "There is no archive that you may see: archives.yaml, as this API server reads it, names none, and no task has recorded one."),
     );
   }
 
@@ -66,30 +70,40 @@ function rows(archive, now) {
       index
         ? el("td")
         : el("th", { scope: "row" }, el("a", { href: `#archive=${encodeURIComponent(archive.archive)}` }, archive.archive)),
-      el("td", { class: "names" }, source?.source ?? "", whyOf(archive, source)),
-      el("td", null, source ? promised(source, "rpo", ago(source.facts.restorable_to, now)) : ""),
+      el("td", { class: "names" }, source?.source ?? "", reasons(index ? [] : ofArchive(archive), archive.state), reasons(source?.reasons ?? [], source?.state)),
+      el("td", null, source ? promised(source, "rpo", ago(source.facts.restorable_to, now)) : "", index || !archive.next ? "" : el("div", { class: "quiet" }, next(archive.next, now))),
       el("td", null, source ? drilled(source, now) : ""),
       el("td", null, source ? promised(source, "verified_within", source.facts.verified ? `within ${span((now - Date.parse(source.facts.verified)) / 1000)}` : "never") : ""),
-      el("td", null, index ? "" : replicas(archive)),
-      el("td", null, index ? "" : tasks(archive)),
+      el("td", null, index ? "" : [tasks(archive), replicas(archive)]),
       el("td", { class: "quiet" }, index ? "" : archive.recorded ? `${span(archive.record_age_s)} ago` : "never", index || archive.bytes === null ? "" : el("div", null, `${size(archive.bytes)}, ${count(archive.commits)} commits`)),
     ),
   );
 }
 
 function worst(archive, source) {
-  return archive.mistake || archive.paused.length ? "not ready" : source.state;
+  return ofArchive(archive).length && archive.state === "not ready" ? "not ready" : source.state;
 }
 
-function whyOf(archive, source) {
-  const reasons = [...(source?.reasons ?? [])];
-  if (archive.mistake) reasons.unshift(archive.mistake);
-  if (archive.paused.length) reasons.unshift(`paused: ${archive.paused.join(", ")}`);
-  return reasons.length ? el("ul", { class: `reasons ${source ? worst(archive, source) : archive.state}` }, reasons.slice(0, 3).map((reason) => el("li", null, reason)), reasons.length > 3 ? el("li", null, `and ${reasons.length - 3} more`) : null) : null;
+/** What is wrong with the archive as a whole: it is said once, however many sources it has. */
+function ofArchive(archive) {
+  const paused = archive.paused.length ? [`paused: ${archive.paused.join(", ")}`] : [];
+  return [...(archive.mistake ? [archive.mistake] : []), ...paused, ...archive.reasons, ...archive.missing];
+}
+
+function reasons(sentences, state) {
+  if (!sentences.length) return null;
+  const shown = sentences.slice(0, MOST_REASONS).map((each) => el("li", null, each));
+  const more = sentences.length - shown.length;
+  return el("ul", { class: `reasons ${state}` }, shown, more ? el("li", null, `and ${more} more`) : null);
+}
+
+function next(iso, now) {
+  const seconds = (Date.parse(iso) - now) / 1000;
+  return seconds > 0 ? `next backup in ${span(seconds)}` : "next backup is due";
 }
 
 /** A value beside its objective, marked where that is missed. */
-export function promised(source, name, words) {
+function promised(source, name, words) {
   const objective = source.objectives.find((each) => each.name === name);
   if (!objective) return words;
   return [

@@ -28,6 +28,7 @@ function wanted() {
 function show() {
   leave();
   const { archive, run, dag } = wanted();
+  document.title = archive ? `${archive} · Holdfast` : "Holdfast";
   const isFramed = window.parent !== window;
   top_.replaceChildren(
     el("h1", null, "Holdfast"),
@@ -42,6 +43,10 @@ function show() {
   leave = archive ? showArchive(main, archive, run) : showList(main, dag);
 }
 
+document.querySelector(".skip").addEventListener("click", (event) => {
+  event.preventDefault(); // the address names what is shown
+  main.focus();
+});
 chooseTheme();
 window.addEventListener("storage", chooseTheme);
 window.addEventListener("hashchange", show);

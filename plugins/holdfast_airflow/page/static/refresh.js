@@ -1,4 +1,4 @@
-// Reading again: not while the page is hidden, and never two at a time.
+// Reading again: not while the page is hidden, at once when it is seen again, and never two at a time.
 
 import { AnswerError } from "./api.js";
 
@@ -6,11 +6,13 @@ import { AnswerError } from "./api.js";
 export function every(seconds, read) {
   let timer = null;
   let isOver = false;
+  let isTurning = false;
   const problem = document.getElementById("problem");
 
   async function turn() {
     if (isOver) return;
     if (!document.hidden) {
+      isTurning = true;
       try {
         await read();
         if (problem.dataset.by === String(seconds)) problem.hidden = true;
@@ -19,14 +21,24 @@ export function every(seconds, read) {
         problem.textContent = error.message;
         problem.dataset.by = String(seconds);
         problem.hidden = false;
+      } finally {
+        isTurning = false;
       }
     }
     if (!isOver) timer = setTimeout(turn, seconds * 1000);
   }
 
+  function seen() {
+    if (document.hidden || isTurning) return;
+    clearTimeout(timer);
+    turn();
+  }
+
+  document.addEventListener("visibilitychange", seen);
   turn();
   return () => {
     isOver = true;
+    document.removeEventListener("visibilitychange", seen);
     clearTimeout(timer);
     problem.hidden = true;
   };
