@@ -117,7 +117,7 @@ def read_configuration() -> ReadArchives | None:
 def configured_archives() -> Mapping[str, ArchiveConfig]:
     """Return the archives of archives.yaml that have no mistake, by name; none where there is no such file.
 
-    What is wrong with the others is said once, by the import error of `dags/configuration_mistakes.py`. Where a file is
+    What is wrong with the others is said once, by the import error of `configuration_mistakes.py`. Where a file is
     read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.
     """
     try:

@@ -24,7 +24,7 @@ MOST_MODULES = 20
 MOST_LINES = 450
 NO_MODULES = {"__init__.py", "conftest.py"}
 
-MIRRORED = ("dags", "demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
+MIRRORED = ("demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
 """Folders each of whose modules has its tests in a file of its name, or stands below."""
 
 WITHOUT_TEST = {
@@ -96,9 +96,7 @@ def test_a_folder_is_seen_at_a_glance() -> None:
 
 
 def product() -> list[Path]:
-    return [
-        file for root in ("dags", "holdfast", "locking", "plugins", "sparkjobs") for file in (ROOT / root).rglob("*.py")
-    ]
+    return [file for root in ("holdfast", "locking", "plugins", "sparkjobs") for file in (ROOT / root).rglob("*.py")]
 
 
 def test_a_module_is_read_at_one_sitting() -> None:
