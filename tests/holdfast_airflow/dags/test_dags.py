@@ -27,7 +27,7 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
     expected += [f"{kind}_twice" for kind in of_each if kind != "migration"]
-    expected += ["holdfast_configuration", "objectives_shop"]
+    expected += ["holdfast_configuration", "objectives_shop", "setup_big", "setup_shop"]
     of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
     assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
     assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
