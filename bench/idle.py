@@ -49,7 +49,7 @@ MAINTENANCE = ("lock_reaper", "compaction", "truncation", "vacuum")
 OPERATIONS = (*MAINTENANCE, "objectives")
 """Whose DAGs are run."""
 
-OTHERS = ("archive_verification", "backup", "migration", "restore", "restore_drill")
+OTHERS = ("archive_verification", "backup", "migration", "restore", "restore_drill", "setup")
 """Whose DAGs are there."""
 
 RPO = "24h"
