@@ -101,7 +101,7 @@ class KnownFields:
 
 
 class SkipsBeforeBackup:
-    """Hook that skips a task while there was never a backup in its archive.
+    """Hook that skips a task while there was never a backup in its archive, or of its source.
 
     Where this machine has seen one there, the task begins, and fails: the archive is gone.
 
@@ -112,23 +112,29 @@ class SkipsBeforeBackup:
         self.archive = archive
 
     def __call__(self, context: Context) -> None:
-        """Look for a commit, by one listing.
+        """Look for a commit, by one listing; where the task is of one source, for a block of that.
 
         :raises AirflowSkipException: there is none, and none is known.
         """
+        from holdfast.archive import Archive
         from holdfast.archive.format.commits import COMMITS
         from holdfast.archive.format.last_seen import place_of, read_seen
         from holdfast.storage import open_store
 
         with in_airflow_terms():
             configured = find_archive_or_connection(self.archive)
-            place = configured.place(getattr(context["task"], "replica", None))
+            task: Any = context["task"]
+            place = configured.place(getattr(task, "replica", None))
             store = open_store(place, configured.key, configured.signs)
             seen = read_seen(place_of(store))
             if (seen is None or not seen.sequence) and not store.first(COMMITS, 2):
-                raise AirflowSkipException(
-                    f"nothing to do: {store.url} has no backup yet (the DAG setup_{self.archive} makes the first one)"
-                )
+                first = "" if configured.replicas else f" (the DAG setup_{self.archive} makes the first one)"
+                raise AirflowSkipException(f"nothing to do: {store.url} has no backup yet{first}")
+            source = getattr(task, "source", None)
+            if source in configured.sources:  # another name is a mistake, which the task itself reports
+                blocks = Archive.open(store).state.blocks.values()
+                if not any(block.source == source for block in blocks):
+                    raise AirflowSkipException(f"nothing to do: {store.url} has no backup of {source} yet")
 
 
 def read_configuration() -> ReadArchives | None:

@@ -21,9 +21,10 @@ from airflow.timetables.base import TimeRestriction
 from holdfast.archive import Archive
 from holdfast.archive.format.last_seen import VARIABLE
 from holdfast.config.archives_model import ArchiveConfig
-from holdfast.storage import open_store
+from holdfast.storage import ObjectStore, open_store
 from holdfast_airflow.archives import archive_dag, archives_at_one_place, configured_archives
 from holdfast_airflow.exceptions import JobRefused
+from holdfast_airflow.operators import DrillOperator
 from tests.support.archives.blocks_without_rows import fill
 
 DAILY = ArchiveConfig.model_validate({"url": "s3://backups/shop", "schedule": {"vacuum": "@daily"}})
@@ -188,6 +189,21 @@ def test_a_task_with_nothing_to_do_yet_is_skipped_with_a_sentence(tmp_path: Path
     Archive.create(store, name="shop")
     with pytest.raises(AirflowSkipException):
         compaction._pre_execute_hook(in_run(compaction))
+
+
+def test_a_drill_of_a_new_source_waits_for_its_first_backup(store: ObjectStore, configuration: Path) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: {shop_db: {connection: c}, new: {connection: c}}}}"
+    )
+    fill(store, 1)
+    with archive_dag("restore_drill", "shop", configured_archives()["shop"], doc="", after_backup=True):
+        known, new = (
+            DrillOperator(task_id=f"drill_{name}", archive="shop", source=name) for name in ("shop_db", "new")
+        )
+    tasks: list[Any] = [known, new]
+    tasks[0]._pre_execute_hook(in_run(known))
+    with pytest.raises(AirflowSkipException, match="has no backup of new yet"):
+        tasks[1]._pre_execute_hook(in_run(new))
 
 
 def test_an_archive_that_is_gone_is_nothing_to_be_silent_about(
