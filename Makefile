@@ -108,9 +108,10 @@ licences: setup ## Write docs/licences.md; fail on a licence that security/licen
 images: setup ## Build the container images, with a bill of materials beside each in build/images/; TAG=local, BASE=IMAGE@sha256:….
 	@.ci/build-images
 
-wheel: setup ## Build the wheel, and that of the locks, into dist/.
+wheel: setup ## Build the wheel, that of the locks, and the constraint file of both into dist/.
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist
 	$(BIN)/python -m build --wheel --no-isolation --outdir dist locking
+	sed -n 's/ \\$$//; /^[a-z0-9].*==/p' requirements/image.txt > dist/constraints.txt
 
 clean: ## Remove everything that was built, the environment too.
 	rm -rf .venv .work build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -6,7 +6,6 @@ At rest, by its parts; and of each operation of maintenance, beside tasks that d
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import tempfile
 import time
@@ -50,7 +49,7 @@ MAINTENANCE = ("lock_reaper", "compaction", "truncation", "vacuum")
 OPERATIONS = (*MAINTENANCE, "objectives")
 """Whose DAGs are run."""
 
-OTHERS = ("archive_verification", "backup", "migration", "restore", "restore_drill")
+OTHERS = ("archive_verification", "backup", "migration", "restore", "restore_drill", "setup")
 """Whose DAGs are there."""
 
 RPO = "24h"
@@ -214,7 +213,7 @@ def _a_day(home: Path) -> Mapping[str, float]:
 
 def _prepare(folder: Path, archives: int, sources: int, runs: int) -> None:
     """Make the archives, their archives.yaml and the DAG files."""
-    shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
+    (folder / "dags").mkdir()
     (folder / "dags" / "nothing.py").write_text(_PLAIN_DAG.format(runs=runs))
     for number in range(archives):
         make_archive(

@@ -113,7 +113,6 @@ def measure(archives: int, commits: int, rounds: int) -> PageTimes:
         (folder / "archives.yaml").write_text(text)
         with AirflowStandalone(
             home=folder / "airflow",
-            dags=ROOT / "dags",
             plugins=ROOT / "plugins",
             env={
                 "HOLDFAST_ARCHIVES": str(folder / "archives.yaml"),

@@ -31,7 +31,9 @@ from bench.support.report import comparison_lines
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-DAGS = Path(__file__).parents[1] / "dags"
+ROOT = Path(__file__).parents[1]
+
+DAGS = ROOT / "plugins" / "holdfast_airflow" / "dags"
 
 OURS = "dags/"
 WITH_FORMS = "plain DAGs with the same forms"
@@ -219,7 +221,7 @@ def in_processor(folder: Path, home: Path) -> dict[str, Any]:
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW__LOGGING__LOGGING_LEVEL": "ERROR",
         "HOLDFAST_ARCHIVES": str(home / "archives.yaml"),
-        "PYTHONPATH": os.pathsep.join([str(DAGS.parent / "plugins"), str(DAGS.parent)]),
+        "PYTHONPATH": os.pathsep.join([str(ROOT / "plugins"), str(ROOT)]),
     }
     done = run([sys.executable, "-m", "bench.parse_time", "--process", folder], environment)
     found: dict[str, Any] = json.loads(done.output.splitlines()[-1])
@@ -241,12 +243,12 @@ def process(folder: Path) -> dict[str, Any]:
     gc.freeze()  # as Airflow does before it forks
     seconds: dict[str, float] = {}
     dags: list[dict[str, Any]] = []
-    for file in sorted(folder.glob("*.py")):
+    for file in sorted(folder.glob("[!_]*.py")):
         before = _cpu_of_children()
         dags += _dags_of(file)
         seconds[file.name] = _cpu_of_children() - before
     begun = time.process_time()
-    for file in sorted(folder.glob("*.py")):
+    for file in sorted(folder.glob("[!_]*.py")):
         runpy.run_path(str(file))
     return {"seconds": seconds, "imported": time.process_time() - begun, "dags": dags}
 

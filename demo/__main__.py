@@ -40,12 +40,13 @@ def start(
     scale: float,
     *,
     port: int | None = None,
-    dags: Path = ROOT / "dags",
+    dags: Path | None = None,
     archives: Mapping[str, object] | None = None,
     env: Mapping[str, str] | None = None,
 ) -> Story:
     """Start everything in `folder`, on a server that is not started yet; what was started ends with the stack.
 
+    :param dags: folder of more DAG files.
     :param archives: more of them for archives.yaml, beside the story's.
     :param env: more environment variables for Airflow.
     """

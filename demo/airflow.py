@@ -48,7 +48,7 @@ class AirflowStandalone:
 
     :param home: AIRFLOW_HOME; made when it is not there. SQLite metadata, logs and the password file
         live in it, and `airflow.log` holds what the processes print.
-    :param dags: folder of DAG files.
+    :param dags: folder of more DAG files, beside those of Holdfast.
     :param plugins: plugins folder; it comes on the import path of every Airflow process.
     :param env: more environment variables, such as `AIRFLOW_CONN_…` and `HOLDFAST_ARCHIVES`.
     :param port: of the UI and the API; without it, a free one.
@@ -60,8 +60,8 @@ class AirflowStandalone:
         self,
         *,
         home: Path,
-        dags: Path,
         plugins: Path,
+        dags: Path | None = None,
         env: Mapping[str, str] | None = None,
         port: int | None = None,
         parallelism: int = 4,
@@ -72,7 +72,7 @@ class AirflowStandalone:
         self.username = USERNAME
         self.password = secrets.token_urlsafe(12)
         self.log_file = self.home / "airflow.log"
-        self._dags = dags.absolute()
+        self._dags = dags.absolute() if dags else None
         self._plugins = plugins.absolute()
         self._env = dict(env or {})
         self._wanted_port = port
@@ -226,8 +226,14 @@ class AirflowStandalone:
         path.write_text(json.dumps({self.username: self.password}) + "\n")
 
     def _environment(self, port: int) -> dict[str, str]:
+        bundles: list[dict[str, object]] = [
+            {"name": "holdfast", "classpath": "holdfast_airflow.dags.HoldfastDagBundle", "kwargs": {}}
+        ]
+        if self._dags:
+            folder = {"path": str(self._dags)}
+            classpath = "airflow.dag_processing.bundles.local.LocalDagBundle"
+            bundles.append({"name": "dags-folder", "classpath": classpath, "kwargs": folder})
         settings = {
-            "CORE__DAGS_FOLDER": self._dags,
             "CORE__PLUGINS_FOLDER": self._plugins,
             "CORE__LOAD_EXAMPLES": False,
             "CORE__EXECUTOR": "LocalExecutor",
@@ -246,6 +252,7 @@ class AirflowStandalone:
             "LOGGING__BASE_LOG_FOLDER": self.home / "logs",
             "LOGGING__WORKER_LOG_SERVER_PORT": free_port(),
             "LOGGING__TRIGGER_LOG_SERVER_PORT": free_port(),
+            "DAG_PROCESSOR__DAG_BUNDLE_CONFIG_LIST": json.dumps(bundles),
             "DAG_PROCESSOR__DAG_BUNDLE_STORAGE_PATH": self.home / "bundles",
             "DAG_PROCESSOR__REFRESH_INTERVAL": 5,
             # Files that have changed are read at once all the same; to read all of them takes five CPU seconds.

@@ -153,7 +153,8 @@ def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
         try:
             Config.model_validate(data)
         except ValidationError as error:
-            raise UsageError(_located(_first(error), root, path)) from None
+            errors = error.errors(include_url=False)
+            raise UsageError("; ".join(_located(each, root, path) for each in errors)) from None
         return ReadArchives(path)
     archives: dict[str, ArchiveConfig] = {}
     mistakes: dict[str, Sequence[str]] = {}

@@ -9,10 +9,12 @@ from zoneinfo import ZoneInfo
 
 from airflow.sdk import DAG, Param, get_parsing_context
 from airflow.sdk.definitions.param import ParamsDict
+from airflow.sdk.exceptions import AirflowSkipException
 
 from holdfast.common.errors import UsageError
 from holdfast.common.words import nearest
 from holdfast.config.archives_yaml import find_config, read_archives
+from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.form_fields import FormField
@@ -48,6 +50,9 @@ class ArchiveDag(DAG):
     nothing. In the block of its tasks, this DAG has no params.
     """
 
+    skips_before: SkipsBeforeBackup | None = None
+    """Of the archive, where its tasks have nothing to do before the first backup."""
+
     def __enter__(self) -> Self:
         """Begin the block of the tasks."""
         self._form = self.params
@@ -60,7 +65,8 @@ class ArchiveDag(DAG):
         self.params = self._form
         task: Any  # an operator: none of our DAGs maps its tasks
         for task in self.tasks:
-            task._pre_execute_hook = KnownFields(self.dag_id, self.params, task._pre_execute_hook)
+            then = self.skips_before or task._pre_execute_hook
+            task._pre_execute_hook = KnownFields(self.dag_id, self.params, then)
 
 
 class KnownFields:
@@ -94,6 +100,43 @@ class KnownFields:
             self.then(context)
 
 
+class SkipsBeforeBackup:
+    """Hook that skips a task while there was never a backup in its archive, or of its source.
+
+    Where this machine has seen one there, the task begins, and fails: the archive is gone.
+
+    :param archive: its name in archives.yaml.
+    """
+
+    def __init__(self, archive: str) -> None:
+        self.archive = archive
+
+    def __call__(self, context: Context) -> None:
+        """Look for a commit, by one listing; where the task is of one source, for a block of that.
+
+        :raises AirflowSkipException: there is none, and none is known.
+        """
+        from holdfast.archive import Archive
+        from holdfast.archive.format.commits import COMMITS
+        from holdfast.archive.format.last_seen import place_of, read_seen
+        from holdfast.storage import open_store
+
+        with in_airflow_terms():
+            configured = find_archive_or_connection(self.archive)
+            task: Any = context["task"]
+            place = configured.place(getattr(task, "replica", None))
+            store = open_store(place, configured.key, configured.signs)
+            seen = read_seen(place_of(store))
+            if (seen is None or not seen.sequence) and not store.first(COMMITS, 2):
+                first = "" if configured.replicas else f" (the DAG setup_{self.archive} makes the first one)"
+                raise AirflowSkipException(f"nothing to do: {store.url} has no backup yet{first}")
+            source = getattr(task, "source", None)
+            if source in configured.sources:  # another name is a mistake, which the task itself reports
+                blocks = Archive.open(store).state.blocks.values()
+                if not any(block.source == source for block in blocks):
+                    raise AirflowSkipException(f"nothing to do: {store.url} has no backup of {source} yet")
+
+
 def read_configuration() -> ReadArchives | None:
     """Read archives.yaml, each archive for itself; None where there is no such file.
 
@@ -117,7 +160,7 @@ def read_configuration() -> ReadArchives | None:
 def configured_archives() -> Mapping[str, ArchiveConfig]:
     """Return the archives of archives.yaml that have no mistake, by name; none where there is no such file.
 
-    What is wrong with the others is said once, by the import error of `dags/configuration_mistakes.py`. Where a file is
+    What is wrong with the others is said once, by the import error of `configuration_mistakes.py`. Where a file is
     read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.
     """
     try:
@@ -174,6 +217,7 @@ def archive_dag(
     tag: str = "maintenance",
     schedule_key: str | None = None,
     retry_delay: timedelta = timedelta(minutes=5),
+    after_backup: bool = False,
     **settings: Any,
 ) -> DAG:
     """Make the DAG `<operation>_<name>` of one archive: one run at a time, and those that were missed are not made up.
@@ -185,6 +229,7 @@ def archive_dag(
     :param tag: beside `holdfast` and the archive's name.
     :param schedule_key: which of the archive's schedules it runs on, and which deadline its runs have.
     :param retry_delay: after which tasks that fail are tried again, twice, where the DAG has a schedule.
+    :param after_backup: its tasks are skipped while the archive has no backup.
     :param settings: more for the DAG, such as `description` and `params`; they win.
     :raises UsageError: one of the archive's `alerts` cannot be made.
     """
@@ -202,6 +247,8 @@ def archive_dag(
         "catchup": False,
         "max_active_runs": 1,
         "tags": ["holdfast", tag, name],
+        # Without a schedule it does nothing by itself; a run that is triggered would wait, without a word.
+        "is_paused_upon_creation": None if schedule else False,
     }
     defaults = _task_defaults(archive)
     if schedule_key or schedule:
@@ -212,6 +259,7 @@ def archive_dag(
     common["default_args"] = defaults | settings.pop("default_args", {})
     settings["params"] = {word: FormField.of(param) for word, param in settings.get("params", {}).items()}
     dag = ArchiveDag(dag_id=f"{operation}_{name}", **(common | settings))
+    dag.skips_before = SkipsBeforeBackup(name) if after_backup else None
     # Airflow shows the code of the file that makes the DAG, and takes it to be this one.
     dag.fileloc = sys._getframe(1).f_code.co_filename
     return dag

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Connection
 
-    from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.config.archives_model import ArchiveConfig, SourceConfig
 
 POSTGRES_TYPE = "holdfast_postgres"
 ARCHIVE_TYPE = "holdfast"
@@ -105,6 +105,14 @@ def database_address(conn_id: str) -> Address:
         mask_secret(connection.password)
         mask_secret(quote(connection.password, safe=""))
     return Address(_url(connection), connection.password or None)
+
+
+def source_address(source: SourceConfig) -> Address:
+    """Return the address of a source in archives.yaml: of its connection, else its URL.
+
+    :raises UsageError: as `database_address`, or the URL makes no sense.
+    """
+    return database_address(source.connection) if source.connection else Address.parse(source.url or "")
 
 
 def _url(connection: Connection) -> str:

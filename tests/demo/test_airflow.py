@@ -21,7 +21,7 @@ def test_taken_port_is_refused_with_a_sentence(tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
-        airflow = AirflowStandalone(home=tmp_path, dags=tmp_path, plugins=tmp_path, port=port)
+        airflow = AirflowStandalone(home=tmp_path, plugins=tmp_path, port=port)
         with pytest.raises(UsageError, match=f"port {port} is taken"):
             airflow.start()
     airflow.stop()
@@ -31,7 +31,6 @@ def test_airflow_that_ends_while_starting_says_why(tmp_path: Path) -> None:
     """It ends for the first thing it looks at: later ones end it in the same way, and take its CPU time."""
     airflow = AirflowStandalone(
         home=tmp_path,
-        dags=tmp_path,
         plugins=tmp_path,
         env={"AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": "sqlite:///relative.db"},
     )
@@ -57,7 +56,7 @@ except httpx.ConnectError:
 
 
 def test_a_task_is_started_though_the_api_server_listens_a_minute_late(tmp_path: Path) -> None:
-    airflow = AirflowStandalone(home=tmp_path, dags=tmp_path, plugins=tmp_path)
+    airflow = AirflowStandalone(home=tmp_path, plugins=tmp_path)
     done = subprocess.run(
         [sys.executable, "-c", START], env=airflow._environment(0), capture_output=True, text=True, check=True
     )

@@ -1,4 +1,4 @@
-"""What the demo's story writes before it is played; tests/demo/test_demo.py and tests/dags play it."""
+"""What the demo's story writes before it is played; tests/demo/test_demo.py and test_in_airflow.py play it."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MIGRATIONS = "holdfast.replication.migrations.versions"
 
 MOST_LINES = 600
 
-MIRRORED = ("dags", "demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
+MIRRORED = ("demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
 """Folders each of whose modules has its tests in a file of its name, or stands below."""
 
 WITHOUT_TEST = {
@@ -78,9 +78,7 @@ def test_the_page_shows_the_house_as_it_is() -> None:
 
 
 def product() -> list[Path]:
-    return [
-        file for root in ("dags", "holdfast", "locking", "plugins", "sparkjobs") for file in (ROOT / root).rglob("*.py")
-    ]
+    return [file for root in ("holdfast", "locking", "plugins", "sparkjobs") for file in (ROOT / root).rglob("*.py")]
 
 
 def test_a_module_is_read_at_one_sitting() -> None:

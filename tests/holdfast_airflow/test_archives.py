@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
@@ -13,12 +14,18 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import Param
 from airflow.sdk.definitions.deadline import DeadlineReference
 from airflow.sdk.definitions.param import process_params
+from airflow.sdk.exceptions import AirflowSkipException
 from airflow.serialization.serialized_objects import DagSerialization
 from airflow.timetables.base import TimeRestriction
 
+from holdfast.archive import Archive
+from holdfast.archive.format.last_seen import VARIABLE
 from holdfast.config.archives_model import ArchiveConfig
+from holdfast.storage import ObjectStore, open_store
 from holdfast_airflow.archives import archive_dag, archives_at_one_place, configured_archives
 from holdfast_airflow.exceptions import JobRefused
+from holdfast_airflow.operators import DrillOperator
+from tests.support.archives.blocks_without_rows import fill
 
 DAILY = ArchiveConfig.model_validate({"url": "s3://backups/shop", "schedule": {"vacuum": "@daily"}})
 BY_HAND = ArchiveConfig.model_validate({"url": "s3://backups/shop"})
@@ -162,3 +169,56 @@ def test_a_form_that_lacks_a_default_is_refused_where_there_is_a_schedule() -> N
     every = timedelta(hours=1)
     with pytest.raises(ValueError, match="not allowed to define a Schedule"):
         archive_dag("backup", "shop", DAILY, doc="", params={"to": Param(type="string")}, schedule=every)
+
+
+def in_run(task: Any) -> Any:
+    """Return what Airflow gives a task of a run without words of its own."""
+    return {"task": task, "dag_run": SimpleNamespace(conf={})}
+
+
+@pytest.fixture
+def compaction(tmp_path: Path) -> Any:
+    with archive_dag("compaction", "shop", ArchiveConfig(url=str(tmp_path / "archive")), doc="", after_backup=True):
+        return EmptyOperator(task_id="compact")
+
+
+def test_a_task_with_nothing_to_do_yet_is_skipped_with_a_sentence(tmp_path: Path, compaction: Any) -> None:
+    with pytest.raises(AirflowSkipException, match="has no backup yet"):
+        compaction._pre_execute_hook(in_run(compaction))
+    store = open_store(str(tmp_path / "archive"))
+    Archive.create(store, name="shop")
+    with pytest.raises(AirflowSkipException):
+        compaction._pre_execute_hook(in_run(compaction))
+
+
+def test_a_drill_of_a_new_source_waits_for_its_first_backup(store: ObjectStore, configuration: Path) -> None:
+    configuration.write_text(
+        "archives: {shop: {url: archive, sources: {shop_db: {connection: c}, new: {connection: c}}}}"
+    )
+    fill(store, 1)
+    with archive_dag("restore_drill", "shop", configured_archives()["shop"], doc="", after_backup=True):
+        known, new = (
+            DrillOperator(task_id=f"drill_{name}", archive="shop", source=name) for name in ("shop_db", "new")
+        )
+    tasks: list[Any] = [known, new]
+    tasks[0]._pre_execute_hook(in_run(known))
+    with pytest.raises(AirflowSkipException, match="has no backup of new yet"):
+        tasks[1]._pre_execute_hook(in_run(new))
+
+
+def test_an_archive_that_is_gone_is_nothing_to_be_silent_about(
+    tmp_path: Path, compaction: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "state"))
+    store = open_store(str(tmp_path / "archive"))
+    Archive.create(store, name="shop")
+    fill(store, 1)
+    Archive.open(store)  # this machine has seen it
+    compaction._pre_execute_hook(in_run(compaction))  # it has a commit
+    shutil.rmtree(tmp_path / "archive")
+    compaction._pre_execute_hook(in_run(compaction))  # the task itself fails then
+
+
+def test_a_mistyped_word_of_a_run_is_said_before_there_is_a_backup(compaction: Any) -> None:
+    with pytest.raises(JobRefused, match="no field of compaction_shop"):
+        compaction._pre_execute_hook({"task": compaction, "dag_run": SimpleNamespace(conf={"sourc": "x"})})

@@ -6,13 +6,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 from airflow.sdk import BaseHook
 
-from holdfast.common.errors import HoldfastError
-from holdfast_airflow.connections import find_archive_or_connection
+from holdfast.common.errors import HoldfastError, RefusedError, UsageError
+from holdfast_airflow.connections import database_address, find_archive_or_connection, source_address
 from locking.store import StoreError
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from holdfast.archive import Archive
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.postgresql.setup.grants import Plan
+    from holdfast.postgresql.setup.readiness import Readiness
 
 
 class HoldfastHook(BaseHook):
@@ -49,6 +53,107 @@ class HoldfastHook(BaseHook):
 
         config = self.config
         return Archive.open(open_store(config.place(), config.key, config.signs))
+
+    def create(self, name: str) -> bool:
+        """Create the archive, as `holdfast init` does, and return True; False where it is there.
+
+        :param name: of the new archive.
+        :raises UsageError: it has replicas; or other objects are at its place.
+        :raises RefusedError: this machine has seen it there, with a backup.
+        """
+        from holdfast.archive import Archive
+        from holdfast.archive.archive import IDENTITY_KEY
+        from holdfast.archive.format.commits import COMMITS
+        from holdfast.archive.format.last_seen import place_of, read_seen
+        from holdfast.storage import open_store
+
+        config = self.config
+        if config.replicas:
+            raise UsageError(
+                f"{name} has replicas: 'holdfast init' creates the first, 'holdfast replica add' the others"
+            )
+        store = open_store(config.place(), config.key, config.signs)
+        if store.first(IDENTITY_KEY, 1) or store.first(COMMITS, 1):
+            Archive.open(store)
+            return False
+        seen = read_seen(place_of(store))
+        if seen is not None and seen.sequence:
+            raise RefusedError(
+                f"this machine has seen {seen} at {store.url}, and it is gone. Is the disk mounted, the bucket the "
+                "right one? Where a new archive is meant, 'holdfast init' creates it"
+            )
+        Archive.create(store, name=name)
+        return True
+
+    def check_source(self, source: str | None = None) -> Readiness:
+        """Check whether a backup of a source would work, as `holdfast source check` does; nothing is changed.
+
+        With a schedule of changes in archives.yaml, the stream is checked, too: the archive must be there then.
+
+        :raises HoldfastError: the server cannot be reached, or it is not known where it is.
+        """
+        from holdfast.common.units import parse_size
+        from holdfast.postgresql.logical.stream import stream_name
+        from holdfast.postgresql.setup.readiness import Readiness, check_clients, check_database, check_server
+        from holdfast.postgresql.setup.stream_readiness import check_stream
+        from holdfast.postgresql.setup.tls_readiness import check_tls
+
+        name, configured = self.config.source(source)
+        address = source_address(configured)
+        server = check_server(address)
+        major = server.facts["major"]
+        checks = [
+            check_tls(address, major),
+            check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=address.tls),
+            server,
+            check_database(address, configured.tables, configured.exclude),
+        ]
+        if self.config.schedule.changes:
+            stream = stream_name(self.get_conn().identity.id, name)
+            limit = parse_size(configured.max_retained_wal)
+            checks.append(check_stream(address, stream, configured.tables, configured.exclude, limit_bytes=limit))
+        return Readiness(
+            {word: fact for each in checks for word, fact in each.facts.items()},
+            tuple(problem for each in checks for problem in each.problems),
+            tuple(warning for each in checks for warning in each.warnings),
+        )
+
+    def set_up_source(self, source: str | None, admin_conn_id: str) -> list[Plan]:
+        """Give a source's role what backups lack, as `holdfast source setup --run` does, and return what was given.
+
+        With a schedule of changes in archives.yaml, that is also what backups of changes need: the archive must be
+        there then. A role that is not there is created, without a password.
+
+        :param admin_conn_id: the connection of a user who may give these rights.
+        :raises UsageError: the connections are of different servers, or no role is known.
+        :raises HoldfastError: the user may not, or the server cannot be reached.
+        """
+        from holdfast.postgresql.setup.grants import run
+
+        plans = list(self._plans(source, admin_conn_id))
+        for plan in plans:
+            run(database_address(admin_conn_id), plan)
+        return plans
+
+    def _plans(self, source: str | None, admin_conn_id: str) -> Iterator[Plan]:
+        from holdfast.postgresql.logical.stream import stream_name
+        from holdfast.postgresql.setup.grants import plan_setup
+        from holdfast.postgresql.setup.reader_grants import plan_reader
+        from holdfast.postgresql.setup.stream_rights import WantedStream
+
+        name, configured = self.config.source(source)
+        address, admin = source_address(configured), database_address(admin_conn_id)
+        if not address.user:
+            raise UsageError(f"the connection of {name} names no role: fill in its field 'Role'")
+        if (admin.location or ("",))[0] != (address.location or ("",))[0]:
+            raise UsageError(f"connection '{admin_conn_id}' is of another server than {name}")
+        streams: dict[str, WantedStream] = {}
+        if self.config.schedule.changes:
+            stream = stream_name(self.get_conn().identity.id, name)
+            streams[address.database] = WantedStream(stream, configured.tables, configured.exclude)
+        yield plan_setup(admin, [address.database], address.user, streams=streams)
+        if streams:
+            yield from plan_reader(admin, [address.database], address.user)
 
     def test_connection(self) -> tuple[bool, str]:
         """Return whether the archive can be opened, with a summary of it or the error."""

@@ -47,6 +47,18 @@ def test_all_mistakes_of_an_archive_are_said_at_once(holdfast: RunCommand, tmp_p
     assert len(value["further"]["late"]) == 1
 
 
+def test_a_mistake_outside_of_the_archives_hides_none_in_them(holdfast: RunCommand, tmp_path: Path) -> None:
+    path = tmp_path / "file.yaml"
+    path.write_text("archive: {}\narchives:\n  late: {urll: x}\n  early: {url: y, keep: {daily: -1}}\n")
+    done = holdfast("config", "check", str(path))
+    for what in (
+        "unknown key 'archive'",
+        "line 3: archives.late: unknown key 'urll'",
+        "line 4: archives.early.keep.daily",
+    ):
+        assert what in done.err
+
+
 def test_a_file_of_which_nothing_can_be_read_is_wrong_usage(
     holdfast: RunCommand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.common.errors import UsageError
+from holdfast.archive.format.last_seen import VARIABLE
+from holdfast.common.errors import RefusedError, UsageError
 from holdfast.storage import open_store
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.hooks import HoldfastHook
+from tests.support.archives.blocks_without_rows import fill
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, name: str, **fields: object) -> None:
@@ -55,3 +58,21 @@ def test_a_connection_that_is_no_archive_says_what_to_do(
 def test_a_name_that_nobody_knows_is_refused_as_before() -> None:
     with pytest.raises(UsageError, match="no archive 'nowhere'"):
         find_archive_or_connection("nowhere")
+
+
+def test_no_new_archive_takes_the_place_of_one_that_is_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, str(tmp_path / "state"))
+    hook = HoldfastHook(str(tmp_path / "archive"))
+    assert hook.create("shop") is True
+    fill(hook.get_conn().store, 1)
+    hook.get_conn()
+    shutil.rmtree(tmp_path / "archive")
+    with pytest.raises(RefusedError, match=r"it is gone\. Is the disk mounted"):
+        hook.create("shop")
+    assert not (tmp_path / "archive" / "archive.json").exists()
+
+
+def test_an_archive_with_replicas_is_not_created_by_half(tmp_path: Path) -> None:
+    (tmp_path / "archives.yaml").write_text("archives: {twice: {replicas: {a: a, b: b}}}")
+    with pytest.raises(UsageError, match="holdfast replica add"):
+        HoldfastHook("twice").create("twice")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -111,11 +110,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) ->
         archives = folder / "archives.yaml"
         archives.write_text(ARCHIVES.format(folder=folder, url=source.url))
         target = create_database(postgres)
-        shutil.copytree(ROOT / "dags", folder / "dags", ignore=shutil.ignore_patterns("__pycache__"))
         connection = {"conn_type": "holdfast_postgres", "extra": {}} | _as_connection(target)
         airflow = AirflowStandalone(
             home=folder / "airflow",
-            dags=folder / "dags",
             plugins=ROOT / "plugins",
             env={
                 "HOLDFAST_ARCHIVES": str(archives),

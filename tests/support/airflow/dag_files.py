@@ -10,6 +10,8 @@ from airflow.sdk import DAG
 
 ROOT = Path(__file__).parents[3]
 
+DAGS = ROOT / "plugins" / "holdfast_airflow" / "dags"
+
 TWO = """
 archives:
   shop:
@@ -34,7 +36,7 @@ archives:
 MAINTENANCE = ("compaction", "truncation", "vacuum", "archive_verification")
 
 Read = Callable[[str], DagBag]
-"""Reads dags/ with this archives.yaml in force."""
+"""Reads the DAG files with this archives.yaml in force."""
 
 
 def dag(bag: DagBag, dag_id: str) -> DAG:

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from airflow.serialization.serialized_objects import DagSerialization
 
 from holdfast_airflow.archives import MANY_RUNS, KnownFields
-from tests.support.airflow.dag_files import MAINTENANCE, ROOT, TWO, Read, dag
+from tests.support.airflow.dag_files import DAGS, MAINTENANCE, ROOT, TWO, Read, dag
 
 pytestmark = pytest.mark.slow
 
@@ -27,7 +27,7 @@ def test_each_archive_has_its_dags(read: Read) -> None:
     of_each = (*MAINTENANCE, "lock_reaper", "migration", "restore", "restore_drill")
     expected = [f"{kind}_{name}" for kind in of_each for name in ("big", "kept", "shop")]
     expected += [f"{kind}_twice" for kind in of_each if kind != "migration"]
-    expected += ["holdfast_configuration", "objectives_shop"]
+    expected += ["holdfast_configuration", "objectives_shop", "setup_big", "setup_shop"]
     of_replicas = [f"{kind}_twice" for kind in ("replica_sync", "replica_log_trimming", "lost_replica_recovery")]
     assert sorted(bag.dags) == sorted([*expected, *of_replicas, "backup_big", "backup_shop", "changes_big"])
     assert sorted(dag(bag, "replica_sync_twice").task_ids) == ["sync_far", "sync_near"]
@@ -58,13 +58,13 @@ def test_dags_can_be_stored_by_airflow(read: Read) -> None:
 
 def test_airflow_shows_the_code_of_the_dag_file(read: Read) -> None:
     files = {Path(found.fileloc) for found in read(TWO).dags.values()}
-    assert files == set((ROOT / "dags").glob("*.py")) - {ROOT / "dags" / "configuration_mistakes.py"}
+    assert files == set(DAGS.glob("*.py")) - {DAGS / "__init__.py", DAGS / "configuration_mistakes.py"}
 
 
-def test_no_file_means_no_dags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_file_means_no_dags(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("HOLDFAST_ARCHIVES", raising=False)
-    monkeypatch.chdir(tmp_path)
-    bag = DagBag(str(ROOT / "dags"))
+    monkeypatch.chdir(DAGS)
+    bag = DagBag(str(DAGS))
     assert (bag.import_errors, dict(bag.dags)) == ({}, {})
 
 
@@ -100,10 +100,10 @@ def test_what_runs_by_itself_is_tried_again_before_its_run_ends(read: Read) -> N
 def test_reading_dag_files_imports_no_data_engine(tmp_path: Path) -> None:
     config = tmp_path / "archives.yaml"
     config.write_text(TWO)
-    names = sorted(path.stem for path in (ROOT / "dags").glob("*.py"))
+    names = sorted(path.stem for path in DAGS.glob("*.py"))
     code = (
         "import runpy, sys\n"
-        f"for name in {names}: runpy.run_path(f'{ROOT}/dags/{{name}}.py')\n"
+        f"for name in {names}: runpy.run_path(f'{DAGS}/{{name}}.py')\n"
         "print(sorted({'pyarrow', 'boto3', 'pyspark', 'numpy', 'adbc_driver_manager', 'psycopg'} & set(sys.modules)))"
     )
     environment = {**os.environ, "HOLDFAST_ARCHIVES": str(config), "AIRFLOW_HOME": str(tmp_path)}

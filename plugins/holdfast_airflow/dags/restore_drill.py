@@ -25,6 +25,7 @@ for name, archive in configured_archives().items():
         archive,
         doc=DOC,
         schedule_key="drill",
+        after_backup=True,
         description=f"Prove that the archive {name} can be restored",
         max_active_runs=MANY_RUNS,
         max_active_tasks=1,

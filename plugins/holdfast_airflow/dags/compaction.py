@@ -24,6 +24,7 @@ for name, archive in configured_archives().items():
         archive,
         doc=DOC,
         schedule_key="compaction",
+        after_backup=True,
         description=f"Join small blocks of the archive {name}",
         params={"source": source_param(archive, "The source of the blocks to join."), **form_of(CompactionRequest)},
     ) as dag:

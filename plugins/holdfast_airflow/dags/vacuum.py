@@ -23,6 +23,7 @@ for name, archive in configured_archives().items():
         archive,
         doc=DOC,
         schedule_key="vacuum",
+        after_backup=True,
         description=f"Delete files that the archive {name} does not need",
         params=form_of(VacuumRequest, grace=archive.vacuum.grace),
     ) as dag:

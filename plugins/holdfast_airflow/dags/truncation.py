@@ -32,6 +32,7 @@ for name, archive in configured_archives().items():
         doc=DOC,
         terms={"keep": keep, "grace": archive.vacuum.grace},
         schedule_key="truncation",
+        after_backup=True,
         description=f"Remove what no rule keeps from the archive {name}",
         params={"source": source_param(archive, "The source of the restore points."), **form_of(TruncationRequest)},
     ) as dag:

@@ -27,6 +27,7 @@ for name, archive in configured_archives().items():
         doc=DOC,
         terms={"within": archive.verification.deep_within},
         schedule_key="verification",
+        after_backup=True,
         description=f"Look whether the archive {name} is what was written",
         params=form_of(
             VerificationRequest,
