@@ -104,7 +104,7 @@ class HoldfastHook(BaseHook):
         major = server.facts["major"]
         checks = [
             check_tls(address, major),
-            check_clients(major, allow_unsafe=configured.allow_unsafe_dumper, tls=address.tls),
+            check_clients(major, tls=address.tls),
             server,
             check_database(address, configured.tables, configured.exclude),
         ]
@@ -137,8 +137,7 @@ class HoldfastHook(BaseHook):
 
     def _plans(self, source: str | None, admin_conn_id: str) -> Iterator[Plan]:
         from holdfast.postgresql.logical.stream import stream_name
-        from holdfast.postgresql.setup.grants import plan_setup
-        from holdfast.postgresql.setup.reader_grants import plan_reader
+        from holdfast.postgresql.setup.grants import plan_reader, plan_setup
         from holdfast.postgresql.setup.stream_rights import WantedStream
 
         name, configured = self.config.source(source)
