@@ -204,7 +204,7 @@ class ApprovalConfig(Section):
 
     :param operations: those that wait for a person: `restore`, `truncation`.
     :param within: so long a run waits; then it fails, and nothing was done.
-    :param users: names of the Airflow users who may approve; empty: everyone who may edit the run.
+    :param users: names (or ids) of the Airflow users who may approve; empty: everyone who may edit the run.
     """
 
     operations: list[ApprovedOperation] = Field(default_factory=list)
