@@ -103,6 +103,11 @@ def succeeds(airflow: AirflowStandalone, dag: str, run: str | None = None) -> st
     return run
 
 
+def succeeded(airflow: AirflowStandalone, dag: str, run: str) -> list[str]:
+    """Return the tasks of a run that have succeeded."""
+    return [each.task_id for each in airflow.api.tasks(dag, run) if each.state == "success"]
+
+
 def test_a_load_is_backed_up_reported_on_and_restored(stage: Stage) -> None:
     airflow = stage.airflow
     succeeds(airflow, "back_up_after_load")
@@ -118,15 +123,7 @@ def test_a_load_is_backed_up_reported_on_and_restored(stage: Stage) -> None:
 def test_files_are_deleted_when_a_later_backup_has_what_they_held(stage: Stage) -> None:
     airflow = stage.airflow
     run = airflow.api.trigger("wait_for_backup")
-    until(
-        lambda: [
-            each
-            for each in airflow.api.tasks("wait_for_backup", run)
-            if (each.task_id, each.state) == ("load", "success")
-        ],
-        "the load",
-        300,
-    )
+    until(lambda: "load" in succeeded(airflow, "wait_for_backup", run), "the load", 300)
     succeeds(airflow, "back_up_after_load")
     succeeds(airflow, "wait_for_backup", run)
 
