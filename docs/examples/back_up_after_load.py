@@ -1,4 +1,4 @@
-"""Back a database up as soon as it was loaded. DAGs that are scheduled on its asset run after that."""
+"""Back up what a load has changed, as soon as it is done. DAGs that are scheduled on its asset run after that."""
 
 from __future__ import annotations
 
@@ -17,5 +17,6 @@ with DAG("back_up_after_load", schedule="0 2 * * *", catchup=False):
         task_id="back_up",
         archive="shop",
         source="warehouse",
+        kind="changes",
         outlets=[backups_of("shop"), backups_of("shop", "warehouse")],
     )

@@ -20,7 +20,7 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import inspect
 from tests.support.jobs.command import until
-from tests.support.servers.postgres import create_database, passing_database
+from tests.support.servers.postgres import create_database, drop_slots, passing_database
 
 pytestmark = pytest.mark.service
 
@@ -33,10 +33,11 @@ ALONE = ["lock_each_region", "lock_one_task", "lock_tasks", "maintain", "mark_be
 
 @dataclass(frozen=True)
 class Stage:
-    """An Airflow with the examples, the archive that they name, and the empty database of the drill."""
+    """An Airflow with the examples, the archive and the source that they name, and the empty database of the drill."""
 
     airflow: AirflowStandalone
     store: ObjectStore
+    warehouse: Address
     drill: Address
 
 
@@ -71,7 +72,8 @@ def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) ->
         with airflow:
             for path in EXAMPLES:
                 airflow.api.wait_for_dag(path.stem)
-            yield Stage(airflow, store, drill)
+            yield Stage(airflow, store, warehouse, drill)
+        drop_slots(warehouse)
 
 
 def _connection(address: Address) -> dict[str, Any]:
@@ -124,6 +126,8 @@ def test_files_are_deleted_when_a_later_backup_has_what_they_held(stage: Stage) 
     airflow = stage.airflow
     run = airflow.api.trigger("wait_for_backup")
     until(lambda: "load" in succeeded(airflow, "wait_for_backup", run), "the load", 300)
+    with connect(stage.warehouse) as session:
+        session.execute("insert into public.orders values (51)")
     succeeds(airflow, "back_up_after_load")
     succeeds(airflow, "wait_for_backup", run)
 
