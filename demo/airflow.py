@@ -26,7 +26,7 @@ from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.common.free_ports import free_port
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
     from types import TracebackType
 
 USERNAME = "demo"
@@ -52,6 +52,7 @@ class AirflowStandalone:
     :param plugins: plugins folder; it comes on the import path of every Airflow process.
     :param env: more environment variables, such as `AIRFLOW_CONN_…` and `HOLDFAST_ARCHIVES`.
     :param port: of the UI and the API; without it, a free one.
+    :param command: starts its parts, in place of `airflow standalone`, which knows one auth manager only.
     :param parallelism: how many tasks may run at once; each is a forked process that waits.
     :param say: told in words where the start is, at most once a second.
     """
@@ -64,6 +65,7 @@ class AirflowStandalone:
         dags: Path | None = None,
         env: Mapping[str, str] | None = None,
         port: int | None = None,
+        command: Sequence[str] | None = None,
         parallelism: int = 4,
         say: Callable[[str], None] = _silent,
     ) -> None:
@@ -76,6 +78,7 @@ class AirflowStandalone:
         self._plugins = plugins.absolute()
         self._env = dict(env or {})
         self._wanted_port = port
+        self._command = command or [str(Path(sys.prefix, "bin", "airflow")), "standalone"]
         self._parallelism = parallelism
         self._say = say
         self._process: subprocess.Popen[bytes] | None = None
@@ -136,13 +139,7 @@ class AirflowStandalone:
             # The supervisor ends everything when this process ends, however it ends. A session of its own
             # keeps the terminal's Ctrl-C away from Airflow: it is for `stop` to end it in order.
             self._process = subprocess.Popen(
-                [
-                    sys.executable,
-                    "-P",
-                    str(_SUPERVISOR),
-                    str(Path(sys.prefix, "bin", "airflow")),
-                    "standalone",
-                ],
+                [sys.executable, "-P", str(_SUPERVISOR), *self._command],
                 env=environment,
                 cwd=self.home,
                 stdin=subprocess.PIPE,

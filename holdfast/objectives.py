@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.format.document import iso
@@ -22,6 +22,9 @@ if TYPE_CHECKING:
     from holdfast.archive import Archive
     from holdfast.config.archives_model import ObjectivesConfig, SourceConfig
     from holdfast.storage import ObjectStore
+
+NEWEST_DRILL_FAILED: Final = "the newest drill failed: "
+"""What a clause on an objective begins with where a drill's failure is the reason, which follows."""
 
 
 @dataclass(frozen=True)
@@ -187,7 +190,7 @@ def _rpo(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
 
 def _drill_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
     if facts.drill_failure:
-        return False, f"the newest drill failed: {facts.drill_failure}"
+        return False, f"{NEWEST_DRILL_FAILED}{facts.drill_failure}"
     if facts.drilled is None:
         return False, "no drill of it has gone well"
     age = now - facts.drilled
@@ -196,7 +199,7 @@ def _drill_within(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
 
 def _rto(facts: Facts, limit: str, now: datetime) -> tuple[bool, str]:
     if facts.drill_failure:
-        return False, f"the newest drill failed: {facts.drill_failure}"
+        return False, f"{NEWEST_DRILL_FAILED}{facts.drill_failure}"
     if facts.drill_s is None:
         return False, "no drill has measured it"
     took = timedelta(seconds=facts.drill_s)

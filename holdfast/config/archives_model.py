@@ -204,7 +204,7 @@ class ApprovalConfig(Section):
 
     :param operations: those that wait for a person: `restore`, `truncation`.
     :param within: so long a run waits; then it fails, and nothing was done.
-    :param users: names of the Airflow users who may approve; empty: everyone who may edit the run.
+    :param users: names (or ids) of the Airflow users who may approve; empty: everyone who may edit the run.
     """
 
     operations: list[ApprovedOperation] = Field(default_factory=list)
@@ -233,7 +233,7 @@ class VacuumConfig(Section):
 
 
 class AlertConfig(Section):
-    """Notification when a task on the archive has failed for good.
+    """Notification when a task on the archive has failed for good, and when it works again.
 
     :param notifier: the class of an Airflow notifier, with its module.
     :param arguments: what it is made with; Airflow's templates are filled in where the notifier says so.
@@ -304,6 +304,7 @@ class ArchiveConfig(Section):
     :param quorum_timeout: how long they have for it, such as `1h`.
     :param consistency: of restores, queries and lists of points, unless they say another one.
     :param spark_connection: id of the Airflow connection to Spark.
+    :param alert_again: so long after an alert, `alerts` report the same cause again, if it goes on.
     :param owner: of its DAGs and their tasks, as Airflow shows and filters them.
     :param pool: whose slots its tasks take; Airflow starts no task of a pool that does not exist.
     :param queue: whose workers run its tasks, where the executor has queues.
@@ -325,6 +326,7 @@ class ArchiveConfig(Section):
     vacuum: VacuumConfig = Field(default_factory=VacuumConfig)
     drill: DrillConfig = Field(default_factory=DrillConfig)
     alerts: list[AlertConfig] = Field(default_factory=list)
+    alert_again: Span = "6h"
     approval: ApprovalConfig = Field(default_factory=ApprovalConfig)
     encryption: EncryptionConfig | None = None
     signing: SigningConfig | None = None

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from airflow.configuration import conf
 from airflow.sdk import task
 
 from holdfast.common.units import parse_span
+from holdfast_airflow.exceptions import JobRefused
 
 if TYPE_CHECKING:
-    from airflow.sdk import BaseOperator
+    from collections.abc import Sequence
+
+    from airflow.sdk import BaseOperator, Context
 
     from holdfast.config.archives_model import ApprovalConfig, ApprovedOperation
 
 APPROVE = "approve"
 """Id of the task that waits for a person."""
+
+_LOSES_DATA = 5
 
 
 def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval: ApprovalConfig, about: str) -> None:
@@ -29,11 +35,18 @@ def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval
         return
     from airflow.providers.standard.operators.hitl import ApprovalOperator
 
+    users = approval.users
+    body = "Run by {{ dag_run.triggering_user_name or 'the schedule' }}. A dry run shows what it would do."
+    if users:
+        body += f" Only {' or '.join(users)} may approve."
+    # Airflow compares ids. Where they are not names, it would refuse everybody.
+    by_airflow = conf.get("core", "auth_manager", fallback="").endswith(".SimpleAuthManager")
     asked = ApprovalOperator(
         task_id=APPROVE,
         subject=about,
-        body="Run by {{ dag_run.triggering_user_name or 'the schedule' }}. A dry run shows what it would do.",
-        assigned_users=[{"id": user, "name": user} for user in approval.users] or None,
+        body=body,
+        assigned_users=[{"id": user, "name": user} for user in users] or None if by_airflow else None,
+        post_execute=ApprovedByUser(users) if users and not by_airflow else None,
         response_timeout=parse_span(approval.within),
         retries=0,
     )
@@ -42,6 +55,31 @@ def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval
     choice = _choose(work.task_id)
     choice >> [asked, work]
     asked >> work
+
+
+class ApprovedByUser:
+    """Check that a person who may has approved.
+
+    It is for auth managers whose ids are not names, such as FAB's: Airflow passes both on with the answer.
+
+    :param users: names or ids.
+    """
+
+    def __init__(self, users: Sequence[str]) -> None:
+        self.users = users
+
+    def __call__(self, context: Context, result: Any) -> None:
+        """Check the answer that Airflow gives the task.
+
+        :raises JobRefused: another person gave it; nothing was done.
+        """
+        person = (result or {}).get("responded_by_user") or {}
+        if not {person.get("id"), person.get("name")} & set(self.users):
+            raise JobRefused(
+                f"nothing was done: {person.get('name') or 'nobody'} approved, and only {' or '.join(self.users)} may. "
+                f"Clear the task '{context['ti'].task_id}' to ask again.",
+                _LOSES_DATA,
+            )
 
 
 @task.branch(task_id="choose_approval")

@@ -18,7 +18,7 @@ from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.deadlines import deadline_of
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.form_fields import FormField
-from holdfast_airflow.notifications.alerts import notifiers
+from holdfast_airflow.notifications.alerts import ArchiveAlerts, notifiers
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
@@ -151,7 +151,7 @@ def read_configuration() -> ReadArchives | None:
     mistakes: dict[str, str] = {}
     for name, archive in read.archives.items():
         try:
-            notifiers(archive)
+            notifiers([archive])
         except UsageError as error:
             mistakes[name] = str(error)
     return read.mistaken(mistakes)
@@ -250,7 +250,7 @@ def archive_dag(
         # Without a schedule it does nothing by itself; a run that is triggered would wait, without a word.
         "is_paused_upon_creation": None if schedule else False,
     }
-    defaults = _task_defaults(archive)
+    defaults = _task_defaults(name, archive)
     if schedule_key or schedule:
         # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
         defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
@@ -265,13 +265,11 @@ def archive_dag(
     return dag
 
 
-def _task_defaults(archive: ArchiveConfig) -> dict[str, Any]:
+def _task_defaults(name: str, archive: ArchiveConfig) -> dict[str, Any]:
     """Return the arguments that all tasks of an archive have, where archives.yaml says so."""
     said = {"owner": archive.owner, "pool": archive.pool, "queue": archive.queue}
-    defaults: dict[str, Any] = {word: value for word, value in said.items() if value is not None}
-    if archive.alerts:
-        defaults["on_failure_callback"] = notifiers(archive)
-    return defaults
+    defaults = {word: value for word, value in said.items() if value is not None}
+    return defaults | ArchiveAlerts(name, [archive]).callbacks()
 
 
 def source_param(archive: ArchiveConfig, description: str) -> Param:

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from typing import TYPE_CHECKING, Any
+
 from airflow.sdk import Asset
+
+from holdfast.config.archives_model import NAME
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from urllib.parse import SplitResult
 
 SCHEME = "x-holdfast"
 """Airflow leaves addresses whose scheme begins with `x-` as they are."""
@@ -11,15 +20,34 @@ RECORD = "record"
 """The last part of the address of an archive's record."""
 
 
-def backups_of(archive: str) -> Asset:
+def backups_of(archive: str, source: str | None = None) -> Asset:
     """Return the asset that each backup into an archive updates: `DAG(schedule=[backups_of("shop")])` runs after it.
 
     The event's `extra` says which: `source` and all that :class:`BackupOperator` returns, such as `kind`, `commit`,
     `restorable_to` and `position`. Full backups and those of changes update the same asset.
 
     :param archive: its name in archives.yaml.
+    :param source: backups of this one only.
     """
+    if source is not None:
+        return _part(archive, f"backups/{source}")
     return Asset(name=f"holdfast_{archive}", uri=f"{SCHEME}://{archive}")
+
+
+def create_asset(*, archive: str, source: str | None = None, extra: Mapping[str, Any] | None = None) -> Asset:
+    """Return the asset of backups for Airflow's collector of lineage, which calls it by the scheme."""
+    asset = backups_of(archive, source)
+    return Asset(name=asset.name, uri=asset.uri, extra=dict(extra or {}))
+
+
+def check_uri(uri: SplitResult) -> SplitResult:
+    """Return the address of an asset as it is.
+
+    :raises ValueError: it names no archive.
+    """
+    if not re.fullmatch(NAME, uri.netloc):
+        raise ValueError(f"{uri.geturl()} names no archive: write {SCHEME}://ARCHIVE, by its name in archives.yaml")
+    return uri
 
 
 def restores_of(archive: str) -> Asset:

@@ -12,8 +12,8 @@ from airflow.sdk.definitions.deadline import DeadlineAlert, DeadlineReference
 
 from holdfast.common.units import parse_span
 from holdfast.config.archives_yaml import find_archive
-from holdfast_airflow.notifications.alerts import notifiers
-from holdfast_airflow.notifications.message import MISSED
+from holdfast_airflow.notifications.alerts import notifiers, notify
+from holdfast_airflow.notifications.message import MISSED, FailureMessage
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:
@@ -57,14 +57,8 @@ def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
     run = SimpleNamespace(**dag_run, run_id=dag_run["dag_run_id"])  # as Airflow's API calls it, and as notifiers do
     missed = f"run {run.run_id} of {run.dag_id} is not done {within} after it was queued"
     log.warning("%s", missed)
-    failed = []
-    for notifier in notifiers(find_archive(archive)):
-        try:
-            notifier(_context(archive, run, missed))
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
-            failed.append(error)
-    if failed:
-        raise ExceptionGroup("notifiers failed", failed)
+    context = _context(archive, run, missed)
+    notify(notifiers([find_archive(archive)]), FailureMessage.of(context), context)
 
 
 def _context(archive: str, run: SimpleNamespace, missed: str) -> dict[str, Any]:

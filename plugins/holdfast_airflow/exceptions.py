@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
@@ -14,7 +14,7 @@ from locking.one_line import one_line
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Iterator, Sequence
 
 _WORTH_ANOTHER_TRY = frozenset({HoldfastError.exit_code, BusyError.exit_code})
 
@@ -38,6 +38,25 @@ class JobRefused(JobFailed, AirflowFailException):
 
     Airflow does not retry.
     """
+
+
+class MissedObjectives(NamedTuple):
+    """Objectives of a source that are missed for one reason: the reason without what changes, and all in a sentence."""
+
+    source: str
+    why: str
+    sentence: str
+
+
+class ObjectivesMissed(JobRefused):
+    """Failure because objectives are missed.
+
+    :param missed: at least one.
+    """
+
+    def __init__(self, missed: Sequence[MissedObjectives]) -> None:
+        super().__init__("; ".join(each.sentence for each in missed), 1)
+        self.missed = missed
 
 
 class LockWaitExpired(JobFailed):

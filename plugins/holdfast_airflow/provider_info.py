@@ -13,7 +13,7 @@ _MODULES = {
     ),
     "sensors": "replica_caught_up restorable verified",
     "hooks": "archive postgres",
-    "triggers": "keep lock quorum",
+    "triggers": "keep lock poke quorum",
 }
 """Names of modules by the folder they are in: every process of Airflow asks, so that no folder is read for it."""
 
@@ -123,6 +123,14 @@ def get_provider_info() -> dict[str, Any]:
             ]
             for folder, names in _MODULES.items()
         },
+        "asset-uris": [
+            {
+                "schemes": ["x-holdfast"],
+                "handler": "holdfast_airflow.assets.check_uri",
+                "factory": "holdfast_airflow.assets.create_asset",
+                "to_openlineage_converter": "holdfast_airflow.telemetry.lineage.dataset_of",
+            }
+        ],
         "connection-types": [_ARCHIVE, _DATABASE],
         "extra-links": [f"holdfast_airflow.links.{name}" for name in ("ArchiveLink", "JobLink")],
         "notifications": ["holdfast_airflow.notifications.HoldfastNotifier"],

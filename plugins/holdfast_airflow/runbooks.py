@@ -19,6 +19,18 @@ _BY_OPERATION: Final = {
     "restore": "restore",
 }
 
+_BY_OPERATOR: Final = {
+    "BackupOperator": "backup",
+    "DrillOperator": "restore_drill",
+    "RecoverReplicas": "lost_replica_recovery",
+    "RestoreOperator": "restore",
+    "SyncReplica": "replica_sync",
+    "TruncateOperator": "truncation",
+    "VacuumOperator": "vacuum",
+    "VerifyOperator": "archive_verification",
+}
+"""Operations by the names of operators, which may be in any DAG."""
+
 _BUSY = 3
 
 
@@ -28,6 +40,11 @@ def runbook_for(operation: str, exit_code: int | None) -> str | None:
     :param operation: as the DAG's id begins, before the archive's name.
     """
     return "a-lock-is-held" if exit_code == _BUSY else _BY_OPERATION.get(operation)
+
+
+def operation_of_task(task: object) -> str | None:
+    """Return the operation of a task's operator, or of the operator that it extends; None for those of others."""
+    return next((_BY_OPERATOR[each.__name__] for each in type(task).__mro__ if each.__name__ in _BY_OPERATOR), None)
 
 
 def operation_of(dag_id: str, archive: str | None) -> str:

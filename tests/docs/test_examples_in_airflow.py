@@ -20,19 +20,24 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore, open_store
 from locking import inspect
 from tests.support.jobs.command import until
-from tests.support.servers.postgres import create_database, passing_database
+from tests.support.servers.postgres import create_database, drop_slots, passing_database
 
 pytestmark = pytest.mark.service
 
 ROOT = Path(__file__).parents[2]
+EXAMPLES = sorted(path for path in (ROOT / "docs" / "examples").glob("*.py") if not path.stem.startswith("locks"))
+
+TOGETHER = ["back_up_after_load", "report_after_backup", "restore_weekly", "wait_for_backup"]
+ALONE = ["lock_each_region", "lock_one_task", "lock_tasks", "maintain", "mark_before_migration", "require_verified"]
 
 
 @dataclass(frozen=True)
 class Stage:
-    """An Airflow with the examples, the archive that they name, and the empty database of the drill."""
+    """An Airflow with the examples, the archive and the source that they name, and the empty database of the drill."""
 
     airflow: AirflowStandalone
     store: ObjectStore
+    warehouse: Address
     drill: Address
 
 
@@ -48,10 +53,9 @@ def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) ->
             f"archives: {{shop: {{url: {store.url}, sources: {{warehouse: {{url: '{warehouse.url}'}}}}}}}}"
         )
         (folder / "dags").mkdir()
-        for name in ("nightly.py", "report.py"):
-            text = (ROOT / "docs" / "examples" / name).read_text()
+        for path in EXAMPLES:
             # The same, without the run that a schedule of the past begins with.
-            (folder / "dags" / name).write_text(re.sub(r'schedule="[^"]+"', "schedule=None", text))
+            (folder / "dags" / path.name).write_text(re.sub(r'schedule="[^"]+"', "schedule=None", path.read_text()))
         drill = create_database(postgres)
         airflow = AirflowStandalone(
             home=folder / "airflow",
@@ -66,9 +70,10 @@ def stage(tmp_path_factory: pytest.TempPathFactory, postgres: PostgresServer) ->
             },
         )
         with airflow:
-            for name in ("nightly_load", "weekly_drill", "report_after_backups"):
-                airflow.api.wait_for_dag(name)
-            yield Stage(airflow, store, drill)
+            for path in EXAMPLES:
+                airflow.api.wait_for_dag(path.stem)
+            yield Stage(airflow, store, warehouse, drill)
+        drop_slots(warehouse)
 
 
 def _connection(address: Address) -> dict[str, Any]:
@@ -93,17 +98,45 @@ def runs_of(airflow: AirflowStandalone, dag: str) -> list[str]:
     return [each["dag_run_id"] for each in told["dag_runs"]]
 
 
-def succeeds(airflow: AirflowStandalone, dag: str, run: str) -> None:
+def succeeds(airflow: AirflowStandalone, dag: str, run: str | None = None) -> str:
+    """Wait until a run has succeeded, or a new one; return its id."""
+    run = run or airflow.api.trigger(dag)
     assert airflow.api.wait_for_run(dag, run, timeout=300, poll=1) == "success"
+    return run
+
+
+def succeeded(airflow: AirflowStandalone, dag: str, run: str) -> list[str]:
+    """Return the tasks of a run that have succeeded."""
+    return [each.task_id for each in airflow.api.tasks(dag, run) if each.state == "success"]
 
 
 def test_a_load_is_backed_up_reported_on_and_restored(stage: Stage) -> None:
     airflow = stage.airflow
-    succeeds(airflow, "nightly_load", airflow.api.trigger("nightly_load"))
+    succeeds(airflow, "back_up_after_load")
     assert len(Archive.open(stage.store).state.blocks) == 1
-    (run,) = until(lambda: runs_of(airflow, "report_after_backups"), "the report after the backup", 300)
-    succeeds(airflow, "report_after_backups", run)
-    succeeds(airflow, "weekly_drill", airflow.api.trigger("weekly_drill"))
+    (report,) = until(lambda: runs_of(airflow, "report_after_backup"), "the report after the backup", 300)
+    succeeds(airflow, "report_after_backup", report)
+    assert airflow.api.xcom("report_after_backup", report, "report").startswith("2")
+    succeeds(airflow, "restore_weekly")
     with connect(stage.drill) as session:
         assert session.execute("select count(*) from public.orders").fetchone() == (50,)
+
+
+def test_files_are_deleted_when_a_later_backup_has_what_they_held(stage: Stage) -> None:
+    airflow = stage.airflow
+    run = airflow.api.trigger("wait_for_backup")
+    until(lambda: "load" in succeeded(airflow, "wait_for_backup", run), "the load", 300)
+    with connect(stage.warehouse) as session:
+        session.execute("insert into public.orders values (51)")
+    succeeds(airflow, "back_up_after_load")
+    succeeds(airflow, "wait_for_backup", run)
+
+
+@pytest.mark.parametrize("dag", ALONE)
+def test_each_does_its_one_thing(stage: Stage, dag: str) -> None:
+    succeeds(stage.airflow, dag)
     assert [info for info in inspect(stage.store) if info.state == "held"] == []
+
+
+def test_every_example_is_run() -> None:
+    assert [path.stem for path in EXAMPLES] == sorted([*TOGETHER, *ALONE])

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -9,6 +10,7 @@ from airflow.sdk import DAG
 
 from holdfast.config.archives_model import ApprovalConfig
 from holdfast_airflow.approval import APPROVE, wait_for_approval
+from holdfast_airflow.exceptions import JobRefused
 
 
 def dag_with(approval: ApprovalConfig) -> DAG:
@@ -37,3 +39,18 @@ def test_a_dry_run_asks_nobody(params: dict[str, Any], next_task: str) -> None:
     dag = dag_with(ApprovalConfig(operations=["restore"]))
     choose = cast("Any", dag.get_task("choose_approval"))
     assert choose.python_callable("restore", params=params) == next_task
+
+
+def test_where_ids_are_not_names_the_task_looks_at_who_approved(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(
+        "AIRFLOW__CORE__AUTH_MANAGER", "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
+    )
+    asks = cast("Any", dag_with(ApprovalConfig(operations=["restore"], users=["olga", "7"])).get_task(APPROVE))
+    assert not asks.assigned_users
+    assert "Only olga or 7 may approve." in asks.body
+    check, context = asks._post_execute_hook, {"ti": SimpleNamespace(task_id=APPROVE)}
+    for person in ({"id": "2", "name": "olga"}, {"id": "7", "name": "uma"}):
+        check(context, {"responded_by_user": person})
+    with pytest.raises(JobRefused, match="nothing was done: bob approved, and only olga or 7 may"):
+        check(context, {"responded_by_user": {"id": "1", "name": "bob"}})
+    assert cast("Any", dag_with(ApprovalConfig(operations=["restore"])).get_task(APPROVE))._post_execute_hook is None

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from holdfast_airflow import runbooks
-from holdfast_airflow.runbooks import FOLDER, operation_of, runbook_for
+from holdfast_airflow import operators, runbooks
+from holdfast_airflow.runbooks import FOLDER, operation_of, operation_of_task, runbook_for
 
 ROOT = Path(__file__).parents[2]
 
@@ -15,6 +15,18 @@ ROOT = Path(__file__).parents[2]
 def test_every_runbook_is_there() -> None:
     named = {*runbooks._BY_OPERATION.values(), "a-lock-is-held"}
     assert [name for name in named if not (ROOT / FOLDER / f"{name}.md").exists()] == []
+
+
+def test_every_named_operator_is_there() -> None:
+    assert runbooks._BY_OPERATOR.keys() <= set(operators.__all__)
+
+
+def test_an_operator_that_extends_one_of_ours_has_its_runbook() -> None:
+    class Nightly(operators.BackupOperator):
+        """A backup of somebody's own."""
+
+    assert operation_of_task(Nightly(task_id="nightly", archive="shop")) == "backup"
+    assert operation_of_task(object()) is None
 
 
 @pytest.mark.parametrize(

@@ -67,7 +67,7 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
                 archive=name,
                 source=source,
                 **from_form(dag, BackupRequest),
-                outlets=[backups_of(name), record_of(name)],
+                outlets=[backups_of(name), backups_of(name, source), record_of(name)],
             )
             for source in sources
         ]

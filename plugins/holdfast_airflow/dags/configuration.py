@@ -12,7 +12,7 @@ from airflow.sdk.exceptions import AirflowFailException
 
 from holdfast.common.errors import UsageError
 from holdfast_airflow.archives import check_configuration, configured_archives, has_configuration
-from holdfast_airflow.notifications.alerts import notifiers
+from holdfast_airflow.notifications.alerts import ArchiveAlerts
 
 DOC = """
 Reads archives.yaml, and fails as long as there is a mistake in it: with the file, the line, the archive, the key and
@@ -30,9 +30,9 @@ if has_configuration():
         max_active_runs=1,
         tags=["holdfast"],
         default_args={
-            "on_failure_callback": [each for archive in configured_archives().values() for each in notifiers(archive)],
             "retries": 2,
             "retry_delay": timedelta(minutes=1),
+            **ArchiveAlerts("", list(configured_archives().values())).callbacks(),
         },
     ):
 

@@ -12,11 +12,11 @@ from airflow.configuration import conf
 from holdfast.common.errors import sentence
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.page.address import page_address
-from holdfast_airflow.runbooks import FOLDER, operation_of, runbook_for
+from holdfast_airflow.runbooks import FOLDER, operation_of, operation_of_task, runbook_for
 from locking.one_line import one_line
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
 
 MISSED: Final = "missed"
@@ -25,7 +25,9 @@ MISSED: Final = "missed"
 
 @dataclass(frozen=True, kw_only=True)
 class FailureMessage:
-    """Message on a task that has failed, or on a run that missed its deadline; templates call it `holdfast`.
+    """Message on a task that has failed, and when that is over, or on a run that missed its deadline.
+
+    Templates call it `holdfast`.
 
     All of it is on one line each, whatever the names in it have, and holds no secret of ours.
 
@@ -37,6 +39,7 @@ class FailureMessage:
     :param page: address of the archive on the Holdfast page.
     :param log: address of the task's log; "" where Airflow gives none.
     :param is_missed: it is a deadline that was missed: no task has failed.
+    :param is_over: the task has succeeded after it had failed.
     """
 
     dag_id: str
@@ -49,33 +52,42 @@ class FailureMessage:
     page: str
     log: str
     is_missed: bool = False
+    is_over: bool = False
 
     @classmethod
-    def of(cls, context: Mapping[str, Any]) -> FailureMessage:
-        """Return the message on a failure, from the context that Airflow calls a notifier with."""
+    def of(cls, context: Mapping[str, Any], *, over: Sequence[str] = ()) -> FailureMessage:
+        """Return the message on a failure, from the context that Airflow calls a notifier with.
+
+        :param over: sentences on earlier failures that are over; where there are some and no exception, all is well.
+        """
         instance = context["ti"]
-        error = context.get("exception")
-        archive = getattr(context.get("task"), "archive", None)
+        error, task = context.get("exception"), context.get("task")
+        archive = getattr(task, "archive", None)
         exit_code = getattr(error, "exit_code", None)
-        runbook = runbook_for(operation_of(str(instance.dag_id), archive), exit_code)
+        is_over = bool(over) and error is None
+        operation = operation_of_task(task) or operation_of(str(instance.dag_id), archive)
+        runbook = None if is_over else runbook_for(operation, exit_code)
+        said = [*([] if is_over else [_sentence(error)]), *(f"no longer: {each}" for each in over)]
         return cls(
             dag_id=one_line(str(instance.dag_id)),
             run_id=one_line(str(instance.run_id)),
             task_id=one_line(str(instance.task_id)),
-            sentence=one_line(_sentence(error)),
+            sentence=one_line("; ".join(said)),
             exit_code=exit_code,
             archive=None if archive is None else one_line(str(archive)),
             runbook=_runbook_address(runbook) if runbook else "",
             page=_page_address(archive),
             log=str(getattr(instance, "log_url", "")),
             is_missed=getattr(instance, "state", None) == MISSED,
+            is_over=is_over,
         )
 
     @property
     def title(self) -> str:
-        """Return a subject: which task has failed."""
+        """Return a subject: which task has failed, or works again."""
         code = "" if self.exit_code is None else f" (exit code {self.exit_code})"
-        return f"{self.dag_id}: {self.task_id} {'was missed' if self.is_missed else 'has failed'}{code}"
+        state = "works again" if self.is_over else "was missed" if self.is_missed else "has failed"
+        return f"{self.dag_id}: {self.task_id} {state}{code}"
 
     @property
     def text(self) -> str:

@@ -9,18 +9,19 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.units import parse_span
 from holdfast_airflow.connections import find_archive_or_connection
-from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
+from holdfast_airflow.exceptions import MissedObjectives, ObjectivesMissed, in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.objectives import Objective
 
 SOONEST: Final = timedelta(minutes=10)
 """Between two judgements of an archive, at least: each costs Airflow seconds of CPU."""
@@ -45,12 +46,35 @@ def judging_interval(archive: ArchiveConfig) -> timedelta | None:
     return min(max(min(limits) / 10, SOONEST), LATEST) if limits else LATEST
 
 
+def by_reason(missed: Iterable[Objective]) -> list[MissedObjectives]:
+    """Return missed objectives, together where they are missed for one reason.
+
+    The failure of a drill is the reason that the drill's own task gives.
+    """
+    from holdfast.objectives import NEWEST_DRILL_FAILED
+
+    together: dict[tuple[str, str], list[Objective]] = {}
+    for each in missed:
+        together.setdefault((each.source, each.stands), []).append(each)
+    return [
+        MissedObjectives(
+            source,
+            stands.removeprefix(NEWEST_DRILL_FAILED)
+            if stands.startswith(NEWEST_DRILL_FAILED)
+            else ", ".join(each.name for each in objectives),
+            f"{source}: {' and '.join(f'{each.name} {each.limit}' for each in objectives)} "
+            f"{'is' if len(objectives) == 1 else 'are'} missed: {stands}",
+        )
+        for (source, stands), objectives in together.items()
+    ]
+
+
 class CheckObjectives(LogsLines, BaseOperator):
     """Operator that fails where an objective of an archive is missed.
 
-    It fails without another try, so that the archive's `alerts` report it. It reads the archive itself: a DAG that is
-    paused, broken or missing is noticed by what it did not do. Returns each objective with `source`, `name`, `limit`,
-    `is_met` and `stands`.
+    It fails without another try. The archive's `alerts` report an objective when it is missed, again after
+    `alert_again`, and when it is kept again. It reads the archive itself: a DAG that is paused, broken or missing is
+    noticed by what it did not do. Returns each objective with `source`, `name`, `limit`, `is_met` and `stands`.
 
     :param archive: a name in archives.yaml. (templated)
     """
@@ -66,7 +90,7 @@ class CheckObjectives(LogsLines, BaseOperator):
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Judge, and return how each objective stands.
 
-        :raises JobRefused: one is missed.
+        :raises ObjectivesMissed: one is missed.
         """
         from holdfast.archive import Archive
         from holdfast.objectives import judge, restorable_ages
@@ -83,7 +107,7 @@ class CheckObjectives(LogsLines, BaseOperator):
                 tell_restorable(self.archive, source, age.total_seconds())
         for each in judged:
             self.log.info("%s", each)
-        if missed := [str(each) for each in judged if not each.is_met]:
-            raise JobRefused("; ".join(missed), 1)
+        if missed := by_reason(each for each in judged if not each.is_met):
+            raise ObjectivesMissed(missed)
         fill_events(self.outlets, context, summary={"objectives": told}, archive=archive, store=store)
         return told

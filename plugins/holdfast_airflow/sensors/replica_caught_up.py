@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
-
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
-from locking.one_line import LogsLines
+from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -19,7 +17,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ReplicaCaughtUpSensor(LogsLines, BaseSensorOperator):
+class ReplicaCaughtUpSensor(DeferrableSensor):
     """Sensor that waits until a replica has executed the update log.
 
     It asks the coordination store, and not the replica. It fails where the replica is lost: `RecoverReplicas` brings
@@ -33,10 +31,8 @@ class ReplicaCaughtUpSensor(LogsLines, BaseSensorOperator):
 
     template_fields: Sequence[str] = ("archive", "replica", "within")
 
-    def __init__(
-        self, *, archive: str, replica: str, within: str | None = None, mode: str = "reschedule", **kwargs: Any
-    ) -> None:
-        super().__init__(mode=mode, **kwargs)
+    def __init__(self, *, archive: str, replica: str, within: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.archive = archive
         self.replica = replica
         self.within = within

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator, PokeReturnValue
+from airflow.sdk import PokeReturnValue
 
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.hooks.archive import HoldfastHook
-from locking.one_line import LogsLines
+from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class RestorableSensor(LogsLines, BaseSensorOperator):
+class RestorableSensor(DeferrableSensor):
     """Sensor that waits until an archive can bring a source back to a time.
 
     It fails where the time lies in a gap, since no later backup closes one behind it. Returns `restorable_to`, the
@@ -31,10 +31,8 @@ class RestorableSensor(LogsLines, BaseSensorOperator):
 
     template_fields: Sequence[str] = ("archive", "until", "source")
 
-    def __init__(
-        self, *, archive: str, until: str | datetime, source: str | None = None, mode: str = "reschedule", **kwargs: Any
-    ) -> None:
-        super().__init__(mode=mode, **kwargs)
+    def __init__(self, *, archive: str, until: str | datetime, source: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.archive = archive
         self.until = until
         self.source = source

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseSensorOperator
-
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.hooks.archive import HoldfastHook
-from locking.one_line import LogsLines
+from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -16,7 +14,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class VerifiedSensor(LogsLines, BaseSensorOperator):
+class VerifiedSensor(DeferrableSensor):
     """Sensor that waits until every file of a source was read and compared, or written, within a length of time.
 
     A damaged file keeps it waiting until the file is repaired and verified.
@@ -28,10 +26,8 @@ class VerifiedSensor(LogsLines, BaseSensorOperator):
 
     template_fields: Sequence[str] = ("archive", "within", "source")
 
-    def __init__(
-        self, *, archive: str, within: str, source: str | None = None, mode: str = "reschedule", **kwargs: Any
-    ) -> None:
-        super().__init__(mode=mode, **kwargs)
+    def __init__(self, *, archive: str, within: str, source: str | None = None, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
         self.archive = archive
         self.within = within
         self.source = source

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from urllib.parse import urlsplit
 
 from holdfast.common.errors import HoldfastError, sentence
+from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow.telemetry.moved_tables import MovedTable, tables_read, tables_written
 from locking.one_line import line_logger
 from locking.store import StoreError
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from airflow.providers.openlineage.extractors import OperatorLineage
+    from airflow.sdk import Asset
     from openlineage.client.event_v2 import Dataset
     from openlineage.client.facet_v2 import DatasetFacet, OutputDatasetFacet, RunFacet
 
@@ -84,6 +86,20 @@ def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
         inputs=[InputDataset(*archive, facets=facets)],
         outputs=[OutputDataset(*database, outputFacets=figures), *written],
     )
+
+
+def dataset_of(asset: Asset, _: object) -> Dataset | None:
+    """Return the archive that an asset is about; None where archives.yaml does not know it.
+
+    Airflow's OpenLineage provider calls it by the scheme of the asset's address.
+    """
+    from openlineage.client.event_v2 import Dataset
+
+    try:
+        return Dataset(*archive_name(find_archive(urlsplit(asset.uri).netloc).place()))
+    except HoldfastError as error:
+        log.warning("the lineage does not name %s: %s", asset.uri, sentence(error))
+        return None
 
 
 def _tables(moved: Moved) -> list[MovedTable]:

@@ -28,8 +28,8 @@ def test_other_dags_can_be_scheduled_on_the_backups_of_an_archive(read: Read) ->
     bag = read(TWO)
     for name in ("backup_big", "changes_big"):
         outlets = {task.task_id: task.outlets for task in dag(bag, name).tasks}
-        both = [backups_of("big"), record_of("big")]
-        assert outlets == {"choose_sources": [], "backup_a": both, "backup_b": both}
+        each = {f"backup_{it}": [backups_of("big"), backups_of("big", it), record_of("big")] for it in "ab"}
+        assert outlets == {"choose_sources": [], **each}
     assert (backups_of("big").name, backups_of("big").uri) == ("holdfast_big", "x-holdfast://big")
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from holdfast_airflow.notifications.alerts import ArchiveAlerts
 from tests.support.airflow.alerts import FileNotifier
 from tests.support.airflow.dag_files import TWO, Read, dag
 
@@ -37,5 +38,7 @@ def test_the_dag_of_the_configuration_fails_while_there_is_a_mistake(
 def test_alerts_tell_of_mistakes_in_other_archives(read: Read) -> None:
     notifier = "{notifier: tests.support.airflow.alerts.FileNotifier, arguments: {path: told, text: x}}"
     bag = read(f"archives: {{good: {{url: y, alerts: [{notifier}]}}, bad: {{urll: x}}}}")
-    told: Any = bag.dags["holdfast_configuration"].get_task("check").on_failure_callback
-    assert [type(each.notifier) for each in told] == [FileNotifier]
+    task: Any = bag.dags["holdfast_configuration"].get_task("check")
+    alerts: ArchiveAlerts = task.on_failure_callback[0].__self__
+    assert [type(each) for each in alerts.channels] == [FileNotifier]
+    assert alerts.memory.key == "holdfast_alerts"

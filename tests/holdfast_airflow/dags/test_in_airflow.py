@@ -376,6 +376,9 @@ def test_who_is_named_in_the_configuration_is_told_of_a_failure_and_of_a_missed_
     assert any(line.startswith(f"{name}: ") and "has failed (exit code" in line for line in words), words
     assert "Runbook: docs/runbooks/drill-failed.md" in words
     assert any(line.startswith("Archive: ") and line.endswith("/holdfast/?archive=books") for line in words), words
+    before = airflow.api.trigger(name, {"at": "1998-01-01T00:00:00Z"})
+    assert ended(airflow, name, before) == "failed"
+    assert sum("has failed (exit code" in line for line in alerts.read_text().splitlines()) == 1  # one cause
     late = f"{name}: run {run_id} of {name} is not done 0s after it was queued"
     until(lambda: late in alerts.read_text().splitlines(), "the alert of a missed deadline", 300)
 

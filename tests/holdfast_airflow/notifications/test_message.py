@@ -9,6 +9,7 @@ import pytest
 
 from holdfast_airflow.exceptions import JobFailed, LockWaitExpired
 from holdfast_airflow.notifications.message import MISSED, FailureMessage
+from holdfast_airflow.operators import VerifyOperator
 
 
 def context(error: object, *, archive: str | None = "shop", **more: Any) -> dict[str, Any]:
@@ -64,6 +65,21 @@ def test_only_addresses_of_the_web_are_links_in_mails(monkeypatch: pytest.Monkey
     html = FailureMessage.of(context(JobFailed("x"))).html
     assert '<a href="https://airflow.example/holdfast/?archive=shop">' in html
     assert "Runbook: docs/runbooks/backup-failed.md" in html
+
+
+def test_what_is_over_is_said_beside_what_goes_on_or_alone() -> None:
+    goes_on = FailureMessage.of(context(JobFailed("b")), over=["a"])
+    assert (goes_on.title, goes_on.sentence) == ("backup_shop: back_up has failed (exit code 1)", "b; no longer: a")
+    over = FailureMessage.of(context(None), over=["a", "b"])
+    assert (over.title, over.sentence) == ("backup_shop: back_up works again", "no longer: a; no longer: b")
+    assert (over.is_over, over.runbook) == (True, "")
+
+
+def test_in_a_dag_of_ones_own_the_operator_names_the_runbook() -> None:
+    words = context(JobFailed("x"))
+    words["ti"].dag_id = "nightly"
+    words["task"] = VerifyOperator(task_id="look", archive="shop")
+    assert FailureMessage.of(words).runbook.endswith("/damage.md")
 
 
 def test_a_deadline_is_missed_and_no_task_has_failed() -> None:

@@ -1,0 +1,53 @@
+"""Trigger that looks in a sensor's place."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from holdfast_airflow.exceptions import JobFailed
+from holdfast_airflow.triggers.pauses import SettledTrigger
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from airflow.sdk import BaseSensorOperator
+
+
+class PokeTrigger(SettledTrigger):
+    """Trigger that pokes as a sensor does, until that is done or fails.
+
+    :param sensor: path of its class.
+    :param arguments: what it is made with, beside its task's id.
+    :param every_s: seconds between two looks.
+    """
+
+    def __init__(self, *, sensor: str, arguments: Mapping[str, Any], every_s: float) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.sensor = sensor
+        self.arguments = dict(arguments)
+        self.every_s = every_s
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments of this trigger."""
+        kind = type(self)
+        fields = {"sensor": self.sensor, "arguments": self.arguments, "every_s": self.every_s}
+        return f"{kind.__module__}.{kind.__qualname__}", fields
+
+    async def wait(self) -> dict[str, Any]:
+        """Look and pause in turns; return the value that was waited for, or the failure and its exit code."""
+        sensor = self._made()
+        while True:
+            try:
+                found = await asyncio.to_thread(sensor.poke, {})
+            except JobFailed as error:
+                return {"state": "failed", "message": str(error), "exit_code": error.exit_code}
+            if found:
+                return {"state": "done", "value": getattr(found, "xcom_value", None)}
+            await asyncio.sleep(self.every_s)
+
+    def _made(self) -> BaseSensorOperator:
+        module, _, name = self.sensor.rpartition(".")
+        kind: type[BaseSensorOperator] = getattr(import_module(module), name)
+        return kind(task_id="poke", **self.arguments)
