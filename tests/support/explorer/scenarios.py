@@ -364,8 +364,7 @@ LONG = frozenset(
 )
 """Of these, the names of scenarios that take more than some seconds, or add little to another one.
 
-`make test` leaves them to `make test-all`. Each has others of its kind beside it: `docs/decisions/test-tiers.md` names
-them.
+`make test` leaves them to `make test-all`. Each has others of its kind beside it.
 """
 
 LARGE = [
