@@ -20,6 +20,7 @@ def test_the_report_has_the_seconds_between_and_what_was_not_reached() -> None:
 
 
 @pytest.mark.service
+@pytest.mark.exhaustive
 def test_both_operators_run_the_same_application() -> None:
     times = measure(1).series
     assert all(0 < times[name].best < 120 for name in (OURS, BARE))

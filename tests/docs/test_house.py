@@ -1,6 +1,6 @@
 """The house in the documentation is the one in the folders: each package, what is in it, and what it may import.
 
-Each module has the test of its name, and is as long as its subject; no two classes have one name.
+Each module is as long as its subject; no two classes have one name.
 """
 
 from __future__ import annotations
@@ -20,24 +20,6 @@ FLOORS = ("holdfast_airflow", "sparkjobs", "holdfast", "locking")
 MIGRATIONS = "holdfast.replication.migrations.versions"
 
 MOST_LINES = 600
-
-MIRRORED = ("demo", "holdfast", "locking", "plugins/holdfast_airflow", "sparkjobs")
-"""Folders each of whose modules has its tests in a file of its name, or stands below."""
-
-WITHOUT_TEST = {
-    "holdfast/archive/format/model.py": "documents without a rule of their own; document.py refuses what is forged",
-    "holdfast/cli/shared/options.py": "names and help of options: the reference is compared with them",
-    "holdfast/common/choices.py": "the words of one choice: schema_choice.py reads them",
-    "holdfast/operations/requests/cluster_check.py": "a name without an option",
-    "holdfast/operations/requests/migration.py": "one option, which test_base.py has the command offer",
-    "holdfast/operations/requests/sync.py": "a name without an option",
-    "holdfast/replication/log/schema.py": "tables; test_store.py compares them with the migrations",
-    "holdfast/postgresql/catalog/own_objects.py": "names",
-    "holdfast/storage/contract/patience.py": "numbers of a client: each store's test waits by them",
-    "sparkjobs/rehearsal.py": "a minimal job, which test_spark_classes.py runs whole",
-    "locking/store.py": "a protocol and names of errors, without code: each store is tested for it",
-}
-"""Modules that declare and do nothing, each with the reason why no test of its own could fail."""
 
 
 def packages(floor: str) -> Iterator[tuple[str, Path]]:
@@ -97,23 +79,3 @@ def test_no_two_classes_have_one_name() -> None:
     public = [name for name in names if not name.startswith("_")]
     assert len(public) > 500
     assert [name for name, many in Counter(public).items() if many > 1] == []
-
-
-def mirror(module: Path) -> Path:
-    """Return the file that the tests of a module belong into."""
-    place = module.relative_to(ROOT)
-    place = place.relative_to("plugins") if place.parts[0] == "plugins" else place
-    return ROOT / "tests" / place.with_name(f"test_{place.name}")
-
-
-@pytest.mark.parametrize("root", MIRRORED)
-def test_each_module_has_the_test_of_its_name(root: str) -> None:
-    modules = [file for file in sorted((ROOT / root).rglob("*.py")) if not file.name.startswith("__")]
-    modules = [file for file in modules if "migrations" not in file.parts]  # which test_store.py runs
-    assert modules
-    lacking = {str(each.relative_to(ROOT)) for each in modules if not mirror(each).exists()}
-    assert lacking == {each for each in WITHOUT_TEST if each.startswith(f"{root}/")}
-
-
-def test_a_module_without_a_test_is_in_a_folder_that_is_looked_at() -> None:
-    assert all(each.startswith(tuple(f"{root}/" for root in MIRRORED)) for each in WITHOUT_TEST)

@@ -23,7 +23,7 @@ _HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 # Top folders of this repository: a path that begins with one of them is ours, any other is somebody else's.
 _FOLDERS = (
     "bench", "demo", "deploy", "docs", "holdfast", "locking", "monitoring", "plugins", "requirements",
-    "scripts", "security", "sparkjobs",
+    "scripts", "security", "sparkjobs", "tests",
 )  # fmt: skip
 _PATH = re.compile(rf"(?:{'|'.join(_FOLDERS)})/[\w./-]*")
 

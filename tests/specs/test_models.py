@@ -55,7 +55,7 @@ SPECS_OF = {model: spec for spec, models in MODELS.items() for model in models}
 FAILING = {"StaleRead", "TwoLogs"}
 """Kept because they fail: to show why, or what is not promised."""
 
-SMALL = {model for states in MODELS.values() for model in states if states[model] <= max(2_000, min(states.values()))}
+SMALL = {model for states in MODELS.values() for model in states if states[model] <= max(1_000, min(states.values()))}
 """The models that `make test` checks, one at least of each module; `make specs` checks all."""
 
 DEAR = {

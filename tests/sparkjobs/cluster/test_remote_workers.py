@@ -37,6 +37,7 @@ def cluster() -> Iterator[SparkCluster]:
         yield made
 
 
+@pytest.mark.exhaustive
 def test_an_encrypted_backup_on_s3_comes_back_and_no_worker_keeps_a_secret(
     s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:

@@ -102,10 +102,15 @@ ORDERS = [
     Scenario(name="two writers, twice each, listings name by name", clients=WRITERS, cuts=NAME_BY_NAME),
 ]
 
+LEAVING = {
+    "a writer that leaves and a writer": (Client(("release",), 1, before=("write",)), client(2, *WRITER)),
+    "a reader that leaves and a writer": (Client(("release",), 1, before=("read",)), client(2, *WRITER)),
+}
 FAULTS = [
     *_of(TRIPLES, "one dies", crashes=1),
     *_of(PAIRS, "two requests refused", refused=2),
     *_of(PAIRS, "two answers lost", late=2),
+    *_of(LEAVING, "two answers lost", late=2),
     *_of(PAIRS, "one dies, one answer lost", crashes=1, late=1),
     *_of(PAIRS, "one answer lost, listings in key order", late=1, cuts=IN_KEY_ORDER),
 ]
@@ -343,6 +348,7 @@ LONG = frozenset(
         "a writer and a reader, one answer lost, listings in key order",
         "a writer and a reader, one dies, one answer lost",
         "a writer and a reader, two answers lost",
+        "a reader and a writer, two answers lost",
         "a writer and two readers, undisturbed",
         "three writers that try once, patiently",
         "three writers, one dies",
@@ -358,8 +364,7 @@ LONG = frozenset(
 )
 """Of these, the names of scenarios that take more than some seconds, or add little to another one.
 
-`make test` leaves them to `make test-all`. Each has others of its kind beside it: `docs/decisions/test-tiers.md` names
-them.
+`make test` leaves them to `make test-all`. Each has others of its kind beside it.
 """
 
 LARGE = [

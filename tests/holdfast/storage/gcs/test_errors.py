@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from google.auth.exceptions import DefaultCredentialsError
 
@@ -12,13 +10,13 @@ from holdfast.storage import (
     ObjectNotFound,
     StoreDenied,
     StoreError,
-    StoreOutcomeUnknown,
     StoreUnavailable,
     open_store,
 )
 from holdfast.storage.contract.parts import PART_BYTES
 from holdfast.storage.gcs.errors import gcs_errors
 from holdfast.storage.gcs.store import GcsStore
+from tests.support.stores.error_table import ErrorTable
 from tests.support.stores.failing_server import CUT, SILENT, Answer, FailingServer, closed_port, untrusted
 from tests.support.stores.gcs_requests import (
     NO_BUCKET,
@@ -50,53 +48,14 @@ DOUBTFUL = [
 ]
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize(("answer", "error"), CERTAIN)
-def test_a_write_that_the_server_refused_certainly_did_nothing(
-    server: FailingServer,
-    store: GcsStore,
-    write: Callable[[GcsStore], object],
-    answer: Answer,
-    error: type[StoreError],
-) -> None:
-    server.answer = answer
-    with pytest.raises(error) as caught:
-        write(store)
-    assert type(caught.value) is error
-    assert server.count == 1
-
-
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize("answer", DOUBTFUL)
-def test_a_write_without_a_clear_answer_is_unknown_and_never_sent_again(
-    server: FailingServer, store: GcsStore, write: Callable[[GcsStore], object], answer: Answer
-) -> None:
-    server.answer = answer
-    with pytest.raises(StoreOutcomeUnknown, match="look before trying again"):
-        write(store)
-    assert server.count == 1
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize("answer", [*DOUBTFUL, told(429, "rateLimitExceeded")])
-def test_a_read_without_an_answer_is_tried_again_then_unavailable(
-    server: FailingServer, store: GcsStore, read: Callable[[GcsStore], object], answer: Answer
-) -> None:
-    server.answer = answer
-    with pytest.raises(StoreUnavailable):
-        read(store)
-    assert server.count == 2
-
-
-@pytest.mark.parametrize("read", READS)
-def test_a_read_that_is_denied_is_not_tried_again(
-    server: FailingServer, store: GcsStore, read: Callable[[GcsStore], object]
-) -> None:
-    server.answer = told(403, "forbidden")
-    with pytest.raises(StoreDenied, match="GOOGLE_APPLICATION_CREDENTIALS"):
-        read(store)
-    assert server.count == 1
+class TestErrors(ErrorTable):
+    refusals = CERTAIN
+    doubts = DOUBTFUL
+    busy = (told(429, "rateLimitExceeded"),)
+    denials = (told(403, "forbidden"),)
+    advice = "GOOGLE_APPLICATION_CREDENTIALS"
+    writes = doubtful_writes = WRITES
+    reads = READS
 
 
 def test_what_is_not_there_is_said_so(server: FailingServer, store: GcsStore) -> None:

@@ -12,12 +12,12 @@ from holdfast.storage import (
     ObjectNotFound,
     StoreDenied,
     StoreError,
-    StoreOutcomeUnknown,
     StoreUnavailable,
     open_store,
 )
 from holdfast.storage.s3 import access
 from holdfast.storage.s3.store import S3Store
+from tests.support.stores.error_table import ErrorTable
 from tests.support.stores.fake_s3 import CUT, SILENT, TORN, FakeS3, Fault
 
 WRITES: list[Callable[[S3Store], object]] = [
@@ -26,8 +26,6 @@ WRITES: list[Callable[[S3Store], object]] = [
     lambda store: store.delete("a"),
     lambda store: store.replace("a", b"x", "etag"),
 ]
-# A create that certainly did nothing is tried again by us, because a rival's may be under way.
-ALL_WRITES: list[Callable[[S3Store], object]] = [*WRITES, lambda store: store.create("a", b"x")]
 READS: list[Callable[[S3Store], object]] = [
     lambda store: store.get("a"),
     lambda store: store.head("a"),
@@ -48,38 +46,24 @@ CERTAIN = [
 DOUBTFUL: list[Fault] = [Fault(500, "InternalError"), Fault(502), Fault(503), Fault(504), CUT, SILENT]
 
 
-@pytest.mark.parametrize("write", WRITES)
-@pytest.mark.parametrize(("answer", "error"), CERTAIN)
-def test_a_write_that_the_server_refused_certainly_did_nothing(
-    server: FakeS3, store: S3Store, write: Callable[[S3Store], object], answer: Fault, error: type[StoreError]
-) -> None:
-    server.fail(answer)
-    with pytest.raises(error) as caught:
-        write(store)
-    assert type(caught.value) is error
-    assert len(server.received) == 1
+class TestErrors(ErrorTable):
+    refusals = CERTAIN
+    doubts = DOUBTFUL
+    busy = (Fault(503, "SlowDown"), Fault(429, "TooManyRequests"))
+    denials = (Fault(403, "AccessDenied"), Fault(403, "SignatureDoesNotMatch"))
+    advice = "AWS_"
+    writes = WRITES
+    # A create that certainly did nothing is tried again by us, because a rival's may be under way.
+    doubtful_writes = (*WRITES, lambda store: store.create("a", b"x"))
+    reads = READS
 
+    @staticmethod
+    def fail(server: FakeS3, answer: Fault) -> None:
+        server.fail(answer)
 
-@pytest.mark.parametrize("write", ALL_WRITES)
-@pytest.mark.parametrize("answer", DOUBTFUL)
-def test_a_write_without_a_clear_answer_is_unknown_and_never_sent_again(
-    server: FakeS3, store: S3Store, write: Callable[[S3Store], object], answer: Fault
-) -> None:
-    server.fail(answer)
-    with pytest.raises(StoreOutcomeUnknown, match="look before trying again"):
-        write(store)
-    assert len(server.received) == 1
-
-
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize("answer", [*DOUBTFUL, Fault(503, "SlowDown"), Fault(429, "TooManyRequests")])
-def test_a_read_without_an_answer_is_tried_again_then_unavailable(
-    server: FakeS3, store: S3Store, read: Callable[[S3Store], object], answer: Fault
-) -> None:
-    server.fail(answer)
-    with pytest.raises(StoreUnavailable):
-        read(store)
-    assert len(server.received) == access.READ_ATTEMPTS
+    @staticmethod
+    def count(server: FakeS3) -> int:
+        return len(server.received)
 
 
 def test_an_answer_that_ends_in_its_middle_is_asked_for_again_then_unavailable(server: FakeS3, store: S3Store) -> None:
@@ -93,17 +77,6 @@ def test_an_answer_that_ends_in_its_middle_is_asked_for_again_then_unavailable(s
     with pytest.raises(StoreUnavailable, match="Could not read 'a'"):
         store.get("a")
     assert len(server.received) == access.READ_ATTEMPTS
-
-
-@pytest.mark.parametrize("read", READS)
-@pytest.mark.parametrize("code", ["AccessDenied", "SignatureDoesNotMatch"])
-def test_a_read_that_is_denied_is_not_tried_again(
-    server: FakeS3, store: S3Store, read: Callable[[S3Store], object], code: str
-) -> None:
-    server.fail(Fault(403, code))
-    with pytest.raises(StoreDenied):
-        read(store)
-    assert len(server.received) == 1
 
 
 def test_what_is_not_there_is_said_so(server: FakeS3, store: S3Store) -> None:
