@@ -14,6 +14,7 @@ from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, NoLock, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
+from holdfast.common.signing import ArchiveKeys
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
 from holdfast.drill import Drill, drills_of, new_run
@@ -75,11 +76,13 @@ def drill(
 ) -> None:
     """Restore a random restore point from the archive alone, compare it, and check its assertions."""
     output = Output(as_json=as_json)
-    usual, kept = places.keys(url)
-    copy = None if history else key or kept
+    archive = places.resolve(url)
+    settings = archive.settings.drill
+    copy = None if history else key or settings.key
     if copy:
-        check_copy(copy, usual)
-    store = places.archive_store(url, copy)
+        check_copy(copy, archive.keys.key)
+        archive = places.resolve(url, keys=ArchiveKeys(copy))
+    store = archive.open()
     if history:
         Archive.open(store)
         done = drills_of(store, source)
@@ -90,22 +93,20 @@ def drill(
     if trust_source and not to:
         raise UsageError("--trust-source is about the database of --to: a drill's own server needs to trust nobody")
     work = Drill(store, source, at, seed, keep_server=keep_server, trust_source=trust_source, say=output.say)
-    within = newest_within or places.newest_within(url)
+    within = newest_within or settings.newest_within
     work.newest_within = parse_span(within) if within else None
     work.proves_key = copy is not None
     work.to = places.target(url, to) if to else None
     queries = [*(asserted or ()), *map(_read, files or ())]
 
     def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-        wish = RestoreRequest.from_arguments(arguments)
-        return run_job(
-            store, wish, address=address, role="target", wait=wait, output=output, here=not to, unlocked=no_lock
-        )
+        request = RestoreRequest.from_arguments(arguments)
+        return run_job(archive, request, database=address, wait=wait, output=output, is_local=not to)
 
     with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
         work.records = open_place(folder) if no_lock else None
         work.prepare()
-        work.asserted = [*places.assertions(url, work.name), *queries]
+        work.asserted = [*settings.of(work.name), *queries]
         run = new_run(work.name)
         found = work.run(run, restore)
     is_recorded = not (no_lock or store.signing.only_checks)

@@ -37,9 +37,9 @@ def mark(
 def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
     """Set a mark, and return its summary."""
     known, configured, address = places.source(url, source)
-    archive, stores = Archive.open(places.archive_store(url)), places.archive_stores(url)
+    stores = [replica.open() for replica in places.replicas(url)]
     done = set_mark(
-        archive,
+        Archive.open(stores[0]),
         stores,
         address,
         known,
@@ -73,7 +73,7 @@ def only_source(url: str) -> str:
 
     :raises UsageError: it names none, or several.
     """
-    names = places.source_names(url)
+    names = sorted(places.resolve(url).settings.sources)
     if len(names) == 1:
         return names[0]
     raise UsageError(f"say which source with --source; archives.yaml names {', '.join(names) or 'none'} for {url}")

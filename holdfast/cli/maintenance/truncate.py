@@ -29,19 +29,25 @@ if TYPE_CHECKING:
 def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json = False) -> None:
     """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
     output = Output(as_json=as_json)
-    request = request.filled(keep=tuple(places.keep_rules(url)))
+    resolved = places.resolve(url)
+    request = request.filled(keep=tuple(resolved.settings.keep.rules()))
     rules = rules_of(request)
-    store = places.archive_store(url)
+    store = resolved.open()
     archive = Archive.open(store)
     if request.dry_run:
-        plan = planned_truncation(archive, request)
+        plan = planned_truncation(archive, request, coordination=resolved.coordination)
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return
     until = time.monotonic() + wait
     with (
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
-        opened_to_lead(store, check=held.check, wait=max(0.0, until - time.monotonic())) as leading,
+        opened_to_lead(
+            store,
+            check=held.check,
+            wait=max(0.0, until - time.monotonic()),
+            coordination=resolved.coordination,
+        ) as leading,
     ):
         done = truncate_archive(
             leading,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -21,7 +20,6 @@ from holdfast.operations.requests.sync import SyncRequest
 from holdfast.replication.log import trimming
 from holdfast.replication.log.consistency_check import silent_among
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
-from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.replication.work import recovery
 from holdfast.replication.work.upkeep import sync_replica, told_by_job
 
@@ -59,7 +57,7 @@ def sync(
     _one_or(name, every, "--all")
     with ask(store, archive) as asked:
         log = asked.log()
-        execute = partial(_in_spark, asked.coordination.url, wait, output) if spark else None
+        execute = partial(_in_spark, asked, wait, output) if spark else None
         rows = asked.coordination.run(lambda c: replicas(c, log.archive))
         for row in rows if every else ():
             if row.is_lost:
@@ -124,13 +122,8 @@ def _each(
         raise typer.Exit(codes[0])
 
 
-def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore) -> Synced:
-    """Run the sync of a replica as a job.
-
-    :param coordination: address of the store with the log; jobs of this process know it then.
-    """
-    os.environ[ENVIRONMENT] = coordination
-    return told_by_job(run_job(place, SyncRequest(), wait=wait, output=output))
+def _in_spark(asked: Asked, wait: float, output: Output, place: ObjectStore) -> Synced:
+    return told_by_job(run_job(asked.context(place.url), SyncRequest(), wait=wait, output=output))
 
 
 def synced(value: dict[str, Any]) -> str:

@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from holdfast.common.errors import RefusedError, ReportedError, UsageError
 from holdfast.common.units import parse_span
 from holdfast.common.words import listed
-from holdfast.operations.job_process import DEFAULT_MASTER, local_environment
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import SourceJobOperator
@@ -24,9 +22,9 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.drill import Drill
     from holdfast.operations.requests.base import Request
+    from holdfast.operations.run import PreparedJob
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 
 _MOMENT: Final = "holdfast_moment"
@@ -53,7 +51,6 @@ class DrillOperator(SourceJobOperator):
     """
 
     operation: ClassVar[str] = "restore"
-    role: ClassVar[Literal["source", "target"]] = "target"
     template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions", "newest_within", "key")
 
     def __init__(
@@ -85,26 +82,23 @@ class DrillOperator(SourceJobOperator):
         """Return the job's summary: the restore has compared everything itself."""
         return dict(result)
 
-    def _environment(self, job: PreparedJob) -> dict[str, str]:
-        """Return the job's environment: it runs on this machine, where alone the drill's server can be reached."""
-        return {**super()._environment(job), **local_environment(DEFAULT_MASTER)}
-
     def _prepare(self, context: Context) -> PreparedJob:
         """Resolve all settings; where there is a copy of the key, nothing else opens the archive."""
         from holdfast.drill.key_proof import check_copy
 
-        job = super()._prepare(context)
-        copy = self.key or find_archive_or_connection(self.archive).drill.key
+        job = replace(super()._prepare(context), is_local=True)  # where alone the drill's server can be reached
+        archive = job.archive
+        self._copy = copy = self.key or archive.settings.drill.key
         if not copy:
             return job
-        check_copy(copy, job.key)
-        return replace(job, key=copy)
+        check_copy(copy, archive.keys.key)
+        return replace(job, archive=replace(archive, keys=archive.keys._replace(key=copy)))
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         from holdfast.drill import new_run
 
         run_restore = super()._run
-        configured = find_archive_or_connection(self.archive)
+        settings = job.archive.settings.drill
 
         def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
             with_moment = replace(job, database=address, request=RestoreRequest.from_arguments(arguments))
@@ -114,15 +108,15 @@ class DrillOperator(SourceJobOperator):
                 raise ReportedError(str(error), error.exit_code) from None
 
         tries = BetweenTries(context, _MOMENT)
-        prepare = partial(self._prepared, store, job.source, proves_key=job.key != configured.key)
+        prepare = partial(self._prepared, store, job.source, proves_key=bool(self._copy))
         drill = self._again(prepare, tries) or prepare(self.at or None)
         if not self.at:
             tries.keep(drill.chosen)
-        drill.asserted = [*configured.drill.of(drill.name), *listed(self.assertions, "assertions")]
-        within = self.newest_within or configured.drill.newest_within
+        drill.asserted = [*settings.of(drill.name), *listed(self.assertions, "assertions")]
+        within = self.newest_within or settings.newest_within
         drill.newest_within = parse_span(within) if within else None
         run = new_run(drill.name)
-        self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.url)
+        self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.archive.url)
         found = drill.run(run, restore)
         tries.forget()
         return found

@@ -1,4 +1,4 @@
-"""Check of the pg_dump of a backup before its locks and its job: that it is not vulnerable, and has TLS where asked."""
+"""Checks of a job's database before its locks and its job: that its pg_dump is safe, or that it is free."""
 
 from __future__ import annotations
 
@@ -7,12 +7,16 @@ from typing import TYPE_CHECKING
 from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.programs import below_floor, find, lacks_tls
+from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.postgresql.restore.plan.progress import read_ledger
+from holdfast.postgresql.restore.rows.load import check_empty
 from holdfast.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.operations.requests.backup import BackupRequest
+    from holdfast.operations.requests.restore import RestoreRequest
     from holdfast.postgresql.connection.address import Address
 
 
@@ -39,3 +43,18 @@ def check_dumper(address: Address, request: BackupRequest, say: Callable[[str], 
             "archives.yaml), where you trust whoever may create objects in the source"
         )
     say(f"backing up by an unsafe pg_dump, as told: {why}")
+
+
+def check_target_is_free(address: Address, request: RestoreRequest) -> None:
+    """Refuse a target that is not empty, where a restore needs an empty one.
+
+    The job looks again, under its own lock. One that goes on with an unfinished restore is for the job to judge.
+
+    :raises RefusedError: something is there; names it.
+    """
+    if request.is_beside:
+        return
+    address = without_event_triggers(address)
+    with connect(address) as session:
+        if read_ledger(session) is None:
+            check_empty(session, address)
