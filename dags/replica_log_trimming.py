@@ -5,7 +5,7 @@ from __future__ import annotations
 from airflow.sdk import Param
 
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
-from holdfast_airflow.operators.trim_log import MAX_KEEP, MIN_KEEP, TrimLog
+from holdfast_airflow.operators.trim_log import MAX_KEEP, MIN_KEEP, TrimLogOperator
 
 DOC = """
 Removes the entries of the update log of the archive **{name}** ({place}) that every active replica has executed. For a
@@ -39,4 +39,6 @@ for name, archive in archives_with_replicas().items():
             ),
         },
     ) as dag:
-        TrimLog(task_id="trim", archive=name, min_keep="{{ params.min_keep }}", max_keep="{{ params.max_keep }}")
+        TrimLogOperator(
+            task_id="trim", archive=name, min_keep="{{ params.min_keep }}", max_keep="{{ params.max_keep }}"
+        )

@@ -45,7 +45,7 @@ def judging_interval(archive: ArchiveConfig) -> timedelta | None:
     return min(max(min(limits) / 10, SOONEST), LATEST) if limits else LATEST
 
 
-class CheckObjectives(LogsLines, BaseOperator):
+class CheckObjectivesOperator(LogsLines, BaseOperator):
     """Operator that fails where an objective of an archive is missed.
 
     It fails without another try, so that the archive's `alerts` report it. It reads the archive itself: a DAG that is
@@ -87,3 +87,7 @@ class CheckObjectives(LogsLines, BaseOperator):
             raise JobRefused("; ".join(missed), 1)
         fill_events(self.outlets, context, summary={"objectives": told}, archive=archive, store=store)
         return told
+
+
+CheckObjectives = CheckObjectivesOperator
+"""The earlier name."""

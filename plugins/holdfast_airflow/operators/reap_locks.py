@@ -32,7 +32,7 @@ def reaper_interval(archives: int) -> timedelta:
     return max(INTERVAL, archives * APART)
 
 
-class ReapLocks(LogsLines, BaseOperator):
+class ReapLocksOperator(LogsLines, BaseOperator):
     """Operator that ends the abandoned locks of an archive.
 
     These are past their lease and grace, or of a process proved gone. A lock whose lease is over goes without its grace
@@ -78,3 +78,7 @@ class ReapLocks(LogsLines, BaseOperator):
             }
             for each in ended
         ]
+
+
+ReapLocks = ReapLocksOperator
+"""The earlier name."""

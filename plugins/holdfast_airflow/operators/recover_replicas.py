@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from holdfast_airflow.coordination import Replicated
 
 
-class RecoverReplicas(LogsLines, BaseOperator):
+class RecoverReplicasOperator(LogsLines, BaseOperator):
     """Operator that recovers each lost replica of an archive from the most advanced one.
 
     It copies the files that are missing and, with `deep`, those that are not as they were written. A replica that fails
@@ -109,3 +109,7 @@ def _told(made: Recovered) -> dict[str, Any]:
         "kept": made.kept,
         "aside": list(made.aside),
     }
+
+
+RecoverReplicas = RecoverReplicasOperator
+"""The earlier name."""

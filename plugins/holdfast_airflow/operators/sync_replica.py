@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from holdfast_airflow.telemetry.metrics import Measured
 
 
-class SyncReplica(ArchiveJobOperator):
+class SyncReplicaOperator(ArchiveJobOperator):
     """Operator that brings a replica to the head of its update log.
 
     It fetches the files of each missing entry, and commits the entry. Files go from store to store through the worker,
     several at a time, or through the tasks of a Spark job; what is there already is not fetched again. A replica that
-    is lost is left to :class:`RecoverReplicas`, and the task fails.
+    is lost is left to :class:`RecoverReplicasOperator`, and the task fails.
 
     Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
     entry is given up, and `points` names the gap.
@@ -131,3 +131,7 @@ class SyncReplica(ArchiveJobOperator):
         from holdfast.replication.work.upkeep import told_by_job
 
         return told_by_job(self._under_locks(context, deadline, measured))
+
+
+SyncReplica = SyncReplicaOperator
+"""The earlier name."""

@@ -20,7 +20,7 @@ MIN_KEEP = 100
 MAX_KEEP = 10_000
 
 
-class TrimLog(LogsLines, BaseOperator):
+class TrimLogOperator(LogsLines, BaseOperator):
     """Operator that removes the log entries that every active replica has executed.
 
     A replica that was away for too long becomes lost by it. Never all replicas are lost: then the task fails, and
@@ -68,3 +68,7 @@ class TrimLog(LogsLines, BaseOperator):
             "waits_for": list(done.waits_for),
             "not_asked": [each.describe() for each in done.not_asked],
         }
+
+
+TrimLog = TrimLogOperator
+"""The earlier name."""

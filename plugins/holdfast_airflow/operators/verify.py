@@ -27,9 +27,9 @@ class VerifyOperator(ArchiveJobOperator):
     Each run checks the commits since the last one and the sizes of the files that they brought. A deep one also reads
     those files that were not read for longest, and what was damaged before: over days it reads all. Damage fails
     the task, without another try, and names what it costs; nothing is changed. A replica whose files are missing, or
-    not what was written, is marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns
-    `commits`, `blocks`, `files` and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or
-    made, after that moment).
+    not what was written, is marked as lost, so that :class:`RecoverReplicasOperator` fetches them from another one.
+    Returns `commits`, `blocks`, `files` and `bytes` that were looked at, `deep`, and `read_since` (every file was read,
+    or made, after that moment).
 
     """
 
