@@ -6,13 +6,12 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.archive import Archive
-from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
-from holdfast.operations.marks import check_name, set_mark
+from holdfast.operations.marks import check_name, mark_source
+from holdfast.operations.requests.mark import MarkRequest
 
 
 def mark(
@@ -37,25 +36,7 @@ def mark(
 def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
     """Set a mark, and return its summary."""
     known, configured, address = places.source(url, source)
-    stores = [replica.open() for replica in places.replicas(url)]
-    done = set_mark(
-        Archive.open(stores[0]),
-        stores,
-        address,
-        known,
-        name,
-        tables=configured.tables,
-        exclude=configured.exclude,
-        allow_unsafe_dumper=configured.allow_unsafe_dumper,
-    )
-    return {
-        "mark": name,
-        "source": known,
-        "position": done.position,
-        "at": iso(done.at),
-        "schema_known": not done.why_unknown,
-        "schema_note": done.why_unknown,
-    }
+    return mark_source(places.replicas(url), MarkRequest.given(name=name, source=known), configured, address)
 
 
 def said_of_mark(value: dict[str, Any]) -> str:

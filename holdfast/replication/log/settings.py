@@ -23,6 +23,12 @@ COORDINATION_VARIABLE = "HOLDFAST_STORE"
 REPLICAS_VARIABLE = "HOLDFAST_REPLICAS"
 """The environment variable that says where replicas are, for jobs: a JSON object of their URLs by name."""
 
+MIN_KEEP = 100
+"""So many of the newest entries of an update log stay in any case."""
+
+MAX_KEEP = 10_000
+"""So many entries are kept for a replica that is away; then it is lost."""
+
 QUORUM_TIMEOUT_S = 3600.0
 """So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
 

@@ -5,19 +5,14 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import BaseOperator
-
 from holdfast.common.units import parse_span
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobRefused, in_airflow_terms
-from holdfast_airflow.links import ArchiveLink
+from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
-from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
@@ -45,7 +40,7 @@ def judging_interval(archive: ArchiveConfig) -> timedelta | None:
     return min(max(min(limits) / 10, SOONEST), LATEST) if limits else LATEST
 
 
-class CheckObjectivesOperator(LogsLines, BaseOperator):
+class CheckObjectivesOperator(ArchiveOperator):
     """Operator that fails where an objective of an archive is missed.
 
     It fails without another try, so that the archive's `alerts` report it. It reads the archive itself: a DAG that is
@@ -54,14 +49,6 @@ class CheckObjectivesOperator(LogsLines, BaseOperator):
 
     :param archive: a name in archives.yaml. (templated)
     """
-
-    operator_extra_links = (ArchiveLink(),)
-
-    template_fields: Sequence[str] = ("archive",)
-
-    def __init__(self, *, archive: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.archive = archive
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Judge, and return how each objective stands.

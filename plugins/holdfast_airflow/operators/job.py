@@ -1,6 +1,6 @@
-"""Base classes of the operators that run a job on an archive.
+"""Base classes of the operators that work on an archive.
 
-First the locks are acquired, then the job runs, then its result is checked in the archive.
+Of a job, first the locks are acquired, then the job runs, then its result is checked in the archive.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast.common.cleanup import tidied
@@ -63,6 +64,29 @@ if TYPE_CHECKING:
     from holdfast_airflow.telemetry.metrics import Measured
 
 _RELEASE_S = 2.0
+
+
+class ArchiveOperator(LogsLines, BaseOperator):
+    """Operator that works on an archive in the task's own process.
+
+    :param archive: a name in archives.yaml. (templated)
+    """
+
+    request_type: ClassVar[type[Request]]
+    """Its options are arguments of the operator, where it has any."""
+
+    operator_extra_links = (ArchiveLink(),)
+
+    template_fields: Sequence[str] = ("archive",)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "request_type" in cls.__dict__:
+            add_arguments(cls, cls.request_type, {})
+
+    def __init__(self, *, archive: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.archive = archive
 
 
 class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[override]

@@ -98,21 +98,6 @@ def test_a_job_knows_the_coordination_store_of_its_archive_by_its_environment() 
     assert environment["HOLDFAST_REPLICAS"] == '{"far": "/far", "near": "/near"}'
 
 
-def test_what_an_option_says_goes_before_the_environment_and_that_before_the_file(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    settings = ArchiveConfig.model_validate({"replicas": {"near": "/near", "far": "/far"}, "store": "sqlite:////a.db"})
-
-    def address(said: str | None = None) -> str | None:
-        return ArchiveContext.resolve(settings, coordination=said).coordination.url
-
-    monkeypatch.setenv("HOLDFAST_STORE", "")
-    assert address() == "sqlite:////a.db"
-    monkeypatch.setenv("HOLDFAST_STORE", "sqlite:////b.db")
-    assert address() == "sqlite:////b.db"
-    assert address("sqlite:////c.db") == "sqlite:////c.db"
-
-
 def test_nothing_is_written_where_there_is_no_archive(tmp_path: Path) -> None:
     nowhere = tmp_path / "nowhere"
     with pytest.raises(HoldfastError, match="is not an archive"):
