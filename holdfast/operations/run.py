@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import tempfile
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from holdfast.common.errors import UsageError
 from holdfast.operations import job_process
 from holdfast.operations.executor_choice import choose_executor, run_chosen
-from holdfast.operations.job_records import records_of
 from holdfast.operations.outcome import JobEnd, ended_job_result
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.requests.restore import RestoreRequest
 from locking.store import StoreError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
     from contextlib import AbstractContextManager
 
     from holdfast.archive import Archive
@@ -159,6 +160,22 @@ def check(job: PreparedJob, caller: Caller) -> ObjectStore:
     if job.needs_spark(archive):
         caller.check_spark()
     return archive.store
+
+
+@contextmanager
+def records_of(store: ObjectStore, *, unlocked: bool = False) -> Iterator[tuple[ObjectStore, Mapping[str, str]]]:
+    """Yield where a job's records go, and the environment variables by which the job knows.
+
+    A job that writes nothing to the archive leaves them in a folder of its parent's, and so does one that cannot sign
+    them: in a signed archive they would count for nothing.
+    """
+    if not (unlocked or store.signing.only_checks):
+        yield store, {}
+        return
+    from holdfast.storage import open_place  # takes a while to import, and Airflow's tasks import this early
+
+    with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
+        yield open_place(folder), {job_process.RECORDS_VARIABLE: folder}
 
 
 def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, caller: Caller) -> dict[str, Any]:

@@ -12,18 +12,21 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.archive.format.runs import RunLog
 from holdfast.common.errors import HoldfastError, ReportedError, UsageError
+from holdfast.common.signing import Signing
 from holdfast.config.archives_model import ArchiveConfig
 from holdfast.operations.archive_context import ArchiveContext
+from holdfast.operations.job_process import RECORDS_VARIABLE
 from holdfast.operations.outcome import JobEnd
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.requests.base import Request
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast.operations.requests.verification import VerificationRequest
-from holdfast.operations.run import PreparedJob, check, run_locked
+from holdfast.operations.run import PreparedJob, check, records_of, run_locked
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError, StoreUnavailable
+from tests.support.signers import new_signer
 
 SECRET = "hunter2"
 
@@ -157,3 +160,23 @@ def test_a_store_that_is_away_at_the_end_is_the_callers_to_report(
 def test_a_backup_needs_a_database(store: ObjectStore) -> None:
     with pytest.raises(UsageError, match="needs a database to read"):
         run_locked(prepared(store.url, BackupRequest(source="shop_db")), store, None, Played())
+
+
+@pytest.mark.parametrize("who", [Signing(), Signing("file:/key"), Signing("file:/key", ("ed25519:x",))])
+def test_records_go_into_the_archive_where_they_count_there(tmp_path: Path, who: Signing) -> None:
+    store = open_store(str(tmp_path), None, who)
+    with records_of(store) as (records, variables):
+        assert (records, variables) == (store, {})
+
+
+@pytest.mark.parametrize("unlocked", [True, False])
+def test_records_else_go_to_the_parent_alone_and_are_gone_after_it(tmp_path: Path, *, unlocked: bool) -> None:
+    who = Signing() if unlocked else Signing(signers=(new_signer(tmp_path / "key")[1],))
+    store = open_store(str(tmp_path / "archive"), None, who)
+    with records_of(store, unlocked=unlocked) as (records, variables):
+        folder = Path(variables[RECORDS_VARIABLE])
+        records.create("runs/r/000000.json", b"1")
+        assert (folder / "runs" / "r" / "000000.json").read_bytes() == b"1"
+        assert folder.stat().st_mode & 0o077 == 0
+    assert not folder.exists()
+    assert not (tmp_path / "archive").exists()
