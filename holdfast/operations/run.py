@@ -184,6 +184,8 @@ def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, cal
     :param held: its locks; None for a job that takes none.
     :raises ReportedError: it failed; the sentence and the exit code are its own.
     """
+    if held is None and not job.is_unlocked:
+        raise UsageError("a job runs under locks only")
     end = JobEnd()
     with records_of(store, unlocked=job.is_unlocked) as (records, variables):
         environment = {**job.environment(held), **variables}

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -25,6 +26,7 @@ from holdfast.operations.requests.verification import VerificationRequest
 from holdfast.operations.run import PreparedJob, check, records_of, run_locked
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
+from locking import Owner
 from locking.store import StoreError, StoreUnavailable
 from tests.support.signers import new_signer
 
@@ -71,6 +73,11 @@ class Played:
 def prepared(url: str, request: Request, **more: object) -> PreparedJob:
     archive = ArchiveContext.resolve(ArchiveConfig(url=url))
     return replace(PreparedJob(archive, request, f"{request.operation}.1"), **more)  # type: ignore[arg-type]
+
+
+def ran(job: PreparedJob, store: ObjectStore, caller: Played) -> dict[str, Any]:
+    with job.acquire(store, Owner(), purpose="test", wait=0) as held:
+        return run_locked(job, store, held, caller)
 
 
 @pytest.fixture
@@ -129,7 +136,7 @@ def test_spark_is_asked_for_where_it_is_needed_for_certain(
 
 def test_a_job_is_given_the_time_that_is_left_and_its_result_is_returned(store: ObjectStore) -> None:
     caller = Played(result={"files": 3})
-    assert run_locked(prepared(store.url, VacuumRequest()), store, None, caller) == {"files": 3}
+    assert ran(prepared(store.url, VacuumRequest()), store, caller) == {"files": 3}
     assert caller.given["HOLDFAST_WAIT"] == "7"
     assert caller.said == ["this vacuum runs inline, without Spark: a vacuum has nothing to spread"]
 
@@ -137,7 +144,7 @@ def test_a_job_is_given_the_time_that_is_left_and_its_result_is_returned(store: 
 def test_a_job_that_said_nothing_is_reported_by_how_it_ended(store: ObjectStore) -> None:
     caller = Played(JobEnd(-9, "", ["half way", "no room"]))
     with pytest.raises(ReportedError, match=r"was ended by SIGKILL before it could say why.*half way \| no room"):
-        run_locked(prepared(store.url, VacuumRequest()), store, None, caller)
+        ran(prepared(store.url, VacuumRequest()), store, caller)
 
 
 def test_a_job_that_writes_nothing_leaves_its_records_elsewhere(store: ObjectStore) -> None:
@@ -154,12 +161,19 @@ def test_a_store_that_is_away_at_the_end_is_the_callers_to_report(
 
     monkeypatch.setattr("holdfast.operations.run.ended_job_result", away)
     with pytest.raises(HoldfastError, match="not known"):
-        run_locked(prepared(store.url, VacuumRequest()), store, None, Played())
+        ran(prepared(store.url, VacuumRequest()), store, Played())
+
+
+def test_a_job_runs_under_locks_unless_it_takes_none(store: ObjectStore) -> None:
+    caller = Played(result={"files": 3})
+    with pytest.raises(UsageError, match="under locks only"):
+        run_locked(prepared(store.url, VacuumRequest()), store, None, caller)
+    assert caller.given == {}
 
 
 def test_a_backup_needs_a_database(store: ObjectStore) -> None:
     with pytest.raises(UsageError, match="needs a database to read"):
-        run_locked(prepared(store.url, BackupRequest(source="shop_db")), store, None, Played())
+        ran(prepared(store.url, BackupRequest(source="shop_db"), source="shop_db"), store, Played())
 
 
 @pytest.mark.parametrize("who", [Signing(), Signing("file:/key"), Signing("file:/key", ("ed25519:x",))])
