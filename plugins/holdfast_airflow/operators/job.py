@@ -373,7 +373,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         code, lines = run_inline(command, environment, run=job.run, say=self.note)
         if not self._killed:
             check_hand_over(job.operation, code)
-        return JobEnd(code, last_words("\n".join(lines), job.operation), lines)
+        return JobEnd(code, last_words("\n".join(lines), job.operation), list(lines))
 
     def _run_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
         self._secret_environment = {**local_environment(self.check_spark()), **environment}

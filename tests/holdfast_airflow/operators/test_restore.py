@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the address of the target; what is looked at there is tested with a server."""
-    monkeypatch.setattr(RestoreOperator, "check", lambda self, job: None)
+    monkeypatch.setattr("holdfast.operations.database_checks.check_target_is_free", lambda *_: None)
 
 
 def test_restore_is_submitted_with_its_arguments_and_target(

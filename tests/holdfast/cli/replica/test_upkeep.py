@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import time
 from pathlib import Path
@@ -120,7 +121,8 @@ def test_copies_are_spread_over_spark_where_that_is_wanted(
     assert done.code == 0, done.err
     (value,) = done.value["replicas"]
     assert (value["replica"], value["entries"], value["files"], value["given_up"]) == ("far", 1, 2, [])
-    done = holdfast("replica", "sync", "--all", "--spark")
+    assert ENVIRONMENT not in os.environ  # where other threads read it
+    done = holdfast("replica", "sync", "--all", "--spark", "--store", two.coordination.url)
     assert done.out == "far: at entry 1, nothing to do\nnear: at entry 1, nothing to do\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -117,6 +118,7 @@ def test_the_store_may_be_named(
     monkeypatch.setenv(COORDINATION_VARIABLE, "sqlite:///nowhere.db")  # which the option goes before
     done = holdfast("points", near, "--consistency", "sequential", "--store", log_address, "--json")
     assert read_from(done) == ("near", 1, 0)
+    assert os.environ[COORDINATION_VARIABLE] == "sqlite:///nowhere.db"
 
 
 def test_a_place_that_hangs_is_named_within_one_limit(
