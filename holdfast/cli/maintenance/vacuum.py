@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -54,28 +55,20 @@ def vacuum(
 def _vacuum(archive: ArchiveContext, request: VacuumRequest, wait: float) -> Vacuumed:
     store = archive.open()
     Archive.open(store)  # nothing is written, not even a lock, where there is no archive
-    if request.dry_run:
-        with vacuum_permit(store, dry_run=True, coordination=archive.coordination) as permit:
-            return vacuum_archive(
-                Archive.open(store),
-                check=lambda: None,
-                fence=None,
-                grace=request.span,
-                orphans=request.orphans,
-                dry_run=True,
-                permit=permit,
-            )
     owner = Owner()
     with (
-        locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held,
-        vacuum_permit(store, coordination=archive.coordination) as permit,
+        nullcontext()
+        if request.dry_run
+        else locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held,
+        vacuum_permit(store, dry_run=request.dry_run, coordination=archive.coordination) as permit,
     ):
         return vacuum_archive(
             Archive.open(store),
-            check=held.check,
-            fence=held.fence,
+            check=held.check if held else lambda: None,
+            fence=held.fence if held else None,
             grace=request.span,
             orphans=request.orphans,
+            dry_run=request.dry_run,
             wait=wait,
             owner=owner,
             permit=permit,
