@@ -241,13 +241,13 @@ def forget(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
-        (told,) = of_archive(survey({name: row.url}, asked.place), log.archive)
-        if isinstance(told, ReadableReplica):
+        (answer,) = of_archive(survey({name: row.url}, asked.place), log.archive)
+        if isinstance(answer, ReadableReplica):
             raise RefusedError(
                 f"replica {name} at {row.url} answers: 'holdfast replica remove {name}' removes it, and refuses where "
                 "it has what no other one has"
             )
-        lost = f"{log.name} goes on without {name}, which cannot be read ({told.problem}): what only it has is lost"
+        lost = f"{log.name} goes on without {name}, which cannot be read ({answer.problem}): what only it has is lost"
         confirm(name, lost, yes=yes, output=output)
         unknown = membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
     _tell_removed(output, log, row, unknown)

@@ -145,5 +145,5 @@ class BackupOperator(DatabaseJobOperator):
         if placed is None or placed.number != result["commit"]:
             raise DamagedError(f"commit {result['commit']} does not hold the block of run {run}: see 'holdfast status'")
         keys = ("commit", "block", "kind", "rows", "bytes", "restorable_to", "position")
-        told = {key: result.get(key) for key in keys}
-        return told | {"begun": list(result.get("begun", ())), "gap": placed.head.gap}
+        summary = {key: result.get(key) for key in keys}
+        return summary | {"begun": list(result.get("begun", ())), "gap": placed.head.gap}

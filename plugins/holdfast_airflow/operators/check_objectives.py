@@ -64,16 +64,16 @@ class CheckObjectivesOperator(ArchiveOperator):
             store = open_store(archive.place(), archive.key, archive.signs)
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
-            told = [each.describe() for each in judged]
-            tell_objectives(self.archive, told)
+            standings = [each.describe() for each in judged]
+            tell_objectives(self.archive, standings)
             for source, age in restorable_ages(opened).items():
                 tell_restorable(self.archive, source, age.total_seconds())
         for each in judged:
             self.log.info("%s", each)
         if missed := [str(each) for each in judged if not each.is_met]:
             raise JobRefused("; ".join(missed), 1)
-        fill_events(self.outlets, context, summary={"objectives": told}, archive=archive, store=store)
-        return told
+        fill_events(self.outlets, context, summary={"objectives": standings}, archive=archive, store=store)
+        return standings
 
 
 CheckObjectives = CheckObjectivesOperator

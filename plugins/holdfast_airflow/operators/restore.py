@@ -133,10 +133,10 @@ class RestoreOperator(DatabaseJobOperator):
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the job's summary: the job has compared target and archive itself."""
-        told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
+        summary = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
         lists = ("not_restored", "skipped_existing", "unlogged", "stale", "lost", "log_only", "unproved_names")
-        told |= {key: result.get(key, []) for key in lists}
-        told["schema_note"] = result.get("schema_note", "")
-        return told | {
+        summary |= {key: result.get(key, []) for key in lists}
+        summary["schema_note"] = result.get("schema_note", "")
+        return summary | {
             key: result[key] for key in ("roles", "loaded_by", "read_from", "dry_run", "plan") if key in result
         }

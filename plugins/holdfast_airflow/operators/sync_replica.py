@@ -121,11 +121,11 @@ class SyncReplicaOperator(ArchiveJobOperator):
         from holdfast.replication.log.status import status
 
         try:
-            (told,) = found.coordination.run(lambda c: status(c, found.log.archive))
+            (log_status,) = found.coordination.run(lambda c: status(c, found.log.archive))
         except HoldfastError as error:
             self.log.warning("how far replicas are behind is not measured: %s", sentence(error))
         else:
-            tell_replicas(self.archive, told.describe()["replicas"])
+            tell_replicas(self.archive, log_status.describe()["replicas"])
 
     def _in_spark(self, context: Context, deadline: datetime, measured: Measured, place: ObjectStore) -> Synced:
         from holdfast.replication.work.upkeep import told_by_job
