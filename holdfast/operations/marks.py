@@ -23,9 +23,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import psycopg
 
-from holdfast.archive import Archive
 from holdfast.archive.format.block import Block, Mark, Stream
-from holdfast.archive.format.document import Moment, SealedDocument, iso
+from holdfast.archive.format.document import Moment, SealedDocument
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.timeline import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
@@ -45,10 +44,8 @@ from locking.store import MOST_OBJECTS, ObjectNotFound, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from holdfast.archive import Archive
     from holdfast.archive.format.state import State
-    from holdfast.config.archives_model import SourceConfig
-    from holdfast.operations.archive_context import ArchiveContext
-    from holdfast.operations.requests.mark import MarkRequest
     from holdfast.postgresql.connection.address import Address
     from holdfast.postgresql.logical.stream_state import StreamState
     from holdfast.storage import ObjectStore
@@ -183,36 +180,6 @@ def set_mark(
         if mark.why_unknown != _CHANGED:
             break
     return replace(mark, why_unknown="; ".join((mark.why_unknown, *setting.failures)))
-
-
-def mark_source(
-    replicas: Sequence[ArchiveContext], request: MarkRequest, source: SourceConfig, address: Address
-) -> dict[str, Any]:
-    """Set a mark in a source as archives.yaml has it, and return its summary.
-
-    The parameters `source` and `address` are the source's settings and its address; the request has its name. Errors
-    are those of `set_mark`.
-    """
-    stores = [replica.open() for replica in replicas]
-    name = request.source or ""
-    made = set_mark(
-        Archive.open(stores[0]),
-        stores,
-        address,
-        name,
-        request.name,
-        tables=source.tables,
-        exclude=source.exclude,
-        allow_unsafe_dumper=source.allow_unsafe_dumper,
-    )
-    return {
-        "mark": request.name,
-        "source": name,
-        "position": made.position,
-        "at": iso(made.at),
-        "schema_known": not made.why_unknown,
-        "schema_note": made.why_unknown,
-    }
 
 
 @dataclass(frozen=True)
