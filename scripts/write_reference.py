@@ -82,8 +82,12 @@ def operators_page() -> str:
         "",
     ]
     for package in (operators, sensors):
+        earlier = {getattr(package, name): name for name in package.__all__ if getattr(package, name).__name__ != name}
         for name in package.__all__:
-            parts += [f"## {name}", "", *_documented(inspect.getdoc(getattr(package, name)) or ""), ""]
+            if name not in earlier.values():
+                known = getattr(package, name)
+                parts += [f"## {name}", "", *_documented(inspect.getdoc(known) or ""), ""]
+                parts += [f"Its earlier name, `{earlier[known]}`, goes on working.", ""] if known in earlier else []
     return "\n".join(parts).rstrip() + "\n"
 
 

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def restore(job: Job, wish: RestoreRequest) -> dict[str, Any]:
     """Restore, or plan it in a dry run, and return a summary."""
     started = time.monotonic()
-    opened = open_to_read(job.store, wish.consistency or "eventual")
+    opened = open_to_read(job.store, wish.consistency or "eventual", address=job.coordination)
     name = only_source(opened.state, wish.source, wish.at)
     moment = resolve(opened.state, job.store, name, wish.at, wish.schema_choice)
     if age := age_of_newest(opened.state, moment, datetime.now(UTC)):

@@ -90,7 +90,7 @@ def sync(job: Job) -> dict[str, Any]:
     An entry with files that no replica has is part of it.
     """
     job.log.progress("executing the update log")
-    with opened(None) as coordination:
+    with opened(job.coordination) as coordination:
         replica = ReplicatedArchive.begin(job.store, coordination)
         replica.fetch = SparkFetch(job)
         try:

@@ -23,7 +23,7 @@ def run(job: Job, wish: VacuumRequest) -> dict[str, Any]:
 
     Files that could not be deleted are part of it.
     """
-    with vacuum_permit(job.store, dry_run=wish.dry_run) as permit:
+    with vacuum_permit(job.store, dry_run=wish.dry_run, coordination=job.coordination) as permit:
         done = vacuum(
             Archive.open(job.store),
             check=job.check,

@@ -51,13 +51,14 @@ def back_up_changes(url: str, source: str, *, wait: float, output: Output) -> di
 def _run(url: str, source: str, request: BackupRequest, wait: float, output: Output) -> dict[str, Any]:
     """Run a backup, wait until it counts, and return its summary."""
     name, known, address = places.source(url, source)
-    store = places.archive_store(url)
-    request = request.with_values(source=name).configured(known, *places.quorum(url))
-    if name in places.source_names(url):
+    archive = places.resolve(url)
+    settings = archive.settings
+    request = request.with_values(source=name).configured(known, settings.quorum, settings.quorum_timeout)
+    if name in settings.sources:
         request = request.with_values(new_source=True)
-    value = run_job(store, request, address=address, role="source", sources=[name], wait=wait, output=output)
+    value = run_job(archive, request, database=address, source=name, wait=wait, output=output)
     if request.wish is not None:
-        value = confirm(store, address, value, say=output.say)
+        value = confirm(archive.open(), address, value, say=output.say, coordination=archive.coordination)
     for left_out in value.get("not_included", []):
         output.say(f"not included: {left_out}")
     if value.get("snapshot_note"):

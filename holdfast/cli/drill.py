@@ -11,14 +11,14 @@ import typer
 from holdfast.archive import Archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.jobs import run_job
-from holdfast.cli.shared.options import Json, NoLock, Url, Wait  # noqa: TC001 - typer reads them at run time
+from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError
-from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
 from holdfast.drill import Drill, drills_of, new_run
-from holdfast.drill.key_proof import check_copy
-from holdfast.operations.requests.restore import RestoreRequest
+from holdfast.drill.key_proof import by_copy
+from holdfast.operations.requests.drill import DrillRequest
 from holdfast.storage import open_place
 
 if TYPE_CHECKING:
@@ -26,91 +26,66 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
+    from holdfast.operations.archive_context import ArchiveContext
     from holdfast.postgresql.connection.address import Address
 
 
+@takes(DrillRequest)
 def drill(
     url: Url,
-    source: Annotated[
-        str | None, typer.Option(help="Whose backup; needed where the archive holds several sources.")
-    ] = None,
-    at: Annotated[
-        str | None, typer.Option(help="The moment to restore, as for a restore; default is a random one.")
-    ] = None,
-    seed: Annotated[int | None, typer.Option(help="Choose the same random moment again.")] = None,
-    asserted: Annotated[
-        list[str] | None,
-        typer.Option("--assert", metavar="SQL", help="A query that must return one row with the value true."),
-    ] = None,
+    request: DrillRequest,
     files: Annotated[
         list[Path] | None, typer.Option("--assert-file", metavar="FILE", help="A file that holds such a query.")
-    ] = None,
-    newest_within: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SPAN",
-            help="Fail where the newest restorable moment is older than that (1h); default is archives.yaml's.",
-        ),
     ] = None,
     to: Annotated[
         str | None,
         typer.Option(help="An empty database to restore into; default is a server of its own, removed at the end."),
     ] = None,
-    trust_source: Annotated[
-        bool,
-        typer.Option("--trust-source", help="With --to: let code of the source run with a superuser's rights there."),
-    ] = False,
-    keep_server: Annotated[bool, typer.Option("--keep-server", help="Let that server run on, to look at it.")] = False,
-    key: Annotated[
-        str | None,
-        typer.Option(
-            metavar="ADDRESS",
-            help="Open the archive by a copy of its key, and record that it is right; default is archives.yaml's.",
-        ),
-    ] = None,
     history: Annotated[bool, typer.Option("--history", help="Show how the last drills went, and do none.")] = False,
-    no_lock: NoLock = False,
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
     """Restore a random restore point from the archive alone, compare it, and check its assertions."""
     output = Output(as_json=as_json)
-    usual, kept = places.keys(url)
-    copy = None if history else key or kept
-    if copy:
-        check_copy(copy, usual)
-    store = places.archive_store(url, copy)
+    archive = places.resolve(url)
     if history:
-        Archive.open(store)
-        done = drills_of(store, source)
+        done = drills_of(Archive.open(archive.open()).store, request.source)
         output.result({"drills": done}, lambda console: _show_history(console, done))
         return
-    if to and keep_server:
+    if to and request.keep_server:
         raise UsageError("--keep-server is about the drill's own server: leave out one of --keep-server and --to")
-    if trust_source and not to:
+    if request.trust_source and not to:
         raise UsageError("--trust-source is about the database of --to: a drill's own server needs to trust nobody")
-    work = Drill(store, source, at, seed, keep_server=keep_server, trust_source=trust_source, say=output.say)
-    within = newest_within or places.newest_within(url)
-    work.newest_within = parse_span(within) if within else None
-    work.proves_key = copy is not None
-    work.to = places.target(url, to) if to else None
-    queries = [*(asserted or ()), *map(_read, files or ())]
-
-    def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-        wish = RestoreRequest.from_arguments(arguments)
-        return run_job(
-            store, wish, address=address, role="target", wait=wait, output=output, here=not to, unlocked=no_lock
-        )
-
-    with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
-        work.records = open_place(folder) if no_lock else None
-        work.prepare()
-        work.asserted = [*places.assertions(url, work.name), *queries]
-        run = new_run(work.name)
-        found = work.run(run, restore)
-    is_recorded = not (no_lock or store.signing.only_checks)
-    value = {"run": run if is_recorded else None, **found, "key": copy}
+    request = request.with_values(assertions=(*request.assertions, *map(_read, files or ())))
+    request = request.filled(key=archive.settings.drill.key)
+    value = _drill(by_copy(archive, request), request, places.target(url, to) if to else None, wait, output)
     output.result(value, lambda console: _show(console, value))
+
+
+def _drill(
+    archive: ArchiveContext, request: DrillRequest, to: Address | None, wait: float, output: Output
+) -> dict[str, Any]:
+    """Run a drill and return what it found, and its run where it was recorded."""
+    store = archive.open()
+    with TemporaryDirectory(prefix="holdfast-drill-records-", ignore_cleanup_errors=True) as folder:
+        work = Drill(
+            store,
+            request,
+            archive.settings.drill,
+            to=to,
+            records=open_place(folder) if request.no_lock else None,
+            say=output.say,
+        )
+        work.prepare()
+        run = new_run(work.name)
+        found = work.run(
+            run,
+            lambda address, restore: run_job(
+                archive, restore, database=address, wait=wait, output=output, is_local=to is None
+            ),
+        )
+    is_recorded = not (request.no_lock or store.signing.only_checks)
+    return {"run": run if is_recorded else None, **found, "key": request.key}
 
 
 def _read(file: Path) -> str:

@@ -48,11 +48,12 @@ def add(
 ) -> None:
     """Hold a restore point: no truncation takes it away."""
     output = Output(as_json=as_json)
-    store = places.archive_store(url)
+    resolved = places.resolve(url)
+    store = resolved.open()
     Archive.open(store)
     who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
-        archive = open_to_write(store, check=held.check, wait=wait)
+        archive = open_to_write(store, check=held.check, wait=wait, coordination=resolved.coordination)
         made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
     value = {"commit": commit.sequence, **describe_hold(archive.state, made)}
     output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
@@ -94,10 +95,11 @@ def remove(
 ) -> None:
     """Take a hold back: from then on only the rules keep its point."""
     output = Output(as_json=as_json)
-    store = places.archive_store(url)
+    resolved = places.resolve(url)
+    store = resolved.open()
     Archive.open(store)
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
-        archive = open_to_write(store, check=held.check, wait=wait)
+        archive = open_to_write(store, check=held.check, wait=wait, coordination=resolved.coordination)
         taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
     value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, taken)}
     output.result(

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.runs import RunRecord
     from holdfast.archive.locks.lock_table import PlannedLock, Row
     from holdfast.archive.locks.owner_status import OwnerState
+    from holdfast.replication.log.settings import CoordinationAddress
     from holdfast.storage import ObjectStore
     from locking import LockInfo, Owner
 
@@ -59,14 +60,15 @@ PER_SOURCE = {"backup"}
 def list_locks(url: Url, as_json: Json = False) -> None:
     """List every lock and every attempt at one, and the leases on sources of a replica's archive; changes nothing."""
     output = Output(as_json=as_json)
+    resolved = places.resolve(url)
     store = _store(url)
     infos = inspect(store)
-    sources = _source_leases(store, output)
+    sources = _source_leases(store, resolved.coordination, output)
     value = {"locks": [describe_lock(info) for info in infos], "sources": sources}
     output.result(value, lambda console: _show_locks(console, infos, sources))
 
 
-def _source_leases(store: ObjectStore, output: Output) -> list[dict[str, Any]]:
+def _source_leases(store: ObjectStore, address: CoordinationAddress, output: Output) -> list[dict[str, Any]]:
     """Return the leases on the sources of an archive with replicas, as far as the coordination store can be asked."""
     try:
         archive = Archive.open(store, recovering=True)
@@ -78,7 +80,7 @@ def _source_leases(store: ObjectStore, output: Output) -> list[dict[str, Any]]:
     from holdfast.replication.log.store import clock, opened
 
     try:
-        with opened(None) as coordination:
+        with opened(address) as coordination:
             leases, now = coordination.run(lambda c: (source_leases(c, archive.identity.id), clock(c)))
     except HoldfastError as error:
         output.say(f"which sources are being backed up through replicas is not known: {sentence(error)}")
@@ -194,8 +196,9 @@ def show_plan(
     sources: Sequence[str] = ["<source>"]
     infos: Sequence[LockInfo] = []
     if url is not None:
-        archive = Archive.open(places.archive_store(url))
-        sources = sorted({*restore_points.source_names(archive.state), *places.source_names(url)}) or sources
+        resolved = places.resolve(url)
+        archive = Archive.open(resolved.open())
+        sources = sorted({*restore_points.source_names(archive.state), *resolved.settings.sources}) or sources
         infos = inspect(archive.store)
     values = [value for row in TABLE for name in row.operations for value in _plan_values(row, name, sources, infos)]
     output.result({"operations": values}, lambda console: _show_plan(console, values))

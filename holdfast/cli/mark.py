@@ -6,13 +6,13 @@ from typing import Annotated, Any
 
 import typer
 
-from holdfast.archive import Archive
-from holdfast.archive.format.document import iso
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError
-from holdfast.operations.marks import check_name, set_mark
+from holdfast.operations.mark_run import mark_source
+from holdfast.operations.marks import check_name
+from holdfast.operations.requests.mark import MarkRequest
 
 
 def mark(
@@ -37,24 +37,7 @@ def mark(
 def mark_now(url: str, source: str, name: str) -> dict[str, Any]:
     """Set a mark, and return its summary."""
     known, configured, address = places.source(url, source)
-    archive, stores = Archive.open(places.archive_store(url)), places.archive_stores(url)
-    done = set_mark(
-        archive,
-        stores,
-        address,
-        known,
-        name,
-        tables=configured.tables,
-        exclude=configured.exclude,
-    )
-    return {
-        "mark": name,
-        "source": known,
-        "position": done.position,
-        "at": iso(done.at),
-        "schema_known": not done.why_unknown,
-        "schema_note": done.why_unknown,
-    }
+    return mark_source(places.replicas(url), MarkRequest.given(name=name, source=known), configured, address)
 
 
 def said_of_mark(value: dict[str, Any]) -> str:
@@ -72,7 +55,7 @@ def only_source(url: str) -> str:
 
     :raises UsageError: it names none, or several.
     """
-    names = places.source_names(url)
+    names = sorted(places.resolve(url).settings.sources)
     if len(names) == 1:
         return names[0]
     raise UsageError(f"say which source with --source; archives.yaml names {', '.join(names) or 'none'} for {url}")

@@ -20,7 +20,7 @@ from holdfast.config.archives_yaml import archive_at, find_config, read_archives
 from holdfast.metrics.collect import Collected, ObservedArchive, collect
 from holdfast.metrics.exposition import check_target, render, write
 from holdfast.metrics.serving import ListenAddress, serve
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import COORDINATION_VARIABLE
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) ->
         places={url: partial(open_store, url, config.key, config.signs) for url in urls},
         sources=config.sources,
         addresses=dict(_addresses(name, config)),
-        coordination=os.environ.get(STORE_VARIABLE) or config.store if config.replicas else None,
+        coordination=os.environ.get(COORDINATION_VARIABLE) or config.store if config.replicas else None,
         grace=parse_span(config.vacuum.grace),
     )
 

@@ -48,7 +48,7 @@ def show_points(
     from holdfast.point_in_time.table_coverage import table_report  # pyarrow, which no other part of this command needs
 
     output = Output(as_json=as_json, form=form)
-    opened = open_archive(url, consistency, store)
+    _, opened = open_archive(url, consistency, store)
     value = {**restore_points.describe(opened.state), "read_from": opened.describe()}
     for source in value["sources"]:
         source |= table_report(opened.state, opened.store, source["source"]).describe(tables or ())

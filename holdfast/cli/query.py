@@ -60,12 +60,12 @@ def query(
 
     output = Output(as_json=as_json, form=form)
     allowed = parse_size(memory)
-    found = open_archive(url, consistency, store)
+    archive, found = open_archive(url, consistency, store)
     locked = (
         nullcontext() if no_lock else locks.acquire(found.store, "query", owner=Owner(), purpose="query", wait=wait)
     )
     with locked as held, TemporaryDirectory(prefix="holdfast-query-", ignore_cleanup_errors=True) as folder:
-        opened = open_to_read(found.store, found.consistency)
+        opened = open_to_read(found.store, found.consistency, address=archive.coordination)
         state = opened.state
         moment = resolve(state, found.store, restore_points.only_source(state, source, at), at, schema)
         asked = Query(found.store, moment, sql, memory_bytes=allowed, spill=Path(folder))

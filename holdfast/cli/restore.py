@@ -18,7 +18,6 @@ from holdfast.cli.shared.request_options import takes
 from holdfast.common.words import human_size
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
-from holdfast.operations.target_check import check_target_is_free
 from holdfast.point_in_time import schema_choice
 from holdfast.postgresql.restore.plan.name_maps import NameMaps
 
@@ -48,7 +47,7 @@ def restore(
     """Restore a database, or tables of it, and prove them equal to the archive."""
     output = Output(as_json=as_json)
     NameMaps.parse(request.map)
-    opened = open_archive(url, consistency, store)
+    archive, opened = open_archive(url, consistency, store)
     moment = schema_choice.resolve(
         opened.state,
         opened.store,
@@ -57,20 +56,17 @@ def restore(
         request.schema_choice,
     )
     address = places.target(url, to)
-    check_target_is_free(address, request)
     output.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}")
     for left_out in moment.schema.block.not_included:
         output.say(f"not included: {left_out}")
     value = run_job(
-        opened.store,
+        archive,
         request.with_values(
             source=source, consistency=None if opened.consistency == "eventual" else opened.consistency
         ),
-        address=address,
-        role="target",
+        database=address,
         wait=wait,
         output=output,
-        unlocked=request.no_lock,
     )
     say_read_from(output, value["read_from"])
     output.result(

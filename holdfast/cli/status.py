@@ -28,12 +28,13 @@ def status(
 ) -> None:
     """Print the contents of an archive."""
     output = Output(as_json=as_json)
-    archive = Archive.open(places.archive_store(url))
+    resolved = places.resolve(url)
+    archive = Archive.open(resolved.open())
     value = status_of(archive)
     if check:
         from holdfast.objectives import judge  # with drills, which no status else needs
 
-        judged = judge(archive, places.sources(url))
+        judged = judge(archive, resolved.settings.sources)
         value["objectives"] = [each.describe() for each in judged]
     output.result(value, lambda console: _show_status(console, value))
     if check and not judged:

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import secrets
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack, nullcontext
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -23,13 +23,15 @@ from holdfast.archive.history.target_resolution import resolve
 from holdfast.common.errors import DamagedError
 from holdfast.common.lsn import show_position
 from holdfast.common.signing import KEY_VARIABLE
-from holdfast.common.units import absolute_time
+from holdfast.common.units import absolute_time, parse_span
+from holdfast.config.archives_model import DrillConfig
 from holdfast.drill import assertions
 from holdfast.drill.choice import choose_moment, whole_intervals
 from holdfast.drill.history import PREFIX
 from holdfast.drill.key_proof import record_proof
 from holdfast.drill.servers import DrillServer, sweep
 from holdfast.operations.job_process import new_run_id
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.point_in_time.target_contents import catalog_of
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
@@ -38,10 +40,11 @@ from holdfast.postgresql.restore.rights.restricted_login import asking_login
 if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.archive.history.recovery_target import RecoveryTarget
+    from holdfast.operations.requests.drill import DrillRequest
     from holdfast.storage import ObjectStore
 
-Restore = Callable[[Address, Sequence[str]], Mapping[str, Any]]
-"""Runs a restore into a database with these arguments, under its locks, and returns its summary."""
+Restore = Callable[[Address, RestoreRequest], Mapping[str, Any]]
+"""Runs a restore into a database, under its locks, and returns its summary."""
 
 _FROM_RESTORE = (
     *("rows", "tables", "bytes", "restored_to", "position", "commit"),
@@ -54,29 +57,17 @@ _FROM_RESTORE = (
 class Drill:
     """A drill of one source of an archive.
 
-    :param source: its name; not needed where there is only one.
-    :param at: the moment to restore, as restores take it; without it, a random one.
-    :param seed: of the choice; without it, another one each time.
-    :param asserted: queries of one row with the value true.
-    :param newest_within: how old the newest restorable moment may be; None: any age will do.
+    :param request: its key has opened the store: the drill records that it is right.
+    :param settings: of archives.yaml, for what the request leaves out; their assertions count beside the request's.
     :param to: an empty database to restore into; without it, a server is started.
-    :param trust_source: let code of the source run with a superuser's rights in `to`.
-    :param keep_server: let that server run on.
     :param records: where the drill is recorded; None: in the archive. Given, nothing at all is written to the archive.
-    :param proves_key: the store was opened by a copy of its key: record that it is right.
-    :param say: is told what people should know.
+    :param say: is called with what people should know.
     """
 
     store: ObjectStore
-    source: str | None = None
-    at: str | None = None
-    seed: int | None = None
-    asserted: Sequence[str] = ()
-    newest_within: timedelta | None = None
+    request: DrillRequest
+    settings: DrillConfig = field(default_factory=DrillConfig)
     to: Address | None = None
-    trust_source: bool = False
-    keep_server: bool = False
-    proves_key: bool = False
     records: ObjectStore | None = None
     say: Callable[[str], None] = field(default=lambda words: None)
     name: str = field(default="", init=False)
@@ -90,20 +81,19 @@ class Drill:
         :raises DamagedError: a file that this needs is damaged: the drill is recorded as one that failed.
         """
         state = Archive.open(self.store).state
-        self.name = only_source(state, self.source, self.at or "")
-        if self.at is None and self.seed is None:
-            self.seed = secrets.randbits(32)
-        self.chosen = (
-            absolute_time(self.at) if self.at else choose_moment(covered_ranges(state, self.name), self.seed or 0)
-        )
+        at, seed = self.request.at, self.request.seed
+        self.name = only_source(state, self.request.source, at or "")
+        if seed is None:
+            seed = secrets.randbits(32)
+        self.chosen = absolute_time(at) if at else choose_moment(covered_ranges(state, self.name), seed)
         try:
             moment = resolve(state, self.store, self.name, self.chosen)
         except DamagedError as error:
             RunLog(self.records or self.store, new_run(self.name), "drill").fail(error)
             raise
-        by = "" if self.at else f", chosen by --seed {self.seed}"
+        by = "" if at else f", chosen by --seed {seed}"
         self.say(f"to restore: {moment.source} as of {iso(moment.at)}, {moment}{by}")
-        self._found = {**_described(moment), "seed": None if self.at else self.seed, **self._newest(state)}
+        self._found = {**_described(moment), "seed": None if at else seed, **self._newest(state)}
         self._moment = moment
         if self.records is None and self.store.signing.only_checks:
             self.say(f"this drill is no evidence: no key here signs its record, which {KEY_VARIABLE} would name")
@@ -123,7 +113,7 @@ class Drill:
             address = self._place(log, stack)
             log.progress("restoring")
             begun = time.monotonic()
-            restored = restore(address, self._arguments())
+            restored = restore(address, self._restore())
             log.found |= {key: restored[key] for key in _FROM_RESTORE if key in restored}
             log.found |= {
                 "not_restored": len(restored.get("not_restored", ())),
@@ -135,7 +125,7 @@ class Drill:
             self._check(address, log.found)
             self._check_age(log.found)
             log.result = log.found
-        if self.proves_key and self.records is None:
+        if self.request.key and self.records is None:
             record_proof(self.store, run)
         return log.result
 
@@ -156,19 +146,26 @@ class Drill:
         server = DrillServer(at_least=major, encoding=catalog_of(self.store, self._moment).encoding)
         stack.callback(server.stop)
         server.start()
-        if self.keep_server:
+        if self.request.keep_server:
             self.say(f"the server stays: {server.keep()}")
         return server.address
 
-    def _arguments(self) -> list[str]:
-        own = [] if self.to else ["--roles", "harmless"]
-        own += ["--trust-source"] if self.trust_source else []
-        own += ["--no-lock"] if self.records else []
-        return ["--source", self.name, "--at", self.chosen, *own]
+    def _restore(self) -> RestoreRequest:
+        return RestoreRequest(
+            source=self.name,
+            at=self.chosen,
+            roles="check" if self.to else "harmless",
+            trust_source=self.request.trust_source,
+            no_lock=self.records is not None,
+        )
 
     def _check(self, address: Address, found: dict[str, Any]) -> None:
-        with self._asking(without_event_triggers(address)) as asking:
-            checked = assertions.check(without_event_triggers(asking), self.asserted)
+        asserted = [*self.settings.of(self.name), *self.request.assertions]
+        trusts = not asserted or (self.to and self.request.trust_source)
+        address = without_event_triggers(address)
+        # Views and functions that the assertions use are the source's.
+        with nullcontext(address) if trusts else asking_login(address) as asking:
+            checked = assertions.check(without_event_triggers(asking), asserted)
         found["assertions"] = [each.describe() for each in checked]
         failed = [each for each in checked if not each.holds]
         if failed:
@@ -177,28 +174,17 @@ class Drill:
                 f"restored equal to the archive: {'; '.join(map(str, failed))}"
             )
 
-    @contextmanager
-    def _asking(self, address: Address) -> Iterator[Address]:
-        """Yield the address that assertions are checked at.
-
-        Views and functions that the assertions use are the source's.
-        """
-        if self.asserted and not (self.to and self.trust_source):
-            with asking_login(address) as login:
-                yield login
-        else:
-            yield address
-
     def _check_age(self, found: Mapping[str, Any]) -> None:
         """Refuse a newest restorable moment that is too old.
 
         This is checked by itself: the archive may be whole, and nothing have been added to it for days.
         """
         age = timedelta(seconds=round(found["age_s"]))
-        if self.newest_within is not None and age > self.newest_within:
+        within = self.request.newest_within or self.settings.newest_within
+        if within and age > parse_span(within):
             raise DamagedError(
                 f"the newest restorable moment of {self.name}, {found['newest']}, is {age} old, and was to be within "
-                f"{self.newest_within}: find out why no backup has come since ('holdfast points' shows gaps)"
+                f"{parse_span(within)}: find out why no backup has come since ('holdfast points' shows gaps)"
             )
 
 

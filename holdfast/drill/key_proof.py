@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.runs import RunLog, listed_runs
@@ -12,10 +13,23 @@ from holdfast.storage import SealedStore
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from holdfast.operations.archive_context import ArchiveContext
+    from holdfast.operations.requests.drill import DrillRequest
     from holdfast.storage import ObjectStore
 
 PREFIX = "key-proof."
 """Prefix of the names of their records."""
+
+
+def by_copy(archive: ArchiveContext, request: DrillRequest) -> ArchiveContext:
+    """Return the context of an archive that is opened by the copy of its key that a drill names, if it names one.
+
+    :raises UsageError: as `check_copy`.
+    """
+    if not request.key:
+        return archive
+    check_copy(request.key, archive.keys.key)
+    return replace(archive, keys=archive.keys._replace(key=request.key))
 
 
 def check_copy(address: str, usual: str | None) -> None:

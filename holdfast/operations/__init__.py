@@ -1,4 +1,4 @@
-"""Operations as their parent process sees them: what a backup will be, where its job runs, the job's process.
+"""Operations as their parent process sees them: the archive, resolved once, and the one run of a job on it.
 
 Imports everything in `holdfast` but `cli` and `drill`.
 """

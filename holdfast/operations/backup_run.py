@@ -92,8 +92,8 @@ def run_to_the_end(
     :param attempt: runs the job once, with these environment variables, until none of its processes is left;
         returns the sentence that its driver ended with, if there is one; raises `SparkNeededError` where it hands
         itself over to Spark.
-    :param say: is told what happens beside the job's own progress; the run's records tell it, too.
-    :param note: is told where each job runs.
+    :param say: is called with what happens beside the job's own progress, which the run's records have, too.
+    :param note: is called with where each job runs.
     :param coordination: address of the store with the update log, where the archive is a replica; None for what the
         environment says.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
@@ -103,14 +103,14 @@ def run_to_the_end(
     :raises ReportedError: changes were backed up, and tables wait that are to start over.
     """
     with ExitStack() as taken:
-        with _failure_told(store, run):
+        with _failure_recorded(store, run):
             turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, wait=wait, say=say)
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
         jobs = _Jobs(store, run, address, attempt, say, note, executor, ddl_waits=wanted.ddl == "wait")
         _run_jobs(jobs, decision, settle)
         if wanted.restart == "stuck" and (stuck := jobs.stuck):
-            with _failure_told(store, run):
+            with _failure_recorded(store, run):
                 again = wanted.with_values(restart_stream="now", stuck=stuck)
                 decision = _decide(store, address, again, say)
             jobs.snapshot(decision)
@@ -130,7 +130,7 @@ def confirm(
     The caller holds no lock.
 
     :param result: of the backup's job. What is returned says which replicas have it, too.
-    :param say: is told what is waited for.
+    :param say: is called with what is waited for.
     :param patience: seconds; the quorum's own deadline ends the wait in any case.
     :raises QuorumFailedError: too few replicas had it in time: it was taken back.
     :raises BusyError: it is still pending when the patience is over.
@@ -230,7 +230,7 @@ class _Jobs:
         record = self._last()
         result = (record.result if record else None) or {}
         tables = [f"{each.table}, whose rows are known up to {iso(each.since)} ({each.reason})" for each in waiting]
-        with _failure_told(self.store, self.run):
+        with _failure_recorded(self.store, self.run):
             raise ReportedError(
                 f"commit {result.get('commit')} has the changes up to {result.get('restorable_to')}, but without "
                 f"{named(tables)}; the next backup tries these again",
@@ -278,7 +278,7 @@ class _Jobs:
             with decision.handed_over() as handed:
                 return self.attempt({**handed, **(environment or {}), **more})
 
-        with _failure_told(self.store, self.run):
+        with _failure_recorded(self.store, self.run):
             size = _log_bytes(self.address, decision) if reads_log else None
             choice = choose_executor("backup", forced=self.executor, log_bytes=size)
             words = run_chosen(choice, start, self.note)
@@ -287,7 +287,7 @@ class _Jobs:
 
     def settled(self, settle: Callable[[], None]) -> None:
         """Wait until the commit counts; the run's records report a failure of that."""
-        with _failure_told(self.store, self.run):
+        with _failure_recorded(self.store, self.run):
             settle()
 
     def succeeded(self) -> bool:
@@ -313,12 +313,12 @@ def _patiently() -> Retrying:
 
 
 def _hold(store: ObjectStore, run: str, take: Callable[[], HeldSnapshot]) -> HeldSnapshot:
-    with _failure_told(store, run):
+    with _failure_recorded(store, run):
         return take()
 
 
 @contextmanager
-def _failure_told(store: ObjectStore, run: str) -> Iterator[None]:
+def _failure_recorded(store: ObjectStore, run: str) -> Iterator[None]:
     """Record an error of the block in the run's records, and raise it again."""
     try:
         yield
@@ -351,8 +351,8 @@ def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot
     try:
         return holding.enter_context(hold_snapshot(address, ddl_waits=ddl_waits))
     except psycopg.Error as error:
-        told = session_errors.explained(error, address.url)
-        raise told or HoldfastError(
+        outage = session_errors.explained(error, address.url)
+        raise outage or HoldfastError(
             f"no snapshot of {address.url} could be taken: {session_errors.words(error)}"
         ) from error
 

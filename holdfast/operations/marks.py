@@ -264,11 +264,11 @@ class _Setting:
         wanted = {table.oid for table in objects.catalog.with_rows(self.tables, self.exclude)}
         stream = without(describe_stream(state), {table.oid for table in every} - wanted)
         tip = stream_tip(self.archive.state, self.source)
-        told = {
+        options = {
             "not_followed": tip.head.stream.not_followed if tip and tip.head.stream else {},
             "born": born_tables(session, self.archive.state, self.source, stream),
         }
-        return stream.model_copy(update={**told, **objects.seen._asdict()})
+        return stream.model_copy(update={**options, **objects.seen._asdict()})
 
 
 @dataclass(frozen=True)

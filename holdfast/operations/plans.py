@@ -23,10 +23,11 @@ if TYPE_CHECKING:
     from holdfast.archive.maintenance.truncation import TruncationPlan
     from holdfast.operations.requests.compaction import CompactionRequest
     from holdfast.operations.requests.truncation import TruncationRequest
+    from holdfast.replication.log.settings import AnyAddress
 
 
 def planned_compaction(
-    archive: Archive, request: CompactionRequest, *, coordination: str | None = None
+    archive: Archive, request: CompactionRequest, *, coordination: AnyAddress = None
 ) -> dict[str, Any]:
     """Return the groups of blocks that a compaction would join, and the full snapshots that it would make.
 
@@ -87,7 +88,7 @@ def _told(group: Group) -> dict[str, Any]:
 
 
 def planned_truncation(
-    archive: Archive, request: TruncationRequest, *, coordination: str | None = None
+    archive: Archive, request: TruncationRequest, *, coordination: AnyAddress = None
 ) -> TruncationPlan:
     """Return the restore points that a truncation would remove, and why the others stay; requests: one.
 

@@ -22,12 +22,12 @@ def backup_sentence(result: Mapping[str, Any]) -> str:
         what = f"changes of {result['transactions']:,} transactions" if "transactions" in result else "changes"
         if result.get("begun"):
             what = f"rows ({what}, and tables begun anew: {named(result['begun'])})"
-    told = (
+    words = (
         f"commit {result['commit']}: {result['rows']:,} {what} in {human_size(result['bytes'])}{speed}; "
         f"restorable to {result['restorable_to']}"
     )
     reached = result.get("quorum")
-    return f"{told}; {', '.join(reached['replicas'])} have it" if reached else told
+    return f"{words}; {', '.join(reached['replicas'])} have it" if reached else words
 
 
 def restore_sentence(result: Mapping[str, Any]) -> str:

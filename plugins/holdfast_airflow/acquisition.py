@@ -87,13 +87,13 @@ def is_test() -> bool:
 
 
 def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> list[dict[str, Any]]:
-    """Return the locks that an :class:`AcquireLock` has acquired, each with its `url`, `handle` and `max_hold_s`.
+    """Return the locks of an :class:`AcquireLockOperator`, each with its `url`, `handle` and `max_hold_s`.
 
     In a mapped task group, each instance of a task has the lock of its own instance of the group, and no other one's.
-    Behind an AcquireLock that is mapped itself, or in a group that the operator is not in, it has all of them.
+    Behind an AcquireLockOperator that is mapped itself, or in a group that the operator is not in, it has all of them.
 
     :param operator: the one that asks.
-    :param acquire: the task id of the AcquireLock.
+    :param acquire: the task id of the AcquireLockOperator.
     """
     task = context["ti"]
     group = operator.get_closest_mapped_task_group()
@@ -114,7 +114,7 @@ def check_first(task: Any, acquire: str) -> None:
     Setups and teardowns are left as they are: they must run whatever has become of the lock.
 
     :param task: an operator, mapped or not.
-    :param acquire: the task id of the AcquireLock.
+    :param acquire: the task id of the AcquireLockOperator.
     """
     if task.is_setup or task.is_teardown:
         return
@@ -127,7 +127,7 @@ def check_first(task: Any, acquire: str) -> None:
 class HeldLock:
     """Hook that fails a task whose lock is not held any more.
 
-    :param acquire: the task id of the AcquireLock.
+    :param acquire: the task id of the AcquireLockOperator.
     :param then: the hook that the task has had so far.
     """
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import Asset
 
 from holdfast.common.errors import HoldfastError, sentence
+from holdfast.replication.log.settings import CoordinationAddress
 from holdfast_airflow.assets import SCHEME, is_record
-from holdfast_airflow.coordination import coordination_address
 from locking.one_line import line_logger
 from locking.store import StoreError
 
@@ -63,8 +63,8 @@ def _replication(archive: ArchiveConfig, identity: str) -> dict[str, Any] | None
     from holdfast.replication.log.status import status
     from holdfast.replication.log.store import opened
 
-    address = coordination_address(archive)
-    if address is None:
+    address = CoordinationAddress.resolve(configured=archive.store, replicas=archive.replicas)
+    if address.url is None:
         return None
     with opened(address) as coordination:
         found = coordination.run(lambda connection: status(connection, identity))

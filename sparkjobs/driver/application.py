@@ -33,6 +33,7 @@ from holdfast.operations.job_process import (
 from holdfast.operations.requests.base import Request
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session_errors import explained
+from holdfast.replication.log.settings import CoordinationAddress
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.replication.work.replica_maintenance import opened_to_lead
 from holdfast.storage import open_place, open_store
@@ -89,6 +90,7 @@ class Job:
         self._guard = threading.Lock()
         self._abort: BaseException | None = None
         self._parent = os.environ.get(PARENT_VARIABLE)
+        self.coordination = CoordinationAddress.resolve()
 
     @property
     def cores(self) -> int:
@@ -121,13 +123,17 @@ class Job:
 
         :param wish: the quorum that backups need which are added; None: none.
         """
-        self._added_to = open_to_write(self.store, check=self.check, wish=wish, wait=self.wait)
+        self._added_to = open_to_write(
+            self.store, check=self.check, wish=wish, wait=self.wait, coordination=self.coordination
+        )
         return self._added_to
 
     @contextmanager
     def lead_archive(self) -> Iterator[Archive]:
         """Open the archive to compact or truncate it; a replica leads meanwhile."""
-        with opened_to_lead(self.store, check=self.check, wait=self.wait) as self._added_to:
+        with opened_to_lead(
+            self.store, check=self.check, wait=self.wait, coordination=self.coordination
+        ) as self._added_to:
             yield self._added_to
 
     def not_asked(self) -> dict[str, Any]:

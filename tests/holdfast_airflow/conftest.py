@@ -109,7 +109,7 @@ def spark(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed_pipes: None) -
         environment = job_environment(*args, **kwargs)
         return {**environment, "PATH": f"{script.parent}{os.pathsep}{environment['PATH']}"}
 
-    monkeypatch.setattr("holdfast_airflow.operators.job.job_environment", with_fake_first)
+    monkeypatch.setattr("holdfast.operations.job_process.job_environment", with_fake_first)
     numbers = itertools.count(1)
     gone: list[str] = []
 

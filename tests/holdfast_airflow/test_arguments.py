@@ -12,6 +12,7 @@ from airflow.sdk import DAG, BaseOperator
 from holdfast.common.errors import UsageError
 from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
+from holdfast_airflow import operators
 from holdfast_airflow.arguments import span
 from holdfast_airflow.decorators.locked import LockedPythonOperator
 from holdfast_airflow.operators import AcquireLock, BackupOperator, RecoverReplicas, RestoreOperator, TruncateOperator
@@ -97,3 +98,20 @@ def test_operators_take_one_pattern_for_a_list_of_them() -> None:
 def test_arguments_that_may_differ_from_run_to_run_are_templates() -> None:
     assert {"lock_wait", "spark_conn_id", "job_executor"} <= set(BackupOperator.template_fields)
     assert {"bandwidth", "connections", "quorum", "quorum_timeout"} <= set(BackupOperator.template_fields)
+
+
+def test_every_operator_ends_in_the_word_and_goes_on_by_its_earlier_name() -> None:
+    exported = {name: getattr(operators, name) for name in operators.__all__}
+    classes = {found for found in exported.values() if isinstance(found, type)}
+    assert [found for found in classes if not found.__name__.endswith("Operator")] == []
+    earlier = {name for name, found in exported.items() if found in classes and name != found.__name__}
+    assert earlier == {
+        "AcquireLock",
+        "CheckObjectives",
+        "KeepLock",
+        "ReapLocks",
+        "RecoverReplicas",
+        "ReleaseLock",
+        "SyncReplica",
+        "TrimLog",
+    }

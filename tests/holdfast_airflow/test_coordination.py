@@ -1,24 +1,12 @@
-"""Where an archive's replicas are, by archives.yaml and the environment."""
+"""Where an archive's replicas are, by archives.yaml."""
 
 from __future__ import annotations
 
 import pytest
 
 from holdfast.common.errors import UsageError
-from holdfast.config.archives_model import ArchiveConfig
-from holdfast_airflow.coordination import coordination_address, replicated
+from holdfast_airflow.coordination import replicated
 from tests.support.replicas.replicated import Replicas
-
-
-def test_the_environment_goes_before_archives_yaml(monkeypatch: pytest.MonkeyPatch) -> None:
-    config = ArchiveConfig.model_validate({"replicas": {"near": "/near", "far": "/far"}, "store": "sqlite:////a.db"})
-    monkeypatch.delenv("HOLDFAST_STORE", raising=False)
-    assert coordination_address(config) == "sqlite:////a.db"
-    assert coordination_address(config.model_copy(update={"store": None})) is None
-    monkeypatch.setenv("HOLDFAST_STORE", "sqlite:////b.db")
-    assert coordination_address(config) == "sqlite:////b.db"
-    monkeypatch.setenv("HOLDFAST_STORE", "")
-    assert coordination_address(config) == "sqlite:////a.db"
 
 
 def test_replicas_are_found_by_their_places(shop: Replicas) -> None:

@@ -130,8 +130,9 @@ def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe,
         if state.is_paused:
             return "wait", (
                 f"It belongs to {run}, which is {_words(state)}, but its DAG is paused: no further task of it begins. "
-                "KeepLock lets the lock go once nothing of the run was at work for its max_idle; another lock stays as "
-                "long as its max_hold allows. Unpause the DAG, or mark the run as failed, which gives the lock back."
+                "KeepLockOperator lets the lock go once nothing of the run was at work for its max_idle; another lock "
+                "stays as long as its max_hold allows. Unpause the DAG, or mark the run as failed, which gives the "
+                "lock back."
             )
         if state.state:
             return "wait", f"It belongs to {run}, which Airflow says is {_words(state)}: {_ending(info)}."

@@ -32,15 +32,16 @@ def compact(
 ) -> None:
     """Join small blocks of changes into few; all restore points are kept."""
     output = Output(as_json=as_json)
-    request = request.configured(places.compaction(url))
+    resolved = places.resolve(url)
+    request = request.configured(resolved.settings.compaction)
     CompactionPolicy.configured(request.section)  # refuses settings that make no sense before anything is read
-    archive = Archive.open(places.archive_store(url))
+    archive = Archive.open(resolved.open())
     check_format(archive)
     request = request.with_values(source=only_source(archive.state, request.source) if request.source else None)
     if dry_run:
-        value = planned_compaction(archive, request)
+        value = planned_compaction(archive, request, coordination=resolved.coordination)
     else:
-        value = run_job(archive.store, request, wait=wait, output=output)
+        value = run_job(resolved, request, wait=wait, output=output)
     output.result(value, lambda console: _show(console, value))
 
 

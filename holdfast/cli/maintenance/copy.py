@@ -11,7 +11,6 @@ from holdfast.archive.maintenance import copy_archive
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
-from holdfast.common.signing import ArchiveKeys
 from holdfast.common.words import human_size
 
 if TYPE_CHECKING:
@@ -50,8 +49,8 @@ def copy(
 ) -> None:
     """Copy an archive to another store, or bring an earlier copy up to date; killed, it goes on when run again."""
     output = Output(as_json=as_json)
-    source = places.archive_store(url)
-    target = places.archive_store(to, to_key, ArchiveKeys(source.key, source.signing))
+    archive = places.resolve(url)
+    source, target = archive.open(), places.archive_store(to, to_key, archive.keys)
     if dry_run:
         done = copy_archive.plan(source, target, before_damage=before_damage)
     else:

@@ -29,19 +29,25 @@ if TYPE_CHECKING:
 def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json = False) -> None:
     """Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later."""
     output = Output(as_json=as_json)
-    request = request.filled(keep=tuple(places.keep_rules(url)))
+    resolved = places.resolve(url)
+    request = request.filled(keep=tuple(resolved.settings.keep.rules()))
     rules = rules_of(request)
-    store = places.archive_store(url)
+    store = resolved.open()
     archive = Archive.open(store)
     if request.dry_run:
-        plan = planned_truncation(archive, request)
+        plan = planned_truncation(archive, request, coordination=resolved.coordination)
         value = {"dry_run": True, "keep": str(rules), **plan.details()}
         output.result(value, lambda console: _show_plan(console, plan, str(rules)))
         return
     until = time.monotonic() + wait
     with (
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
-        opened_to_lead(store, check=held.check, wait=max(0.0, until - time.monotonic())) as leading,
+        opened_to_lead(
+            store,
+            check=held.check,
+            wait=max(0.0, until - time.monotonic()),
+            coordination=resolved.coordination,
+        ) as leading,
     ):
         done = truncate_archive(
             leading,
@@ -57,11 +63,11 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
 def _show_plan(console: Console, plan: TruncationPlan, rules: str) -> None:
     console.print(f"keep {rules}", markup=False)
     for source in plan.sources:
-        told = source.summary()
+        summary = source.summary()
         rows = [(run["from"], run["to"], str(run["points"]), *_fate(run)) for run in source.runs()]
         console.print(source.source, markup=False)
         show_rows(console, ("from", "to", "points", "", "why"), rows)
-        _show_source(console, told, "would stay")
+        _show_source(console, summary, "would stay")
     console.print(_going(plan.summary(), "would go") if plan.removed else "nothing to remove", markup=False)
 
 
@@ -72,19 +78,19 @@ def _fate(run: dict[str, Any]) -> tuple[str, str]:
 
 
 def _show_done(console: Console, done: dict[str, Any]) -> None:
-    for told in done["sources"]:
-        _show_source(console, told, "stay")
+    for summary in done["sources"]:
+        _show_source(console, summary, "stay")
     if done["commit"] is None:
         console.print("nothing to remove")
     else:
         console.print(f"commit {done['commit']}: {_going(done, 'removed')}", markup=False)
 
 
-def _show_source(console: Console, told: dict[str, Any], verb: str) -> None:
-    every = told["points_kept"] + told["points_removed"]
+def _show_source(console: Console, summary: dict[str, Any], verb: str) -> None:
+    every = summary["points_kept"] + summary["points_removed"]
     console.print(
-        f"{told['source']}: {told['points_kept']} of {every} restore points {verb}; "
-        f"restorable {_spans(told['restorable_after'])}",
+        f"{summary['source']}: {summary['points_kept']} of {every} restore points {verb}; "
+        f"restorable {_spans(summary['restorable_after'])}",
         markup=False,
     )
 
@@ -100,8 +106,8 @@ _SHOWN = 3
 """Intervals in a sentence."""
 
 
-def _going(told: dict[str, Any], verb: str) -> str:
+def _going(summary: dict[str, Any], verb: str) -> str:
     return (
-        f"{told['blocks_removed']} blocks {verb}, {human_size(told['bytes'])}: "
+        f"{summary['blocks_removed']} blocks {verb}, {human_size(summary['bytes'])}: "
         "the files are deleted by 'holdfast vacuum' after its grace"
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -19,12 +20,10 @@ from holdfast.replication.work.replica_maintenance import vacuum_permit
 from locking import Owner
 
 if TYPE_CHECKING:
-    from datetime import timedelta
-
     from rich.console import Console
 
     from holdfast.archive.maintenance.vacuum import Vacuumed
-    from holdfast.storage import ObjectStore
+    from holdfast.operations.archive_context import ArchiveContext
 
 _SHOWN = 10
 
@@ -41,10 +40,8 @@ def vacuum(
 ) -> None:
     """Delete files that nothing needs: those of removed blocks, and leftovers of killed backups."""
     output = Output(as_json=as_json)
-    request = request.filled(grace=places.grace(url))
-    store = places.archive_store(url)
-    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
-    done = _vacuum(store, request.span, orphans=request.orphans, dry_run=request.dry_run, wait=wait)
+    archive = places.resolve(url)
+    done = _vacuum(archive, request.filled(grace=archive.settings.vacuum.grace), wait)
     value = done.describe()
     output.result(value, lambda console: _show(console, value))
     for said in (done.trouble, *done.busy):
@@ -55,24 +52,23 @@ def vacuum(
         raise typer.Exit(code)
 
 
-def _vacuum(store: ObjectStore, grace: timedelta, *, orphans: bool, dry_run: bool, wait: float) -> Vacuumed:
-    if dry_run:
-        with vacuum_permit(store, dry_run=True) as permit:
-            archive = Archive.open(store)
-            return vacuum_archive(
-                archive, check=lambda: None, fence=None, grace=grace, orphans=orphans, dry_run=True, permit=permit
-            )
+def _vacuum(archive: ArchiveContext, request: VacuumRequest, wait: float) -> Vacuumed:
+    store = archive.open()
+    Archive.open(store)  # nothing is written, not even a lock, where there is no archive
     owner = Owner()
     with (
-        locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held,
-        vacuum_permit(store) as permit,
+        nullcontext()
+        if request.dry_run
+        else locks.acquire(store, "vacuum", owner=owner, purpose="vacuum", wait=wait) as held,
+        vacuum_permit(store, dry_run=request.dry_run, coordination=archive.coordination) as permit,
     ):
         return vacuum_archive(
             Archive.open(store),
-            check=held.check,
-            fence=held.fence,
-            grace=grace,
-            orphans=orphans,
+            check=held.check if held else lambda: None,
+            fence=held.fence if held else None,
+            grace=request.span,
+            orphans=request.orphans,
+            dry_run=request.dry_run,
             wait=wait,
             owner=owner,
             permit=permit,

@@ -18,7 +18,6 @@ from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer r
 from holdfast.cli.shared.output import Output
 from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError
-from holdfast.common.signing import ArchiveKeys
 from holdfast.common.words import human_size
 from holdfast.operations.requests.verification import VerificationRequest
 from locking import Owner
@@ -53,12 +52,13 @@ def verify(
     scope = Scope(deep=request.deep, new=request.new, **request.bounds)
     if request.no_lock and repair_from:
         raise UsageError("a repair writes to the archive: leave out one of --no-lock and --repair-from")
-    store = places.archive_store(url)
-    copy = places.archive_store(repair_from, like=ArchiveKeys(store.key, store.signing)) if repair_from else None
+    archive = places.resolve(url)
+    store = archive.open()
+    copy = places.archive_store(repair_from, like=archive.keys) if repair_from else None
     if copy is not None:
         check_copy(_opened(store), Archive.open(copy))
     value = (
-        run_job(store, request, wait=wait, output=output, unlocked=request.no_lock)
+        run_job(archive, request, wait=wait, output=output)
         if spark
         else _verify_here(store, scope, wait, output, unlocked=request.no_lock)
     )

@@ -11,12 +11,13 @@ from holdfast.archive import Archive
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, Replica, ask
 from holdfast.cli.replica.status import log_words
-from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_value
+from holdfast.cli.replica.upkeep import brought, recover_replica
 from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.config.archives_model import Name
+from holdfast.operations.requests.recovery import RecoveryRequest
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.replicas import log_states, replicas
 from holdfast.replication.work import membership
@@ -124,12 +125,12 @@ def _add(
         output.say(f"{place.url} is replica {name} already")
         return _added_value(log, name, place)
     try:
-        done = recover_replica(asked, log, name, output, wait=wait)
+        done = recover_replica(asked, log, name, output, RecoveryRequest(), wait=wait)
     except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
             membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
         raise
-    return {**_added_value(log, name, place), **recovered_value(done)}
+    return {**_added_value(log, name, place), **done.describe()}
 
 
 def _added_value(log: LogState, name: str, place: ObjectStore, *, first: bool = False) -> dict[str, Any]:
@@ -240,13 +241,13 @@ def forget(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log, row = asked.log(), asked.row(name)
-        (told,) = of_archive(survey({name: row.url}, asked.place), log.archive)
-        if isinstance(told, ReadableReplica):
+        (answer,) = of_archive(survey({name: row.url}, asked.place), log.archive)
+        if isinstance(answer, ReadableReplica):
             raise RefusedError(
                 f"replica {name} at {row.url} answers: 'holdfast replica remove {name}' removes it, and refuses where "
                 "it has what no other one has"
             )
-        lost = f"{log.name} goes on without {name}, which cannot be read ({told.problem}): what only it has is lost"
+        lost = f"{log.name} goes on without {name}, which cannot be read ({answer.problem}): what only it has is lost"
         confirm(name, lost, yes=yes, output=output)
         unknown = membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
     _tell_removed(output, log, row, unknown)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from holdfast.config.archives_model import ArchiveConfig
+    from holdfast.operations.archive_context import ArchiveContext
     from holdfast.replication.log.replicas import LogState, ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
@@ -70,10 +71,14 @@ class Asked:
         return self.coordination.run(lambda c: replica(c, archive, name))
 
     def place(self, url: str) -> ObjectStore:
-        """Return the store of a replica, opened by its archive's key in archives.yaml."""
+        """Return the object store of a replica."""
+        return self.context(url).open()
+
+    def context(self, url: str) -> ArchiveContext:
+        """Return the context of a replica, with its archive's key in archives.yaml."""
         configured = self.configured
         keys = ArchiveKeys(configured.key, configured.signs) if configured else ArchiveKeys()
-        return places.archive_store(url, like=keys)
+        return places.resolve(url, like=keys, coordination=self.coordination.url)
 
 
 def _named(

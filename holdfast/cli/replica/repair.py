@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from holdfast.cli.replica.options import OfArchive, ask
-from holdfast.cli.replica.upkeep import brought, recover_replica, recovered_value, synced
+from holdfast.cli.replica.upkeep import brought, recover_replica, synced
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.errors import UsageError, sentence
+from holdfast.operations.requests.recovery import RecoveryRequest
 from holdfast.postgresql.connection.address import hide_passwords
 from holdfast.replication.log.replicas import log_states
 from holdfast.replication.work import membership
@@ -126,9 +127,9 @@ def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -
     if step.verb == "remove":
         unknown = membership.remove(asked.coordination, log.archive, row.name, wait=wait, places=asked.place)
         return unknown or f"{row.name} is no replica of {log.name} any more; what lies at {row.url} stays there"
-    recovered = recover_replica(asked, log, row.name, output, wait=wait)
+    recovered = recover_replica(asked, log, row.name, output, RecoveryRequest(), wait=wait)
     aside = f": 'holdfast replica aside list {row.name}' shows them" if recovered.aside else ""
-    return f"{row.name}: {brought(recovered_value(recovered))}{aside}"
+    return f"{row.name}: {brought(recovered.describe())}{aside}"
 
 
 def _described(finding: Finding, options: Sequence[str]) -> dict[str, Any]:

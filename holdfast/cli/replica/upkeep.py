@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Annotated, Any
@@ -13,15 +12,17 @@ from holdfast.cli.replica.options import AnyReplica, Asked, OfArchive, ask
 from holdfast.cli.shared.jobs import run_job
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
+from holdfast.cli.shared.request_options import takes
 from holdfast.common.errors import UsageError, exit_code_of, sentence
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_size
 from holdfast.config.archives_model import GAP_AFTER
+from holdfast.operations.requests.recovery import RecoveryRequest
 from holdfast.operations.requests.sync import SyncRequest
+from holdfast.operations.requests.trim import TrimRequest
 from holdfast.replication.log import trimming
 from holdfast.replication.log.consistency_check import silent_among
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
-from holdfast.replication.log.store import ENVIRONMENT
 from holdfast.replication.work import recovery
 from holdfast.replication.work.upkeep import sync_replica, told_by_job
 
@@ -59,7 +60,7 @@ def sync(
     _one_or(name, every, "--all")
     with ask(store, archive) as asked:
         log = asked.log()
-        execute = partial(_in_spark, asked.coordination.url, wait, output) if spark else None
+        execute = partial(_in_spark, asked, wait, output) if spark else None
         rows = asked.coordination.run(lambda c: replicas(c, log.archive))
         for row in rows if every else ():
             if row.is_lost:
@@ -124,13 +125,8 @@ def _each(
         raise typer.Exit(codes[0])
 
 
-def _in_spark(coordination: str, wait: float, output: Output, place: ObjectStore) -> Synced:
-    """Run the sync of a replica as a job.
-
-    :param coordination: address of the store with the log; jobs of this process know it then.
-    """
-    os.environ[ENVIRONMENT] = coordination
-    return told_by_job(run_job(place, SyncRequest(), wait=wait, output=output))
+def _in_spark(asked: Asked, wait: float, output: Output, place: ObjectStore) -> Synced:
+    return told_by_job(run_job(asked.context(place.url), SyncRequest(), wait=wait, output=output))
 
 
 def synced(value: dict[str, Any]) -> str:
@@ -144,15 +140,9 @@ def synced(value: dict[str, Any]) -> str:
     )
 
 
+@takes(TrimRequest)
 def trim(
-    min_keep: Annotated[
-        int, typer.Option(metavar="N", min=0, help="So many of the newest entries stay in any case.")
-    ] = trimming.MIN_KEEP,
-    max_keep: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="So many are kept for a replica that is away; then it becomes lost."),
-    ] = trimming.MAX_KEEP,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would go, and change nothing.")] = False,
+    request: TrimRequest,
     store: Store = None,
     archive: OfArchive = None,
     as_json: Json = False,
@@ -164,9 +154,9 @@ def trim(
         done = trimming.trim(
             asked.coordination,
             log.archive,
-            min_keep=min_keep,
-            max_keep=max_keep,
-            dry_run=dry_run,
+            min_keep=request.min_keep,
+            max_keep=request.max_keep,
+            dry_run=request.dry_run,
             places=asked.place,
         )
     value = {
@@ -178,7 +168,7 @@ def trim(
         "waits_for": list(done.waits_for),
         "spared": list(done.spared),
         "not_asked": [each.describe() for each in done.not_asked],
-        "dry_run": dry_run,
+        "dry_run": request.dry_run,
     }
     output.result(value, lambda console: console.print(_trimmed(value), markup=False))
 
@@ -194,18 +184,13 @@ def _trimmed(value: dict[str, Any]) -> str:
     return f"{'would remove' if value['dry_run'] else 'removed'} {'; '.join(said)}"
 
 
+@takes(RecoveryRequest)
 def recover(
+    request: RecoveryRequest,
     name: AnyReplica = None,
     every: Annotated[bool, typer.Option("--lost", help="Each replica that is lost, whatever becomes of one.")] = False,
-    source: Annotated[
-        str | None,
-        typer.Option("--from", metavar="NAME", help="Copy from this one. Default is the one that is furthest."),
-    ] = None,
     quick: Annotated[
         bool, typer.Option("--quick", help="Take files that are there in their size as whole, without reading them.")
-    ] = False,
-    damaged: Annotated[
-        bool, typer.Option("--damaged", help="It is not lost, but files at its place are gone or rotten.")
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
@@ -215,11 +200,11 @@ def recover(
     """Recover a lost replica from another one: only missing files are copied; stopped, it goes on when run again."""
     output = Output(as_json=as_json)
     _one_or(name, every, "--lost")
-    if damaged and every:
+    if request.damaged and every:
         raise UsageError("--damaged is of one replica: name it")
     with ask(store, archive) as asked:
         log = asked.log()
-        if damaged:
+        if request.damaged:
             marked = asked.row(name or "").name
             asked.coordination.run(lambda c: mark_lost(c, log.archive, marked, "files at its place are damaged"))
         rows = asked.coordination.run(lambda c: replicas(c, log.archive))
@@ -228,9 +213,9 @@ def recover(
             output.say("no replica is lost")
 
         def work(row: ReplicaRow) -> dict[str, Any]:
-            return recovered_value(
-                recover_replica(asked, log, row.name, output, source=source, deep=not quick, wait=wait)
-            )
+            return recover_replica(
+                asked, log, row.name, output, request.with_values(deep=not quick), wait=wait
+            ).describe()
 
         _each(chosen, work, lambda value: f"{value['replica']}: {brought(value)}", output, go_on=every)
 
@@ -240,34 +225,19 @@ def recover_replica(
     log: LogState,
     name: str,
     output: Output,
+    request: RecoveryRequest,
     *,
-    source: str | None = None,
-    deep: bool = True,
     wait: float,
 ) -> Recovered:
     """Announce and run the recovery of a replica.
 
-    :param source: the replica to copy from; None for the one that is furthest.
-    :param deep: read files that are there, instead of trusting their size.
     :param wait: seconds for locks that others hold.
     """
+    source = request.source
     output.say(f"making {name} anew{f' from {source}' if source else ''}: files that are missing are copied")
     return recovery.recover(
-        asked.coordination, log.archive, name, source=source, deep=deep, wait=wait, places=asked.place
+        asked.coordination, log.archive, name, source=source, deep=request.deep, wait=wait, places=asked.place
     )
-
-
-def recovered_value(done: Recovered) -> dict[str, Any]:
-    """Return the JSON of a recovery."""
-    return {
-        "replica": done.replica,
-        "from": done.source,
-        "index": done.index,
-        "files": done.files,
-        "bytes": done.size,
-        "kept": done.kept,
-        "aside": list(done.aside),
-    }
 
 
 def brought(value: dict[str, Any]) -> str:

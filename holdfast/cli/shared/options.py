@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from holdfast.operations.requests.base import NO_LOCK
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import COORDINATION_VARIABLE
 
 Url = Annotated[
     str,
@@ -31,6 +31,6 @@ Store = Annotated[
     typer.Option(
         metavar="ADDRESS",
         help="The coordination store: sqlite:////path/file.db or postgresql://user@host:port/database, without a "
-        f"password. Default is {STORE_VARIABLE}, then 'store' in archives.yaml.",
+        f"password. Default is {COORDINATION_VARIABLE}, then 'store' in archives.yaml.",
     ),
 ]

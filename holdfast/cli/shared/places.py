@@ -11,15 +11,13 @@ from pydantic import TypeAdapter, ValidationError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
-from holdfast.config.archives_model import CompactionConfig, Name, SourceConfig, VacuumConfig
-from holdfast.config.archives_yaml import ReadArchives, find_config, read_archives
+from holdfast.config.archives_model import Name, SourceConfig
+from holdfast.config.archives_yaml import ReadArchives, archive_at, find_config, read_archives
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.postgresql.connection.address import Address
-from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
-from holdfast.storage import open_store
-from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 
 if TYPE_CHECKING:
-    from holdfast.config.archives_model import ArchiveConfig, Consistency
+    from holdfast.config.archives_model import ArchiveConfig
     from holdfast.storage import SealedStore
 
 
@@ -38,96 +36,45 @@ def _configured(url: str) -> ArchiveConfig | None:
     return found
 
 
-def archive_store(url: str, key: str | None = None, like: ArchiveKeys = AS_ENVIRONMENT_SAYS) -> SealedStore:
-    """Return an archive's store, given its URL or its name in archives.yaml.
+def resolve(
+    url: str,
+    *,
+    keys: ArchiveKeys = AS_ENVIRONMENT_SAYS,
+    like: ArchiveKeys = AS_ENVIRONMENT_SAYS,
+    coordination: str | None = None,
+) -> ArchiveContext:
+    """Return the context of an archive, given its URL or its name in archives.yaml.
 
-    Where that says which coordination store keeps the log of its replicas, this process and its jobs know it then,
-    unless the environment says another one; and where its replicas are, beside those that the store knows.
-
-    :param key: address of its key, whatever archives.yaml says.
+    :param keys: go before what archives.yaml says.
     :param like: whose key and signers it has, where archives.yaml does not know it.
+    :param coordination: address of the coordination store, as the option says.
     """
     configured = _configured(url)
     if configured is None:
-        return open_store(url, key or like.key, like.signing)
-    key = key or configured.key
-    if configured.store:
-        os.environ.setdefault(STORE_VARIABLE, configured.store)
-    if configured.replicas:
-        os.environ[REPLICAS_VARIABLE] = show_replicas(configured.replicas)
+        if not url:
+            raise UsageError("the archive's URL is empty")
+        keys = ArchiveKeys(keys.key or like.key, keys.signing or like.signing)
+        return ArchiveContext.resolve(archive_at(url), url, keys=keys, coordination=coordination)
     is_replica = url in (configured.replicas or {}).values()
-    return open_store(url if is_replica else configured.place(), key, configured.signs)
+    return ArchiveContext.resolve(configured, url if is_replica else None, keys=keys, coordination=coordination)
 
 
-def archive_stores(url: str) -> list[SealedStore]:
-    """Return the stores of an archive's replicas in the order of archives.yaml.
+def archive_store(url: str, key: str | None = None, like: ArchiveKeys = AS_ENVIRONMENT_SAYS) -> SealedStore:
+    """Return an archive's object store, given its URL or its name in archives.yaml.
+
+    :param key: address of its key, whatever archives.yaml says.
+    :param like: as `resolve` takes it.
+    """
+    return resolve(url, keys=ArchiveKeys(key), like=like).open()
+
+
+def replicas(url: str, *, coordination: str | None = None) -> list[ArchiveContext]:
+    """Return the contexts of an archive's replicas in the order of archives.yaml.
 
     Of a replica that is named, only its own.
     """
-    configured = _configured(url)
-    replicas = list((configured.replicas or {}).values()) if configured else []
-    return [archive_store(each) for each in ([url] if url in replicas else replicas or [url])]
-
-
-def consistency(url: str) -> Consistency:
-    """Return the consistency of reads of an archive, from archives.yaml or by default."""
-    configured = _configured(url)
-    return configured.consistency if configured else "eventual"
-
-
-def source_names(url: str) -> list[str]:
-    """Return the sources that archives.yaml names for this archive."""
-    configured = _configured(url)
-    return sorted(configured.sources) if configured else []
-
-
-def sources(url: str) -> dict[str, SourceConfig]:
-    """Return the sources of archives.yaml for this archive, by name."""
-    configured = _configured(url)
-    return dict(configured.sources) if configured else {}
-
-
-def compaction(url: str) -> CompactionConfig:
-    """Return the compaction settings of an archive, from archives.yaml or by default."""
-    configured = _configured(url)
-    return configured.compaction if configured else CompactionConfig()
-
-
-def grace(url: str) -> str:
-    """Return the grace of an archive's unneeded files, from archives.yaml or by default."""
-    configured = _configured(url)
-    return (configured.vacuum if configured else VacuumConfig()).grace
-
-
-def quorum(url: str) -> tuple[int, str]:
-    """Return the size and the timeout of an archive's quorum, from archives.yaml or by default."""
-    configured = _configured(url)
-    return (configured.quorum or 1, configured.quorum_timeout) if configured else (1, "1h")
-
-
-def keep_rules(url: str) -> list[str]:
-    """Return an archive's retention rules in archives.yaml, as written on the command line."""
-    configured = _configured(url)
-    return configured.keep.rules() if configured else []
-
-
-def assertions(url: str, source: str) -> list[str]:
-    """Return the assertions in archives.yaml about a source's database after a drill."""
-    configured = _configured(url)
-    return configured.drill.of(source) if configured else []
-
-
-def keys(url: str) -> tuple[str | None, str | None]:
-    """Return where an archive's key is, and where archives.yaml says that a copy of it is for drills."""
-    configured = _configured(url)
-    usual = configured.key if configured else None
-    return usual or os.environ.get(KEY_VARIABLE), configured.drill.key if configured else None
-
-
-def newest_within(url: str) -> str | None:
-    """Return a drill's limit in archives.yaml on the age of the newest restore point."""
-    configured = _configured(url)
-    return configured.drill.newest_within if configured else None
+    archive = resolve(url, coordination=coordination)
+    return [archive] if url == archive.url else archive.replicas
 
 
 def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
@@ -139,7 +86,8 @@ def source(url: str, name: str) -> tuple[str, SourceConfig, Address]:
     """
     if "://" in name:
         address = Address.parse(name)
-        here = [(each, found) for each, found in sources(url).items() if _is_at(found, address)]
+        ours = resolve(url).settings.sources
+        here = [(each, found) for each, found in ours.items() if _is_at(found, address)]
         if len(here) == 1:
             return here[0][0], here[0][1].model_copy(update={"url": address.url}), address
         return _source_name(address.database), SourceConfig(url=address.url), address
@@ -159,7 +107,7 @@ def database(name: str, archive: str | None = None) -> tuple[SourceConfig, Addre
     :param name: a name in archives.yaml, or an address.
     :param archive: whose source it is; needed where archives.yaml has several of this name.
     """
-    if "://" in name and (archive is None or not sources(archive)):
+    if "://" in name and (archive is None or not resolve(archive).settings.sources):
         address = Address.parse(name)
         return SourceConfig(url=address.url), address
     return source(archive or archive_having(name), name)[1:]

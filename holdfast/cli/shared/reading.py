@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from functools import partial
 from typing import TYPE_CHECKING, Annotated
 
@@ -12,7 +11,6 @@ from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.shared import places
 from holdfast.common.side_by_side import NoAnswerError, ask_each
 from holdfast.config.archives_model import Consistency
-from holdfast.replication.log.settings import STORE_VARIABLE
 from holdfast.replication.work.consistent_read import open_first, words_of
 
 if TYPE_CHECKING:
@@ -20,6 +18,7 @@ if TYPE_CHECKING:
     from typing import Any
 
     from holdfast.cli.shared.output import Output
+    from holdfast.operations.archive_context import ArchiveContext
     from holdfast.replication.work.consistent_read import Opened
     from holdfast.storage import ObjectStore
 
@@ -37,22 +36,23 @@ LIMIT_S = 30.0
 """So many seconds a place has for its first answer: as long as one request may take, and not all its repetitions."""
 
 
-def open_archive(url: str, consistency: Consistency | None, coordination: str | None) -> Opened:
+def open_archive(url: str, consistency: Consistency | None, coordination: str | None) -> tuple[ArchiveContext, Opened]:
     """Open an archive to read it at a consistency.
 
-    Of several replicas, where none was named, the first that can be read so.
+    Of several replicas, where none was named, the first that can be read so. The context is of that one.
 
     :param consistency: as the option says; None for what archives.yaml says.
-    :param coordination: address of the coordination store, as the option says; this process and its jobs know it then.
+    :param coordination: address of the coordination store, as the option says.
     :raises NoAnswerError: nothing has answered there in time, where one place is read.
     """
-    if coordination:
-        os.environ[STORE_VARIABLE] = coordination
-    wanted = consistency or places.consistency(url)
-    stores = places.archive_stores(url) if wanted == "sequential" else [places.archive_store(url)]
+    archive = places.resolve(url, coordination=coordination)
+    wanted = consistency or archive.settings.consistency
+    replicas = places.replicas(url, coordination=coordination) if wanted == "sequential" else [archive]
+    stores = [replica.open() for replica in replicas]
     if len(stores) == 1:
         _check_answers(stores[0])
-    return open_first(stores, wanted)
+    opened = open_first(stores, wanted, address=archive.coordination)
+    return archive.at(opened.store.url), opened
 
 
 def _check_answers(store: ObjectStore) -> None:

@@ -47,8 +47,9 @@ def left_streams(source: str, archive: str | None, address: Address, databases: 
     names = stream_names(source, archive, address.database, databases)
     if archive is None or "://" not in source:
         return names
-    opened = Archive.open(places.archive_store(archive))
-    known = {*opened.state.streams, *places.source_names(archive)}
+    resolved = places.resolve(archive)
+    opened = Archive.open(resolved.open())
+    known = {*opened.state.streams, *resolved.settings.sources}
     ours = {stream_name(opened.identity.id, each) for each in known}
     for database, name in names.items():
         with connect(address.at_database(database)) as session:

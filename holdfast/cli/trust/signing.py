@@ -79,7 +79,7 @@ def start(url: Url, yes: Yes = False, wait: Wait = 0, as_json: Json = False) -> 
     first. `holdfast verify --deep` before it shows whether the files are those that were written.
     """
     output = Output(as_json=as_json)
-    stores = places.archive_stores(url)
+    stores = [replica.open() for replica in places.replicas(url)]
     for store in stores:
         if store.signing.key is None:
             raise missing_key(store.url)

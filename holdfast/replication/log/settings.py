@@ -7,6 +7,7 @@ most archives are at one place.
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -14,12 +15,19 @@ from holdfast.common.errors import UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
+    from typing import Self
 
-STORE_VARIABLE = "HOLDFAST_STORE"
+COORDINATION_VARIABLE = "HOLDFAST_STORE"
 """The environment variable that says where the coordination store is."""
 
 REPLICAS_VARIABLE = "HOLDFAST_REPLICAS"
 """The environment variable that says where replicas are, for jobs: a JSON object of their URLs by name."""
+
+MIN_KEEP = 100
+"""So many of the newest entries of an update log stay in any case."""
+
+MAX_KEEP = 10_000
+"""So many entries are kept for a replica that is away; then it is lost."""
 
 QUORUM_TIMEOUT_S = 3600.0
 """So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
@@ -46,20 +54,39 @@ class QuorumRequest:
 
 
 @dataclass(frozen=True)
-class StoreAddress:
+class CoordinationAddress:
     """Address of a coordination store, and the replicas that a configuration names.
 
     A store that was brought back from an older copy may not know them.
 
-    :param url: of the store; None for what the environment says.
+    :param url: of the store; None where nothing says it.
     :param replicas: their URLs by name.
     """
 
     url: str | None
     replicas: Mapping[str, str] = field(default_factory=dict)
 
+    @classmethod
+    def resolve(
+        cls, url: str | None = None, *, configured: str | None = None, replicas: Mapping[str, str] | None = None
+    ) -> Self:
+        """Return the address from what was said, the environment and archives.yaml, in this order.
 
-AnyAddress = StoreAddress | str | None
+        :param url: as an option says it.
+        :param configured: as archives.yaml says it.
+        :param replicas: of archives.yaml; without them, those of the environment.
+        :raises UsageError: the environment has something else than replicas.
+        """
+        named = replicas or parse_replicas(os.environ.get(REPLICAS_VARIABLE, ""))
+        return cls(url or os.environ.get(COORDINATION_VARIABLE) or configured, named)
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables by which a job has the same address."""
+        said = {COORDINATION_VARIABLE: self.url, REPLICAS_VARIABLE: self.replicas and show_replicas(self.replicas)}
+        return {name: value for name, value in said.items() if value}
+
+
+AnyAddress = CoordinationAddress | str | None
 """Address of a coordination store, with or without the replicas that a configuration names; None for what the
 environment says of both.
 """

@@ -24,7 +24,7 @@ from holdfast.common.cleanup import tidy
 from holdfast.common.errors import OutcomeUnknownError, UsageError
 from holdfast.common.postgresql_tls import TlsSettings, tls_advice
 from holdfast.replication.log.errors import StoreAwayError
-from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, StoreAddress, parse_replicas
+from holdfast.replication.log.settings import COORDINATION_VARIABLE, CoordinationAddress
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ logger = line_logger(__name__)
 
 logging.getLogger("alembic.runtime.migration").setLevel(logging.WARNING)  # else each opening says two lines
 
-ENVIRONMENT = STORE_VARIABLE
+ENVIRONMENT = COORDINATION_VARIABLE
 
 PASSWORD = "HOLDFAST_STORE_PASSWORD"  # noqa: S105 - the name of a variable
 """The environment variable with its password, where ~/.pgpass has none."""
@@ -322,19 +322,15 @@ def opened(address: AnyAddress, *, create: bool = False) -> Iterator[Coordinatio
     :param create: make a file of SQLite that is not there.
     :raises UsageError: neither says where it is, or there is no such file.
     """
-    given = address if isinstance(address, StoreAddress) else StoreAddress(address, _named_by_environment())
-    found = given.url or os.environ.get(ENVIRONMENT)
-    if not found:
+    given = address if isinstance(address, CoordinationAddress) else CoordinationAddress.resolve(address)
+    url = given.url
+    if not url:
         raise UsageError(f"say where the coordination store is: --store, {ENVIRONMENT}, or 'store' in archives.yaml")
-    if not create and not is_there(found):
+    if not create and not is_there(url):
         raise UsageError(
-            f"there is no coordination store at {_parse(found).database}: check the address; 'holdfast replica add' "
+            f"there is no coordination store at {_parse(url).database}: check the address; 'holdfast replica add' "
             "makes a new one, and 'holdfast replica rebuild-store' one for replicas whose store is gone"
         )
-    with CoordinationStore.open(found) as store:
+    with CoordinationStore.open(url) as store:
         store.named = given.replicas
         yield store
-
-
-def _named_by_environment() -> dict[str, str]:
-    return parse_replicas(os.environ.get(REPLICAS_VARIABLE, ""))

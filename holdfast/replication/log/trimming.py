@@ -20,6 +20,7 @@ from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.consistency_check import run_agreed
 from holdfast.replication.log.replicas import log_state, names, replicas
+from holdfast.replication.log.settings import MAX_KEEP, MIN_KEEP
 from holdfast.replication.log.store import clock
 from holdfast.storage import open_store
 
@@ -34,8 +35,6 @@ if TYPE_CHECKING:
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
-MIN_KEEP = 100
-MAX_KEEP = 10_000
 BATCH = 250
 """Entries that one transaction deletes: a few milliseconds of the store's time, and then as long for others alone."""
 

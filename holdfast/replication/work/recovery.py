@@ -86,6 +86,18 @@ class Recovered:
     kept: int
     aside: tuple[str, ...]
 
+    def describe(self) -> dict[str, Any]:
+        """Return the recovery as JSON."""
+        return {
+            "replica": self.replica,
+            "from": self.source,
+            "index": self.index,
+            "files": self.files,
+            "bytes": self.size,
+            "kept": self.kept,
+            "aside": list(self.aside),
+        }
+
 
 def recover(
     coordination: CoordinationStore,

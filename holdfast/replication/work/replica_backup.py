@@ -30,7 +30,14 @@ _RENEW_S = 180.0
 """A fifth of a source's lease."""
 
 
-def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | None = None, wait: float = 0.0) -> Archive:
+def open_to_write(
+    store: ObjectStore,
+    *,
+    check: Check,
+    wish: QuorumRequest | None = None,
+    wait: float = 0.0,
+    coordination: AnyAddress = None,
+) -> Archive:
     """Open an archive to add to it.
 
     A replica is brought to the head of its log, and adds by it.
@@ -38,6 +45,7 @@ def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | Non
     :param check: raises if this work must not go on.
     :param wish: the quorum that backups need which are added; None: none.
     :param wait: seconds for locks that others hold on the replica.
+    :param coordination: address of the store with its log; None for what the environment says.
     :raises LockBusy: somebody else works on the replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
     """
@@ -49,8 +57,8 @@ def open_to_write(store: ObjectStore, *, check: Check, wish: QuorumRequest | Non
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.replica import ReplicatedArchive
 
-    with opened(None) as coordination:
-        replica = ReplicatedArchive.begin(store, coordination)
+    with opened(coordination) as log_store:
+        replica = ReplicatedArchive.begin(store, log_store)
         replica.wish = wish
         replica.catch_up(check=check, wait=wait)
         return replica

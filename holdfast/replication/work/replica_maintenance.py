@@ -16,17 +16,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
     from holdfast.archive.format.state import State
+    from holdfast.replication.log.settings import AnyAddress
     from holdfast.storage import ObjectStore
 
 
 @contextmanager
-def opened_to_lead(store: ObjectStore, *, check: Callable[[], None], wait: float = 0.0) -> Iterator[Archive]:
+def opened_to_lead(
+    store: ObjectStore, *, check: Callable[[], None], wait: float = 0.0, coordination: AnyAddress = None
+) -> Iterator[Archive]:
     """Open an archive to compact or truncate it.
 
     A replica has to lead for that, and starts at the log's head.
 
     :param check: raises if this work must not go on.
     :param wait: seconds for another replica that leads, and for locks that others hold on this one.
+    :param coordination: address of the store with its log; None for what the environment says.
     :raises BusyError: another replica leads; names it.
     :raises LockBusy: somebody else works on this replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is.
@@ -41,12 +45,15 @@ def opened_to_lead(store: ObjectStore, *, check: Callable[[], None], wait: float
     from holdfast.replication.work.replica import ReplicatedArchive
 
     until = time.monotonic() + wait
-    with opened(None) as coordination, leading(ReplicatedArchive.begin(store, coordination), wait=wait) as replica:
+    with (
+        opened(coordination) as log_store,
+        leading(ReplicatedArchive.begin(store, log_store), wait=wait) as replica,
+    ):
         replica.catch_up(check=check, wait=max(0.0, until - time.monotonic()))
         yield replica
 
 
-def state_to_plan(archive: Archive, coordination: str | None = None) -> State:
+def state_to_plan(archive: Archive, coordination: AnyAddress = None) -> State:
     """Return the state that compactions and truncations are planned by.
 
     It is for dry runs, which change nothing.
@@ -65,10 +72,11 @@ def state_to_plan(archive: Archive, coordination: str | None = None) -> State:
 
 
 @contextmanager
-def vacuum_permit(store: ObjectStore, *, dry_run: bool = False) -> Iterator[Permit]:
+def vacuum_permit(store: ObjectStore, *, dry_run: bool = False, coordination: AnyAddress = None) -> Iterator[Permit]:
     """Yield the permit that a vacuum asks before files are deleted.
 
     :param dry_run: nothing is to be changed, in the coordination store either.
+    :param coordination: address of that store; None for what the environment says.
     :raises HoldfastError: it is a replica, and its coordination store cannot be reached.
     :raises LostReplicaError, OldStoreError: the replica has to be recovered first, or the store is another one.
     :raises UsageError: it is a replica, and nothing says where its log is.
@@ -81,6 +89,6 @@ def vacuum_permit(store: ObjectStore, *, dry_run: bool = False) -> Iterator[Perm
     from holdfast.replication.work.replica import ReplicatedArchive
     from holdfast.replication.work.replica_vacuum import ReplicaPermit
 
-    with opened(None) as coordination:
-        acting = None if dry_run else ReplicatedArchive.begin(store, coordination).in_use()[1]
-        yield ReplicaPermit(coordination, archive.identity.id, acting)
+    with opened(coordination) as log_store:
+        acting = None if dry_run else ReplicatedArchive.begin(store, log_store).in_use()[1]
+        yield ReplicaPermit(log_store, archive.identity.id, acting)

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.archive import Archive
     from holdfast.replication.log.replicas import LogState, ReplicaRow
+    from holdfast.replication.log.settings import AnyAddress
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.storage import ObjectStore
 
@@ -56,7 +57,7 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
     return found
 
 
-def report_damage(archive: Archive, damaged: int, *, address: str | None) -> None:
+def report_damage(archive: Archive, damaged: int, *, address: AnyAddress) -> None:
     """Mark a replica with damaged or missing files as lost.
 
     Its recovery fetches these files alone.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import timedelta
 
 from holdfast_airflow.archives import archive_dag, configured_archives, each_place
-from holdfast_airflow.operators.reap_locks import INTERVAL, ReapLocks, reaper_interval
+from holdfast_airflow.operators.reap_locks import INTERVAL, ReapLocksOperator, reaper_interval
 
 DOC = """
 Ends the locks in the archive **{name}** ({place}) whose lease and grace are over, or whose process is proved gone.
@@ -29,4 +29,4 @@ for name, archive in archives.items():
         dagrun_timeout=INTERVAL,
     ) as dag:
         for end, replica in each_place(archive).items():
-            ReapLocks(task_id=f"reap{end}", archive=name, replica=replica)
+            ReapLocksOperator(task_id=f"reap{end}", archive=name, replica=replica)

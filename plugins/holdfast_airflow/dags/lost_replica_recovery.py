@@ -7,7 +7,7 @@ from datetime import timedelta
 from airflow.sdk import Param
 
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
-from holdfast_airflow.operators.recover_replicas import RecoverReplicas
+from holdfast_airflow.operators.recover_replicas import RecoverReplicasOperator
 
 INTERVAL = timedelta(minutes=15)
 
@@ -36,4 +36,4 @@ for name, archive in archives_with_replicas().items():
             ),
         },
     ) as dag:
-        RecoverReplicas(task_id="recover", archive=name, deep="{{ params.deep }}")
+        RecoverReplicasOperator(task_id="recover", archive=name, deep="{{ params.deep }}")

@@ -6,7 +6,7 @@ from datetime import timedelta
 
 from holdfast_airflow.archives import archive_dag, configured_archives
 from holdfast_airflow.assets import record_of
-from holdfast_airflow.operators.check_objectives import SOONEST, CheckObjectives, judging_interval
+from holdfast_airflow.operators.check_objectives import SOONEST, CheckObjectivesOperator, judging_interval
 
 DOC = """
 Judges the `objectives` of each source of the archive **{name}** ({place}): the age of the newest restorable moment
@@ -30,4 +30,4 @@ for name, archive in configured_archives().items():
             retry_delay=timedelta(minutes=1),
             dagrun_timeout=SOONEST,
         ):
-            CheckObjectives(task_id="judge", archive=name, outlets=[record_of(name)])
+            CheckObjectivesOperator(task_id="judge", archive=name, outlets=[record_of(name)])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from airflow.sdk import Param
-
+from holdfast.operations.requests.trim import TrimRequest
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
-from holdfast_airflow.operators.trim_log import MAX_KEEP, MIN_KEEP, TrimLog
+from holdfast_airflow.operators.trim_log import TrimLogOperator
+from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Removes the entries of the update log of the archive **{name}** ({place}) that every active replica has executed. For a
@@ -22,21 +22,6 @@ for name, archive in archives_with_replicas().items():
         tag="replicas",
         description=f"Trim the update log of the archive {name}",
         schedule="@hourly",
-        params={
-            "min_keep": Param(
-                MIN_KEEP,
-                type="integer",
-                minimum=0,
-                title="Kept in any case",
-                description="So many of the newest entries stay, whoever has executed them.",
-            ),
-            "max_keep": Param(
-                MAX_KEEP,
-                type="integer",
-                minimum=0,
-                title="Kept for a replica that is away",
-                description="Where one that is away needs more, it is lost.",
-            ),
-        },
+        params=form_of(TrimRequest),
     ) as dag:
-        TrimLog(task_id="trim", archive=name, min_keep="{{ params.min_keep }}", max_keep="{{ params.max_keep }}")
+        TrimLogOperator(task_id="trim", archive=name, **from_form(dag, TrimRequest))

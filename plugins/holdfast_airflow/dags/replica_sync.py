@@ -8,7 +8,7 @@ from airflow.sdk import AssetOrTimeSchedule, DeltaTriggerTimetable, Param
 
 from holdfast_airflow.archives import archive_dag, archives_with_replicas
 from holdfast_airflow.assets import backups_of
-from holdfast_airflow.operators.sync_replica import SyncReplica
+from holdfast_airflow.operators.sync_replica import SyncReplicaOperator
 
 INTERVAL = timedelta(minutes=5)
 """A third of a replica's lease, or less: a replica that is synced counts as active."""
@@ -44,4 +44,4 @@ for name, archive in archives_with_replicas().items():
         },
     ) as dag:
         for replica in archive.replicas or {}:
-            SyncReplica(task_id=f"sync_{replica}", archive=name, replica=replica, spark=dag.param("spark"))
+            SyncReplicaOperator(task_id=f"sync_{replica}", archive=name, replica=replica, spark=dag.param("spark"))

@@ -1,4 +1,4 @@
-"""A task's job: what was prepared, its processes, its lines in the log.
+"""A task's job: its processes, its lines in the log, what it keeps for another try.
 
 Imports nothing else of `holdfast_airflow`.
 """

@@ -5,41 +5,49 @@ Imports everything else in `holdfast_airflow`.
 
 from __future__ import annotations
 
-from holdfast_airflow.operators.acquire_lock import AcquireLock
+from holdfast_airflow.operators.acquire_lock import AcquireLock, AcquireLockOperator
 from holdfast_airflow.operators.archive_lock import archive_lock
 from holdfast_airflow.operators.backup import BackupOperator
-from holdfast_airflow.operators.check_objectives import CheckObjectives
+from holdfast_airflow.operators.check_objectives import CheckObjectives, CheckObjectivesOperator
 from holdfast_airflow.operators.compact import CompactOperator
 from holdfast_airflow.operators.drill import DrillOperator
-from holdfast_airflow.operators.keep_lock import KeepLock
+from holdfast_airflow.operators.keep_lock import KeepLock, KeepLockOperator
 from holdfast_airflow.operators.mark import MarkOperator
 from holdfast_airflow.operators.migrate import MigrateOperator
 from holdfast_airflow.operators.protected import protected
-from holdfast_airflow.operators.reap_locks import ReapLocks
-from holdfast_airflow.operators.recover_replicas import RecoverReplicas
-from holdfast_airflow.operators.release_lock import ReleaseLock
+from holdfast_airflow.operators.reap_locks import ReapLocks, ReapLocksOperator
+from holdfast_airflow.operators.recover_replicas import RecoverReplicas, RecoverReplicasOperator
+from holdfast_airflow.operators.release_lock import ReleaseLock, ReleaseLockOperator
 from holdfast_airflow.operators.restore import RestoreOperator
-from holdfast_airflow.operators.sync_replica import SyncReplica
-from holdfast_airflow.operators.trim_log import TrimLog
+from holdfast_airflow.operators.sync_replica import SyncReplica, SyncReplicaOperator
+from holdfast_airflow.operators.trim_log import TrimLog, TrimLogOperator
 from holdfast_airflow.operators.truncate import TruncateOperator
 from holdfast_airflow.operators.vacuum import VacuumOperator
 from holdfast_airflow.operators.verify import VerifyOperator
 
 __all__ = [
     "AcquireLock",
+    "AcquireLockOperator",
     "BackupOperator",
     "CheckObjectives",
+    "CheckObjectivesOperator",
     "CompactOperator",
     "DrillOperator",
     "KeepLock",
+    "KeepLockOperator",
     "MarkOperator",
     "MigrateOperator",
     "ReapLocks",
+    "ReapLocksOperator",
     "RecoverReplicas",
+    "RecoverReplicasOperator",
     "ReleaseLock",
+    "ReleaseLockOperator",
     "RestoreOperator",
     "SyncReplica",
+    "SyncReplicaOperator",
     "TrimLog",
+    "TrimLogOperator",
     "TruncateOperator",
     "VacuumOperator",
     "VerifyOperator",

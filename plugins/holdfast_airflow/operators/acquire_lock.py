@@ -23,17 +23,17 @@ if TYPE_CHECKING:
     from locking import Lease
 
 
-class AcquireLock(LogsLines, BaseOperator):
+class AcquireLockOperator(LogsLines, BaseOperator):
     """Operator that acquires a lock in an archive for the rest of the run.
 
-    Use it as `AcquireLock >> work >> ReleaseLock.as_teardown()`. The lock belongs to the run. It ends when
-    :class:`ReleaseLock` gives it back, and at the latest `max_hold` after it was taken, whatever becomes of the run:
-    choose it longer than the work can take. Work that must not go on without the lock has to end within it.
+    Use it as `AcquireLockOperator >> work >> ReleaseLockOperator.as_teardown()`. The lock belongs to the run. It ends
+    when :class:`ReleaseLockOperator` gives it back, at the latest `max_hold` after it was taken, whatever becomes of
+    the run: choose it longer than the work can take. Work that must not go on without the lock has to end within it.
 
-    With a `lease`, a :class:`KeepLock` of the same run has to renew it; then it is free soon after its run was
+    With a `lease`, a :class:`KeepLockOperator` of the same run has to renew it; then it is free soon after its run was
     ended without giving it back. :func:`archive_lock` makes all three.
 
-    Returns a handle for :class:`ReleaseLock` and :class:`KeepLock`; it holds no secret.
+    Returns a handle for :class:`ReleaseLockOperator` and :class:`KeepLockOperator`; it holds no secret.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
@@ -111,3 +111,7 @@ class AcquireLock(LogsLines, BaseOperator):
         self.log.info("%s is locked for %s, for %s at most", self.resource, self.mode, max_hold)
         handle = json.loads(self._lease.handle().to_json())
         return {"url": url, "handle": handle, "max_hold_s": max_hold.total_seconds()}
+
+
+AcquireLock = AcquireLockOperator
+"""The earlier name."""

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.definitions.mappedoperator import MappedOperator
 
 from holdfast_airflow.acquisition import check_first
-from holdfast_airflow.operators.acquire_lock import AcquireLock
-from holdfast_airflow.operators.keep_lock import MAX_IDLE, KeepLock
-from holdfast_airflow.operators.release_lock import ReleaseLock
+from holdfast_airflow.operators.acquire_lock import AcquireLockOperator
+from holdfast_airflow.operators.keep_lock import MAX_IDLE, KeepLockOperator
+from holdfast_airflow.operators.release_lock import ReleaseLockOperator
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -25,7 +25,7 @@ LEASE = timedelta(minutes=10)
 @contextmanager
 def archive_lock(
     name: str = "lock", *, lease: Span = LEASE, max_idle: Span = MAX_IDLE, **acquire: Any
-) -> Iterator[AcquireLock]:
+) -> Iterator[AcquireLockOperator]:
     """Run the tasks of the block under a lock of an archive.
 
     The lock is renewed until the last of them has ended.
@@ -39,15 +39,15 @@ def archive_lock(
 
     :param name: the end of the tasks' ids.
     :param lease: how long the lock stays when its run was ended without giving it back.
-    :param max_idle: how long nothing of the run may be at work, as :class:`KeepLock` takes it; where the DAG is paused
-        then, the lock ends with its lease.
-    :param acquire: what else :class:`AcquireLock` takes: `archive`, `resource`, `mode`, `purpose`, `max_hold`,
+    :param max_idle: how long nothing of the run may be at work, as :class:`KeepLockOperator` takes it; where the DAG is
+        paused then, the lock ends with its lease.
+    :param acquire: what else :class:`AcquireLockOperator` takes: `archive`, `resource`, `mode`, `purpose`, `max_hold`,
         `lock_wait`.
     """
-    take = AcquireLock(task_id=f"acquire_{name}", lease=lease, **acquire)
-    keep = KeepLock(task_id=f"keep_{name}", acquire=take.task_id, max_idle=max_idle)
+    take = AcquireLockOperator(task_id=f"acquire_{name}", lease=lease, **acquire)
+    keep = KeepLockOperator(task_id=f"keep_{name}", acquire=take.task_id, max_idle=max_idle)
     keep.as_teardown(setups=take, on_failure_fail_dagrun=True)
-    release = ReleaseLock(task_id=f"release_{name}", acquire=take.task_id)
+    release = ReleaseLockOperator(task_id=f"release_{name}", acquire=take.task_id)
     outside = set(take.dag.task_ids)
     with release.as_teardown(setups=take):
         yield take
@@ -57,7 +57,7 @@ def archive_lock(
             check_first(task, take.task_id)
 
 
-def _put_between(take: AcquireLock, task: Any, release: ReleaseLock) -> None:
+def _put_between(take: AcquireLockOperator, task: Any, release: ReleaseLockOperator) -> None:
     """Have a mapped task of the block run between taking and releasing: Airflow 3.3 sees to the others only."""
     if isinstance(task, MappedOperator):
         if take.task_id not in task.upstream_task_ids:

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from airflow.sdk.exceptions import TaskDeferred
 
-from holdfast.common.errors import BusyError, DamagedError, UsageError
-from holdfast.operations.executor_choice import forced_executor
-from holdfast.operations.outcome import last_words
+from holdfast.common.errors import BusyError, DamagedError
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
 from holdfast.postgresql.connection.address import Address
 from holdfast_airflow.connections import database_address, find_archive_or_connection
-from holdfast_airflow.coordination import coordination_address, store_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
@@ -28,7 +25,6 @@ if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
     from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 _MARGIN = timedelta(minutes=5)
 """For a trigger to find out that the deadline is over."""
@@ -50,7 +46,6 @@ class BackupOperator(DatabaseJobOperator):
     """
 
     request_type: ClassVar[type[Request]] = BackupRequest
-    role: ClassVar[Literal["source", "target"]] = "source"
     template_fields: Sequence[str] = (*DatabaseJobOperator.template_fields, "source_conn_id")
 
     def __init__(self, *, source_conn_id: str | None = None, **kwargs: Any) -> None:
@@ -90,37 +85,26 @@ class BackupOperator(DatabaseJobOperator):
         """Bring the other replicas up to the backup, and return its summary if it counts by that."""
         from holdfast.operations.backup_run import confirm
 
-        archive, store = self._place()
-        source, address = self.database(archive)
-        told = confirm(
-            store,
-            address,
-            summary,
-            say=self.log.info,
-            coordination=store_address(archive),
-            patience=0,
-        )
-        done = {**summary, "quorum": told["quorum"]}
+        settings = find_archive_or_connection(self.archive)
+        archive = self.context_of(settings)
+        store = archive.open()
+        source, address = self.database(settings)
+        confirmed = confirm(store, address, summary, say=self.note, coordination=archive.coordination, patience=0)
+        done = {**summary, "quorum": confirmed["quorum"]}
         self.note_moved(address, store, done)
         self.tell_assets(context, store, source, done)
         return done
 
     def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:
-        archive, store = self._place()
+        archive = self.context_of(find_archive_or_connection(self.archive))
         return QuorumTrigger(
-            url=store.url,
-            store=coordination_address(archive),
-            key=archive.key,
+            url=archive.open().url,
+            store=archive.coordination.url,
+            key=archive.settings.key,
             block=str(summary["block"]),
             until=until.isoformat(),
-            replicas=archive.replicas,
+            replicas=archive.settings.replicas,
         )
-
-    def _place(self) -> tuple[ArchiveConfig, ObjectStore]:
-        from holdfast.storage import open_store
-
-        archive = find_archive_or_connection(self.archive)
-        return archive, open_store(archive.place(self.replica), archive.key, archive.signs)
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the name and the address of the source to back up."""
@@ -141,55 +125,8 @@ class BackupOperator(DatabaseJobOperator):
 
     def request(self, archive: ArchiveConfig, source: str | None) -> BackupRequest:
         """Return the request of the job."""
-        return self.wanted(archive).with_values(source=source)
-
-    def check(self, job: PreparedJob) -> None:
-        """Refuse a pg_dump without the TLS that the source asks for."""
-        from holdfast.operations.dumper_check import check_dumper
-
-        if job.database is not None:
-            check_dumper(job.database)
-
-    def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
-        """Return whether Spark has to start, in any state of the source.
-
-        Unless an executor is forced, this is so for a first backup, a full one, and one that restarts tables now.
-        """
-        from holdfast.archive import Archive
-        from holdfast.operations.backup_run import takes_snapshot
-
-        forced = forced_executor(self.job_executor)
-        if forced != "auto":
-            return forced == "spark"
-        return takes_snapshot(Archive.open(store), _request(job))
-
-    def submit(self, store: ObjectStore, job: PreparedJob, context: Context) -> str:
-        """Run the job in a snapshot that this task holds; start it again where it was killed."""
-        from holdfast.operations.backup_run import run_to_the_end
-
-        problem = ""
-
-        def attempt(more: Mapping[str, str]) -> str:
-            nonlocal problem
-            problem = self.submit_once(job, context, more)
-            return last_words(problem, self.operation)
-
-        if job.database is None:
-            raise UsageError("a backup needs a database to read")
-        run_to_the_end(
-            store,
-            job.run,
-            job.database,
-            # A DAG or archives.yaml names what is backed up: no mistaken address makes a source.
-            wanted=_request(job).with_values(new_source=True),
-            attempt=attempt,
-            say=self.log.warning,
-            note=self.note,
-            coordination=job.coordination,
-            wait=self.wait_left(),
-            executor=forced_executor(self.job_executor),
-        )
-        return problem
+        # A DAG or archives.yaml names what is backed up: no mistaken address makes a source.
+        return self.wanted(archive).with_values(source=source, new_source=True)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """Return a sentence on the added data and the newest restorable time."""
@@ -208,10 +145,5 @@ class BackupOperator(DatabaseJobOperator):
         if placed is None or placed.number != result["commit"]:
             raise DamagedError(f"commit {result['commit']} does not hold the block of run {run}: see 'holdfast status'")
         keys = ("commit", "block", "kind", "rows", "bytes", "restorable_to", "position")
-        told = {key: result.get(key) for key in keys}
-        return told | {"begun": list(result.get("begun", ())), "gap": placed.head.gap}
-
-
-def _request(job: PreparedJob) -> BackupRequest:
-    assert isinstance(job.request, BackupRequest)  # noqa: S101 - tells mypy what `request` makes
-    return job.request
+        summary = {key: result.get(key) for key in keys}
+        return summary | {"begun": list(result.get("begun", ())), "gap": placed.head.gap}

@@ -5,18 +5,15 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import BaseOperator
-
 from holdfast.common.units import parse_span
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import MissedObjectives, ObjectivesMissed, in_airflow_terms
-from holdfast_airflow.links import ArchiveLink
+from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
-from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Iterable
 
     from airflow.sdk import Context
 
@@ -54,22 +51,22 @@ def by_reason(missed: Iterable[Objective]) -> list[MissedObjectives]:
     from holdfast.objectives import NEWEST_DRILL_FAILED
 
     together: dict[tuple[str, str], list[Objective]] = {}
-    for each in missed:
-        together.setdefault((each.source, each.stands), []).append(each)
+    for objective in missed:
+        together.setdefault((objective.source, objective.stands), []).append(objective)
     return [
         MissedObjectives(
             source,
             stands.removeprefix(NEWEST_DRILL_FAILED)
             if stands.startswith(NEWEST_DRILL_FAILED)
-            else ", ".join(each.name for each in objectives),
-            f"{source}: {' and '.join(f'{each.name} {each.limit}' for each in objectives)} "
+            else ", ".join(objective.name for objective in objectives),
+            f"{source}: {' and '.join(f'{objective.name} {objective.limit}' for objective in objectives)} "
             f"{'is' if len(objectives) == 1 else 'are'} missed: {stands}",
         )
         for (source, stands), objectives in together.items()
     ]
 
 
-class CheckObjectives(LogsLines, BaseOperator):
+class CheckObjectivesOperator(ArchiveOperator):
     """Operator that fails where an objective of an archive is missed.
 
     It fails without another try. The archive's `alerts` report an objective when it is missed, again after
@@ -78,14 +75,6 @@ class CheckObjectives(LogsLines, BaseOperator):
 
     :param archive: a name in archives.yaml. (templated)
     """
-
-    operator_extra_links = (ArchiveLink(),)
-
-    template_fields: Sequence[str] = ("archive",)
-
-    def __init__(self, *, archive: str, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.archive = archive
 
     def execute(self, context: Context) -> list[dict[str, Any]]:
         """Judge, and return how each objective stands.
@@ -101,13 +90,17 @@ class CheckObjectives(LogsLines, BaseOperator):
             store = open_store(archive.place(), archive.key, archive.signs)
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
-            told = [each.describe() for each in judged]
-            tell_objectives(self.archive, told)
+            standings = [each.describe() for each in judged]
+            tell_objectives(self.archive, standings)
             for source, age in restorable_ages(opened).items():
                 tell_restorable(self.archive, source, age.total_seconds())
         for each in judged:
             self.log.info("%s", each)
         if missed := by_reason(each for each in judged if not each.is_met):
             raise ObjectivesMissed(missed)
-        fill_events(self.outlets, context, summary={"objectives": told}, archive=archive, store=store)
-        return told
+        fill_events(self.outlets, context, summary={"objectives": standings}, archive=archive, store=store)
+        return standings
+
+
+CheckObjectives = CheckObjectivesOperator
+"""The earlier name."""

@@ -37,9 +37,9 @@ class CompactOperator(SourceJobOperator):
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the summary of the compaction; the archive has checked each commit itself."""
-        told = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
+        summary = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
         made = result.get("consolidated", ())
-        return told | {
+        return summary | {
             "blocks_added": len(result.get("joined", ())) + len(made),
             "consolidated": [each["source"] for each in made],
             "not_consolidated": dict(result.get("not_consolidated", {})),

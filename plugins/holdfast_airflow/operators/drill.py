@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from holdfast.common.errors import RefusedError, ReportedError, UsageError
-from holdfast.common.units import parse_span
-from holdfast.common.words import listed
-from holdfast.operations.job_process import DEFAULT_MASTER, local_environment
+from holdfast.operations.requests.drill import DrillRequest
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed
 from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import SourceJobOperator
+from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from airflow.sdk import Context
 
     from holdfast.config.archives_model import ArchiveConfig
     from holdfast.drill import Drill
     from holdfast.operations.requests.base import Request
+    from holdfast.operations.run import PreparedJob
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 
 _MOMENT: Final = "holdfast_moment"
@@ -44,38 +41,9 @@ class DrillOperator(SourceJobOperator):
     be used), `newest` and `age_s` (the newest restorable moment and its age) and `assertions`.
 
     :param source: the source in the archive; not needed where there is only one. (templated)
-    :param at: the moment to restore, as for a restore; without it a random one. (templated)
-    :param assertions: queries that must return one row with the value true, beside those of archives.yaml. (templated)
-    :param newest_within: how old the newest restorable moment may be, such as `1h`; without it, what archives.yaml
-        says. (templated)
-    :param key: address of a copy of the archive's key, which the drill opens the archive by and proves right; without
-        it, what archives.yaml says. (templated)
     """
 
-    operation: ClassVar[str] = "restore"
-    role: ClassVar[Literal["source", "target"]] = "target"
-    template_fields: Sequence[str] = (*SourceJobOperator.template_fields, "at", "assertions", "newest_within", "key")
-
-    def __init__(
-        self,
-        *,
-        at: str | None = None,
-        assertions: Sequence[str] | str | None = None,
-        newest_within: str | None = None,
-        key: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        kwargs.setdefault("name", "holdfast-drill")
-        super().__init__(**kwargs)
-        self.at = at
-        self.assertions = assertions
-        self.newest_within = newest_within
-        self.key = key
-
-    @property
-    def measured_as(self) -> str:
-        """Return the name of the operation in metrics: a drill is no restore that anybody asked for."""
-        return "drill"
+    request_type: ClassVar[type[Request]] = DrillRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
         """Return a restore request without a recovery target; the drill chooses it under its locks."""
@@ -85,61 +53,47 @@ class DrillOperator(SourceJobOperator):
         """Return the job's summary: the restore has compared everything itself."""
         return dict(result)
 
-    def _environment(self, job: PreparedJob) -> dict[str, str]:
-        """Return the job's environment: it runs on this machine, where alone the drill's server can be reached."""
-        return {**super()._environment(job), **local_environment(DEFAULT_MASTER)}
-
     def _prepare(self, context: Context) -> PreparedJob:
         """Resolve all settings; where there is a copy of the key, nothing else opens the archive."""
-        from holdfast.drill.key_proof import check_copy
+        from holdfast.drill.key_proof import by_copy
 
-        job = super()._prepare(context)
-        copy = self.key or find_archive_or_connection(self.archive).drill.key
-        if not copy:
-            return job
-        check_copy(copy, job.key)
-        return replace(job, key=copy)
+        job = replace(super()._prepare(context), is_local=True)  # where alone the drill's server can be reached
+        made: DrillRequest = request_of(self, DrillRequest)
+        self._drill = made.with_values(source=job.source).filled(key=job.archive.settings.drill.key)
+        return replace(job, archive=by_copy(job.archive, self._drill))
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
-        from holdfast.drill import new_run
+        from holdfast.drill import Drill, new_run
 
         run_restore = super()._run
-        configured = find_archive_or_connection(self.archive)
 
-        def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-            with_moment = replace(job, database=address, request=RestoreRequest.from_arguments(arguments))
+        def restore(address: Address, request: RestoreRequest) -> Mapping[str, Any]:
             try:
-                return run_restore(store, with_moment, context)
+                return run_restore(store, replace(job, database=address, request=request), context)
             except JobFailed as error:  # the drill's record has it in the job's own terms
                 raise ReportedError(str(error), error.exit_code) from None
 
+        def prepare(at: str | None) -> Drill:
+            drill = Drill(store, self._drill.with_values(at=at), job.archive.settings.drill, say=self.note)
+            drill.prepare()
+            return drill
+
         tries = BetweenTries(context, _MOMENT)
-        prepare = partial(self._prepared, store, job.source, proves_key=job.key != configured.key)
-        drill = self._again(prepare, tries) or prepare(self.at or None)
-        if not self.at:
+        drill = self._again(prepare, tries) or prepare(self._drill.at)
+        if not self._drill.at:
             tries.keep(drill.chosen)
-        drill.asserted = [*configured.drill.of(drill.name), *listed(self.assertions, "assertions")]
-        within = self.newest_within or configured.drill.newest_within
-        drill.newest_within = parse_span(within) if within else None
         run = new_run(drill.name)
-        self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.url)
+        self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.archive.url)
         found = drill.run(run, restore)
         tries.forget()
         return found
-
-    def _prepared(self, store: ObjectStore, source: str | None, at: str | None, *, proves_key: bool) -> Drill:
-        from holdfast.drill import Drill
-
-        drill = Drill(store, source, at, proves_key=proves_key, say=self.log.info)
-        drill.prepare()
-        return drill
 
     def _again(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
         """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.
 
         Another moment might go well, and nobody would look at that one any more.
         """
-        kept = None if self.at else tries.kept()
+        kept = None if self._drill.at else tries.kept()
         if kept is None:
             return None
         self.log.info("going on with the moment of the try before: %s", kept)

@@ -1,6 +1,6 @@
-"""Base classes of the operators that run a job on an archive.
+"""Base classes of the operators that work on an archive.
 
-First the locks are acquired, then the job runs, then its result is checked in the archive.
+Of a job, first the locks are acquired, then the job runs, then its result is checked in the archive.
 """
 
 from __future__ import annotations
@@ -14,34 +14,29 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOperator
+from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
 from holdfast.common.cleanup import tidied
-from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.common.signing import ArchiveKeys
-from holdfast.operations.executor_choice import check_hand_over, choose_executor, forced_executor, is_inline, run_chosen
+from holdfast.common.errors import HoldfastError
+from holdfast.operations.archive_context import ArchiveContext
+from holdfast.operations.executor_choice import check_hand_over, forced_executor, is_inline
 from holdfast.operations.job_process import (
-    WAIT_VARIABLE,
     check_java,
     find_application,
     inline_command,
-    job_environment,
     job_path,
     local_environment,
     new_run_id,
     spark_conf,
 )
-from holdfast.operations.job_records import records_of
-from holdfast.operations.outcome import ended_job_result
-from holdfast.replication.log.settings import REPLICAS_VARIABLE, STORE_VARIABLE, show_replicas
+from holdfast.operations.outcome import JobEnd, last_words
+from holdfast.operations.run import PreparedJob, check, run_locked
 from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
-from holdfast_airflow.coordination import store_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
-from holdfast_airflow.jobs.ends import end_of, open_archive, read_last_record, told_end
 from holdfast_airflow.jobs.inline_process import run_inline
 from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
-from holdfast_airflow.jobs.prepared_job import PreparedJob
 from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
@@ -63,13 +58,35 @@ if TYPE_CHECKING:
 
     from holdfast.archive.locks import HeldLocks
     from holdfast.config.archives_model import ArchiveConfig
-    from holdfast.operations.executor_choice import ExecutorChoice
     from holdfast.operations.requests.base import Request
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
     from holdfast_airflow.telemetry.metrics import Measured
 
 _RELEASE_S = 2.0
+
+
+class ArchiveOperator(LogsLines, BaseOperator):
+    """Operator that works on an archive in the task's own process.
+
+    :param archive: a name in archives.yaml. (templated)
+    """
+
+    request_type: ClassVar[type[Request]]
+    """Its options are arguments of the operator, where it has any."""
+
+    operator_extra_links = (ArchiveLink(),)
+
+    template_fields: Sequence[str] = ("archive",)
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if "request_type" in cls.__dict__:
+            add_arguments(cls, cls.request_type, {})
+
+    def __init__(self, *, archive: str, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.archive = archive
 
 
 class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[override]
@@ -143,6 +160,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         self.job_executor = job_executor
         self._locks: HeldLocks | None = None
         self._deadline: datetime | None = None
+        self._task_context: Context | None = None
         self._run_name = ""
         self._killed = False
         self._secret_environment: dict[str, str] = {}
@@ -201,63 +219,19 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         """Return the summary of a job once its result counts; its locks are released."""
         return summary
 
-    def chosen_executor(self) -> ExecutorChoice:
-        """Return the executor chosen for the job."""
-        return choose_executor(self.operation, forced=forced_executor(self.job_executor))
-
-    def check(self, job: PreparedJob) -> None:
-        """Refuse a job that could only fail; asked before the locks are acquired."""
-
-    def needs_spark(self, store: ObjectStore, job: PreparedJob) -> bool:
-        """Return whether Spark has to start for certain; asked before the locks are acquired."""
-        return self.chosen_executor().executor == "spark"
-
-    def submit(self, store: ObjectStore, job: PreparedJob, context: Context) -> str:
-        """Run the job until it has ended, and return its error, or ""."""
-        return run_chosen(self.chosen_executor(), lambda more: self.submit_once(job, context, more), self.note)
-
     def wait_left(self) -> float:
         """Return the seconds of `lock_wait` that are left, for what a job finds busy once it runs."""
         return max(0.0, (self._deadline - datetime.now(UTC)).total_seconds()) if self._deadline else 0.0
 
+    def say(self, words: str) -> None:
+        """Log what people should know."""
+        self.log.warning("%s", words)
+
     def note(self, words: str) -> None:
-        """Log where a job runs."""
-        self.log.info("this %s runs %s", self.operation, words)
+        """Log what goes as it should."""
+        self.log.info("%s", words)
 
-    def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
-        with job_measured(self.archive, self.measured_as) as measured, in_airflow_terms():
-            return self._under_locks(context, deadline, measured)
-
-    def _under_locks(self, context: Context, deadline: datetime, measured: Measured) -> dict[str, Any]:
-        self._deadline = deadline
-        job = self._prepare(context)
-        measured.source = job.source or measured.source
-        store = open_archive(job)
-        self.check(job)
-        if self.needs_spark(store, job):
-            self._check_spark()
-        self._locks = self._take_locks(store, job, context, deadline)
-        with self._ended():
-            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
-            measured.summary = summary = self._run(store, job, context)
-            self.note_moved(job.database, store, summary, source=job.source)
-            self.tell_assets(context, store, job.source, summary)
-            return summary
-
-    def _prepare(self, context: Context) -> PreparedJob:
-        """Resolve and check all settings, before any lock is acquired."""
-        archive = find_archive_or_connection(self.archive)
-        url = self.place(archive)
-        self._conn_id = self.spark_conn_id or archive.spark_connection
-        forced_executor(self.job_executor)
-        self.application = str(find_application(self.operation))
-        source, database = self.subject(archive)
-        run = new_run_id(f"{self.operation}-{source or 'all'}")
-        coordination = store_address(archive)
-        request = self.request(archive, source)
-        return PreparedJob(url, run, source, database, request, archive.key, coordination, archive.signs)
-
-    def _check_spark(self) -> str:
+    def check_spark(self) -> str:
         """Return the master of the Spark that the job runs on.
 
         :raises HoldfastError: Spark cannot start; says what is missing.
@@ -270,19 +244,71 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             raise HoldfastError(f"{binary} was not found: install pyspark into Airflow's environment")
         return master
 
+    @contextmanager
+    def followed(self, job: PreparedJob, records: ObjectStore) -> Iterator[None]:
+        """Log the job's progress while the block runs."""
+        from holdfast.archive.format.runs import read_last
+
+        with progress_logged(lambda: read_last(records, job.run), self.note):
+            yield
+
+    def start(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
+        """Run the job's process until nothing of it is left, and return its end.
+
+        :raises SparkNeededError: it ran inline and has more to do than small work, none of which it did.
+        """
+        if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
+            raise JobFailed("the task was killed before its job began")
+        environment = {**environment, RUN_VARIABLE: job.run}
+        self._run_name = job.run
+        end = self._run_inline(job, environment) if is_inline(environment) else self._run_spark(job, environment)
+        if self._killed:
+            raise JobFailed("the task was killed, and its job with it")
+        return end
+
+    def unread(self, error: StoreError) -> Exception:
+        """Return the error itself: another try finds out what this one has done."""
+        return error
+
+    def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
+        with job_measured(self.archive, self.measured_as) as measured, in_airflow_terms():
+            return self._under_locks(context, deadline, measured)
+
+    def _under_locks(self, context: Context, deadline: datetime, measured: Measured) -> dict[str, Any]:
+        self._deadline = deadline
+        self._task_context = context
+        job = self._prepare(context)
+        measured.source = job.source or measured.source
+        store = check(job, self)
+        self._locks = self._take_locks(store, job, context, deadline)
+        with self._ended():
+            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
+            measured.summary = summary = self._run(store, job, context)
+            self.note_moved(job.database, store, summary, source=job.source)
+            self.tell_assets(context, store, job.source, summary)
+            return summary
+
+    def context_of(self, settings: ArchiveConfig) -> ArchiveContext:
+        """Return the context of the archive, or of the replica that the job works on."""
+        return ArchiveContext.resolve(settings, self.place(settings))
+
+    def _prepare(self, context: Context) -> PreparedJob:
+        """Resolve and check all settings, before any lock is acquired."""
+        settings = find_archive_or_connection(self.archive)
+        archive = self.context_of(settings)
+        self._conn_id = self.spark_conn_id or settings.spark_connection
+        executor = forced_executor(self.job_executor)
+        source, database = self.subject(settings)
+        request = self.request(settings, source)
+        self.application = str(find_application(request.operation))
+        run = new_run_id(f"{request.operation}-{source or 'all'}")
+        return PreparedJob(archive, request, run, source, database, executor)
+
     def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
         """Acquire the locks of the operation; defer while they are busy."""
-        from holdfast.archive import locks
-
+        purpose = f"{self.operation} {job.source or ''}".strip()
         try:
-            return locks.acquire(
-                store,
-                self.operation,
-                sources=[job.source] if job.source else [],
-                owner=owner_of(context, scope="task"),
-                purpose=f"{self.operation} {job.source or ''}".strip(),
-                wait=0,
-            )
+            return job.acquire(store, owner_of(context, scope="task"), purpose=purpose, wait=0)
         except LockBusy as error:
             trigger = self._trigger(job, deadline)
             raise deferred_until_free(self, trigger, busy=str(error), deadline=deadline) from None
@@ -291,10 +317,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         from holdfast_airflow.triggers.lock import PlanFreeTrigger
 
         return PlanFreeTrigger(
-            url=job.url,
-            deadline=deadline.isoformat(),
-            operation=self.operation,
-            sources=[job.source] if job.source else [],
+            url=job.archive.url, deadline=deadline.isoformat(), operation=job.operation, sources=job.sources
         )
 
     @contextmanager
@@ -320,17 +343,10 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
             raise JobFailed("the task was killed before its job began")
         about = f" of {job.source}" if job.source else ""
-        self.log.info("%s%s begins: run %s in %s", self.operation, about, job.run, job.url)
-        leave_note(RUN, {"run": job.run, "archive": self.archive, "url": job.url})
-        with records_of(store) as (records, self._records):
-            with progress_logged(lambda: read_last_record(records, job.run), lambda words: self.log.info("%s", words)):
-                problem = self.submit(store, job, context)
-            end = end_of(problem, self.operation)
-            result = ended_job_result(store, records, self.operation, job.run, end)
-        if problem:
-            self.log.warning("the job's process failed after the job had done its work")
-        summary = self.summarise(store, job.run, result)
-        self.log.debug("the summary of the %s: %s", self.operation, summary)
+        self.log.info("%s%s begins: run %s in %s", job.operation, about, job.run, job.archive.url)
+        leave_note(RUN, {"run": job.run, "archive": self.archive, "url": job.archive.url})
+        summary = self.summarise(store, job.run, run_locked(job, store, self._locks, self))
+        self.log.debug("the summary of the %s: %s", job.operation, summary)
         self.log.info("%s", self.sentence(summary))
         return summary
 
@@ -352,58 +368,29 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         """Remember what a job has moved, for its lineage; `more` is as `Moved` has it."""
         self._moved = Moved(self.role, database, store, summary, **more) if database else None
 
-    def submit_once(self, job: PreparedJob, context: Context, more: Mapping[str, str]) -> str:
-        """Run the job once, and return its error, or "".
+    def _run_inline(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
+        command = inline_command(job.operation, job.arguments)
+        code, lines = run_inline(command, environment, run=job.run, say=self.note)
+        if not self._killed:
+            check_hand_over(job.operation, code)
+        return JobEnd(code, last_words("\n".join(lines), job.operation), list(lines))
 
-        None of its processes is left then.
-
-        :param more: environment variables of the job, which say where it runs.
-        :raises SparkNeededError: it ran inline and has more to do than small work, none of which it did.
-        """
-        if self._killed:  # while the locks were being taken, say: Airflow's signal does not end the task
-            raise JobFailed("the task was killed before its job began")
-        environment = {**self._environment(job), WAIT_VARIABLE: f"{self.wait_left():.0f}", **more}
-        self._run_name = job.run
-        return self._run_inline(job, environment) if is_inline(more) else self._run_spark(job, context, environment)
-
-    def _run_inline(self, job: PreparedJob, environment: Mapping[str, str]) -> str:
-        command = inline_command(self.operation, job.arguments)
-        code, last = run_inline(command, environment, run=job.run, say=lambda line: self.log.info("%s", line))
-        if self._killed:
-            raise JobFailed("the task was killed, and its job with it")
-        check_hand_over(self.operation, code)
-        return told_end(code, last)
-
-    def _run_spark(self, job: PreparedJob, context: Context, environment: Mapping[str, str]) -> str:
-        self._set_up_spark(job, environment)
+    def _run_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
+        self._secret_environment = {**local_environment(self.check_spark()), **environment}
+        self.conf = {**spark_conf(), **(self.conf or {})}
+        self.application_args = job.arguments
+        self._hook = None  # one that has started a job already would start it with that one's environment
         try:
             with spark_lines(self.log, job.run) as self._spark_log:
                 # Unwrapped, because the wrapper warns of a call outside the task runner when a deferred task
                 # goes on: it knows only tasks that are at their first method.
-                inspect.unwrap(SparkSubmitOperator.execute)(self, context)
+                inspect.unwrap(SparkSubmitOperator.execute)(self, self._task_context)
         except AirflowException as error:
             end_job(job.run)
-            if self._killed:
-                raise JobFailed("the task was killed, and its job with it") from None
-            return str(error)
-        return ""
-
-    def _environment(self, job: PreparedJob) -> dict[str, str]:
-        if self._locks is None:
-            raise UsageError("a job runs under locks only")
-        url, password = (job.database.url, job.database.password) if job.database else (None, None)
-        environment = job_environment(url, password, self._locks, self.role, keys=ArchiveKeys(job.key, job.signing))
-        if job.coordination.url:
-            environment[STORE_VARIABLE] = job.coordination.url
-        if job.coordination.replicas:
-            environment[REPLICAS_VARIABLE] = show_replicas(job.coordination.replicas)
-        return {**environment, **self._records, RUN_VARIABLE: job.run}
-
-    def _set_up_spark(self, job: PreparedJob, environment: Mapping[str, str]) -> None:
-        self._secret_environment = {**local_environment(self._check_spark()), **environment}
-        self.conf = {**spark_conf(), **(self.conf or {})}
-        self.application_args = job.arguments
-        self._hook = None  # one that has started a job already would start it with that one's environment
+            _, _, output = str(error).partition("Last spark-submit output:")
+            lines = [line for line in output.splitlines() if line.strip()]
+            return JobEnd(None, last_words(str(error), job.operation), lines)
+        return JobEnd()
 
     def _get_hook(self) -> Any:
         hook = super()._get_hook()

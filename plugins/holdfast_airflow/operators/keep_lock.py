@@ -25,8 +25,8 @@ MAX_IDLE = timedelta(hours=1)
 """How long nothing of a run may be at work before its lock depends on whether the scheduler still starts its tasks."""
 
 
-class KeepLock(LogsLines, BaseOperator):
-    """Operator that renews the lock of an :class:`AcquireLock` until :class:`ReleaseLock` releases it.
+class KeepLockOperator(LogsLines, BaseOperator):
+    """Operator that renews the lock of an :class:`AcquireLockOperator` until :class:`ReleaseLockOperator` releases it.
 
     Waits deferred, so it takes no worker slot; its trigger renews the lock up to its `max_hold`. When the run is
     ended, or the triggerer is, nobody renews the lock and it is free when its lease is over. Fails when the lock
@@ -37,10 +37,10 @@ class KeepLock(LogsLines, BaseOperator):
     not begin, nobody renews the lock, and it is free when its lease is over. Whoever unpauses the DAG before that loses
     nothing; after it the task fails, and says why.
 
-    Make it a teardown of the :class:`AcquireLock` that fails the run, beside the work and not after it, as
+    Make it a teardown of the :class:`AcquireLockOperator` that fails the run, beside the work and not after it, as
     :func:`archive_lock` does: then it is run again where the lock is taken again.
 
-    :param acquire: the task id of the :class:`AcquireLock`, which has a `lease`. (templated)
+    :param acquire: the task id of the :class:`AcquireLockOperator`, which has a `lease`. (templated)
     :param max_idle: how long nothing of the run may be at work: a timedelta, seconds, or words such as `90 min`. A task
         that runs, waits for a slot, is deferred, or is a sensor between two looks, is at work; one that waits for its
         next try is not.
@@ -87,7 +87,7 @@ class KeepLock(LogsLines, BaseOperator):
         if len(every) > 1:
             raise JobFailed(
                 f"{self.acquire} has taken {len(every)} locks, and one task keeps one: map a task group over "
-                "archive_lock instead of the AcquireLock alone"
+                "archive_lock instead of the AcquireLockOperator alone"
             )
         return every[0]
 
@@ -108,7 +108,7 @@ class KeepLock(LogsLines, BaseOperator):
 
     def _keepers(self) -> list[str]:
         """Return the ids of the DAG's tasks that keep locks."""
-        return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLock)]
+        return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLockOperator)]
 
     def _go_on(self, context: Context) -> None:
         """Renew the lock and hand it over again; return where it was released meanwhile.
@@ -134,3 +134,7 @@ class KeepLock(LogsLines, BaseOperator):
                 ) from None
         self.log.info("nothing of this run was at work for %s; the lock is still held", human_span(self.max_idle))
         self._hand_over(context, taken)
+
+
+KeepLock = KeepLockOperator
+"""The earlier name."""

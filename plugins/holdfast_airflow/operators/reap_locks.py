@@ -5,14 +5,11 @@ from __future__ import annotations
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from airflow.sdk import BaseOperator
-
 from holdfast.archive.locks.owner_status import Word
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.links import ArchiveLink
+from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.owners import TaskSdk
-from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -32,7 +29,7 @@ def reaper_interval(archives: int) -> timedelta:
     return max(INTERVAL, archives * APART)
 
 
-class ReapLocks(LogsLines, BaseOperator):
+class ReapLocksOperator(ArchiveOperator):
     """Operator that ends the abandoned locks of an archive.
 
     These are past their lease and grace, or of a process proved gone. A lock whose lease is over goes without its grace
@@ -47,13 +44,10 @@ class ReapLocks(LogsLines, BaseOperator):
     :param replica: which of its replicas; without it, the first one in archives.yaml. (templated)
     """
 
-    operator_extra_links = (ArchiveLink(),)
+    template_fields: Sequence[str] = (*ArchiveOperator.template_fields, "replica")
 
-    template_fields: Sequence[str] = ("archive", "replica")
-
-    def __init__(self, *, archive: str, replica: str | None = None, **kwargs: Any) -> None:
+    def __init__(self, *, replica: str | None = None, **kwargs: Any) -> None:
         super().__init__(**kwargs)
-        self.archive = archive
         self.replica = replica
 
     def execute(self, context: Context) -> list[dict[str, str]]:
@@ -78,3 +72,7 @@ class ReapLocks(LogsLines, BaseOperator):
             }
             for each in ended
         ]
+
+
+ReapLocks = ReapLocksOperator
+"""The earlier name."""

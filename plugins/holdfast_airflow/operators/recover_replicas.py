@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
-
-from airflow.sdk import BaseOperator
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import HoldfastError, exit_code_of, sentence
+from holdfast.operations.requests.recovery import RecoveryRequest
 from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
-from holdfast_airflow.links import ArchiveLink
+from holdfast_airflow.operators.job import ArchiveOperator
+from holdfast_airflow.requests import request_of
 from locking import LockError
-from locking.one_line import LogsLines
 from locking.store import StoreError
 
 if TYPE_CHECKING:
@@ -21,12 +20,13 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
+    from holdfast.operations.requests.base import Request
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.work.recovery import Recovered
     from holdfast_airflow.coordination import Replicated
 
 
-class RecoverReplicas(LogsLines, BaseOperator):
+class RecoverReplicasOperator(ArchiveOperator):
     """Operator that recovers each lost replica of an archive from the most advanced one.
 
     It copies the files that are missing and, with `deep`, those that are not as they were written. A replica that fails
@@ -38,26 +38,15 @@ class RecoverReplicas(LogsLines, BaseOperator):
     had, whose files stay).
 
     :param archive: a name in archives.yaml. (templated)
-    :param deep: read the files that are there, too, and replace those that are not what was written. (templated)
-    :param lock_wait: how long to wait for whoever works on a replica, in the worker.
+    :param lock_wait: how long to wait for whoever works on a replica, in the worker. (templated)
     """
 
-    operator_extra_links = (ArchiveLink(),)
+    request_type: ClassVar[type[Request]] = RecoveryRequest
+    template_fields: Sequence[str] = (*ArchiveOperator.template_fields, "lock_wait")
 
-    template_fields: Sequence[str] = ("archive", "deep", "lock_wait")
-
-    def __init__(
-        self,
-        *,
-        archive: str,
-        deep: bool | str = True,
-        lock_wait: Span = timedelta(minutes=10),
-        **kwargs: Any,
-    ) -> None:
+    def __init__(self, *, lock_wait: Span = timedelta(minutes=10), **kwargs: Any) -> None:
         super().__init__(**kwargs)
         check_spans(lock_wait=lock_wait)
-        self.archive = archive
-        self.deep = deep
         self.lock_wait = lock_wait
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -81,7 +70,7 @@ class RecoverReplicas(LogsLines, BaseOperator):
                     made.files,
                     made.kept,
                 )
-                done.append(_told(made))
+                done.append(made.describe())
         if failed:
             raise failure(sentence(failed[0]), exit_code_of(failed[0]))
         return {"recovered": done}
@@ -89,23 +78,16 @@ class RecoverReplicas(LogsLines, BaseOperator):
     def _recover(self, found: Replicated, row: ReplicaRow) -> Recovered:
         from holdfast.replication.work.recovery import recover
 
+        request: RecoveryRequest = request_of(self, RecoveryRequest)
         return recover(
             found.coordination,
             found.log.archive,
             row.name,
-            deep=str(self.deep).lower() == "true",
+            deep=request.deep,
             wait=span(self.lock_wait).total_seconds(),
             places=found.places,
         )
 
 
-def _told(made: Recovered) -> dict[str, Any]:
-    return {
-        "replica": made.replica,
-        "from": made.source,
-        "index": made.index,
-        "files": made.files,
-        "bytes": made.size,
-        "kept": made.kept,
-        "aside": list(made.aside),
-    }
+RecoverReplicas = RecoverReplicasOperator
+"""The earlier name."""

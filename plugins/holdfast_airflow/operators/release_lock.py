@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class ReleaseLock(LogsLines, BaseOperator):
-    """Operator that releases the lock that an :class:`AcquireLock` of this run has acquired.
+class ReleaseLockOperator(LogsLines, BaseOperator):
+    """Operator that releases the lock that an :class:`AcquireLockOperator` of this run has acquired.
 
     Where that one was mapped, it releases all of its locks. Use it as a teardown, so that it runs whether or not the
     work succeeded. Airflow skips teardowns of a run that exceeds `dagrun_timeout`: the lock then ends with its
     `max_hold`.
 
-    :param acquire: the task id of the :class:`AcquireLock`. (templated)
+    :param acquire: the task id of the :class:`AcquireLockOperator`. (templated)
     """
 
     template_fields: Sequence[str] = ("acquire",)
@@ -47,3 +47,7 @@ class ReleaseLock(LogsLines, BaseOperator):
                 handle = LeaseHandle.from_json(json.dumps(taken["handle"]))
                 release_handle(open_store(taken["url"]), handle)
             self.log.info("%s is released", handle.resource)
+
+
+ReleaseLock = ReleaseLockOperator
+"""The earlier name."""

@@ -6,10 +6,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, ClassVar, Final, Literal
 
 from holdfast.common.errors import UsageError
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.sentences import restore_sentence
 from holdfast_airflow.connections import database_address
-from holdfast_airflow.coordination import store_address
 from holdfast_airflow.jobs.between_tries import BetweenTries
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig, Consistency
     from holdfast.operations.requests.base import Request
+    from holdfast.operations.run import PreparedJob
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.jobs.prepared_job import PreparedJob
 
 
 LATEST: Final = "latest"
@@ -64,10 +64,10 @@ class RestoreOperator(DatabaseJobOperator):
         if self.replica is not None or not archive.replicas or self._consistency(archive) == "eventual":
             return super().place(archive)
         from holdfast.replication.work.consistent_read import open_first
-        from holdfast.storage import open_store
 
-        stores = [open_store(url, archive.key, archive.signs) for url in archive.replicas.values()]
-        return open_first(stores, "sequential", address=store_address(archive)).store.url
+        resolved = ArchiveContext.resolve(archive)
+        stores = [replica.open() for replica in resolved.replicas]
+        return open_first(stores, "sequential", address=resolved.coordination).store.url
 
     def _consistency(self, archive: ArchiveConfig) -> Consistency:
         made: RestoreRequest = request_of(self, RestoreRequest)
@@ -87,13 +87,6 @@ class RestoreOperator(DatabaseJobOperator):
         """Return the request of the job."""
         is_sequential = self._consistency(archive) == "sequential"
         return super().request(archive, source).with_values(consistency="sequential" if is_sequential else None)
-
-    def check(self, job: PreparedJob) -> None:
-        """Refuse a target that is not empty, where it has to be."""
-        from holdfast.operations.target_check import check_target_is_free
-
-        if job.database is not None and isinstance(job.request, RestoreRequest):
-            check_target_is_free(job.database, job.request)
 
     def _run(self, store: ObjectStore, job: PreparedJob, context: Context) -> dict[str, Any]:
         tries = BetweenTries(context, _MOMENT)
@@ -140,10 +133,10 @@ class RestoreOperator(DatabaseJobOperator):
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the job's summary: the job has compared target and archive itself."""
-        told = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
+        summary = {key: result.get(key) for key in ("commit", "restored_to", "position", "tables", "rows", "seconds")}
         lists = ("not_restored", "skipped_existing", "unlogged", "stale", "lost", "log_only", "unproved_names")
-        told |= {key: result.get(key, []) for key in lists}
-        told["schema_note"] = result.get("schema_note", "")
-        return told | {
+        summary |= {key: result.get(key, []) for key in lists}
+        summary["schema_note"] = result.get("schema_note", "")
+        return summary | {
             key: result[key] for key in ("roles", "loaded_by", "read_from", "dry_run", "plan") if key in result
         }

@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from holdfast_airflow.telemetry.metrics import Measured
 
 
-class SyncReplica(ArchiveJobOperator):
+class SyncReplicaOperator(ArchiveJobOperator):
     """Operator that brings a replica to the head of its update log.
 
     It fetches the files of each missing entry, and commits the entry. Files go from store to store through the worker,
     several at a time, or through the tasks of a Spark job; what is there already is not fetched again. A replica that
-    is lost is left to :class:`RecoverReplicas`, and the task fails.
+    is lost is left to :class:`RecoverReplicasOperator`, and the task fails.
 
     Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
     entry is given up, and `points` names the gap.
@@ -121,13 +121,17 @@ class SyncReplica(ArchiveJobOperator):
         from holdfast.replication.log.status import status
 
         try:
-            (told,) = found.coordination.run(lambda c: status(c, found.log.archive))
+            (log_status,) = found.coordination.run(lambda c: status(c, found.log.archive))
         except HoldfastError as error:
             self.log.warning("how far replicas are behind is not measured: %s", sentence(error))
         else:
-            tell_replicas(self.archive, told.describe()["replicas"])
+            tell_replicas(self.archive, log_status.describe()["replicas"])
 
     def _in_spark(self, context: Context, deadline: datetime, measured: Measured, place: ObjectStore) -> Synced:
         from holdfast.replication.work.upkeep import told_by_job
 
         return told_by_job(self._under_locks(context, deadline, measured))
+
+
+SyncReplica = SyncReplicaOperator
+"""The earlier name."""

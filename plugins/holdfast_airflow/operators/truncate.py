@@ -44,5 +44,5 @@ class TruncateOperator(SourceJobOperator):
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
         """Return the summary of the truncation, made or planned; the archive has checked its commit itself."""
-        told = ("commit", "keep", "blocks_removed", "bytes", "dry_run", "sources")
-        return {key: result.get(key) for key in told}
+        keys = ("commit", "keep", "blocks_removed", "bytes", "dry_run", "sources")
+        return {key: result.get(key) for key in keys}

@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import DamagedError, HoldfastError
-from holdfast.operations.executor_choice import choose_executor, forced_executor
 from holdfast.operations.requests.verification import VerificationRequest
 from holdfast_airflow.connections import find_archive_or_connection
-from holdfast_airflow.coordination import coordination_address
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.requests import request_of
 from locking.store import StoreError
@@ -17,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from holdfast.config.archives_model import ArchiveConfig
-    from holdfast.operations.executor_choice import ExecutorChoice
     from holdfast.operations.requests.base import Request
     from holdfast.storage import ObjectStore
 
@@ -30,22 +27,14 @@ class VerifyOperator(ArchiveJobOperator):
     Each run checks the commits since the last one and the sizes of the files that they brought. A deep one also reads
     those files that were not read for longest, and what was damaged before: over days it reads all. Damage fails
     the task, without another try, and names what it costs; nothing is changed. A replica whose files are missing, or
-    not what was written, is marked as lost, so that :class:`RecoverReplicas` fetches them from another one. Returns
-    `commits`, `blocks`, `files` and `bytes` that were looked at, `deep`, and `read_since` (every file was read, or
-    made, after that moment).
+    not what was written, is marked as lost, so that :class:`RecoverReplicasOperator` fetches them from another one.
+    Returns `commits`, `blocks`, `files` and `bytes` that were looked at, `deep`, and `read_since` (every file was read,
+    or made, after that moment).
 
     """
 
     request_type: ClassVar[type[Request]] = VerificationRequest
     request_defaults: ClassVar[Mapping[str, Any]] = {"deep": True}
-
-    def chosen_executor(self) -> ExecutorChoice:
-        """Return the executor chosen for the job.
-
-        Unless one is forced, that is Spark for a deep verification, since it reads files.
-        """
-        forced, made = forced_executor(self.job_executor), request_of(self, VerificationRequest)
-        return choose_executor(self.operation, forced=forced, reads_files=made.deep)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
         """Return the request of the job."""
@@ -69,7 +58,8 @@ class VerifyOperator(ArchiveJobOperator):
             archive = Archive.open(store)
             if archive.state.log is None:
                 return
-            report_damage(archive, damaged, address=coordination_address(find_archive_or_connection(self.archive)))
+            resolved = self.context_of(find_archive_or_connection(self.archive))
+            report_damage(archive, damaged, address=resolved.coordination)
             self.log.warning(
                 "replica %s is marked as lost: its recovery fetches what it lacks", archive.state.log.replica
             )

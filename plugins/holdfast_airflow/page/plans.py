@@ -10,7 +10,7 @@ from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.operations.plans import planned_compaction, planned_truncation
 from holdfast.operations.requests.compaction import CompactionRequest
 from holdfast.operations.requests.truncation import TruncationRequest
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import COORDINATION_VARIABLE
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,7 +62,7 @@ def _truncation(archive: Archive, config: ArchiveConfig) -> dict[str, Any]:
 
 
 def _coordination(config: ArchiveConfig) -> str | None:
-    return os.environ.get(STORE_VARIABLE) or config.store
+    return os.environ.get(COORDINATION_VARIABLE) or config.store
 
 
 def _newest(name: str, found: Sequence[Any]) -> dict[str, Any]:

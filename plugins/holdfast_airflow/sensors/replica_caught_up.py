@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 class ReplicaCaughtUpSensor(DeferrableSensor):
     """Sensor that waits until a replica has executed the update log.
 
-    It asks the coordination store, and not the replica. It fails where the replica is lost: `RecoverReplicas` brings
-    that back.
+    It asks the coordination store, and not the replica. It fails where the replica is lost: `RecoverReplicasOperator`
+    brings that back.
 
     :param archive: a name in archives.yaml, which says `replicas` there. (templated)
     :param replica: its name. (templated)

@@ -77,11 +77,11 @@ class QuorumTrigger(SettledTrigger):
 
     def _look(self) -> str:
         """Return a sentence on a pending quorum; an empty string where it is decided."""
-        from holdfast.replication.log.settings import StoreAddress
+        from holdfast.replication.log.settings import CoordinationAddress
         from holdfast.replication.work.replica_backup import pending_quorum
         from holdfast.storage import open_store
 
-        address = StoreAddress(self.store, self.replicas)
+        address = CoordinationAddress.resolve(self.store, replicas=self.replicas)
         return pending_quorum(open_store(self.url, self.key), self.block, address=address)
 
 

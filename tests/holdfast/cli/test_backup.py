@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
@@ -17,7 +18,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The arguments of the job, which is not run."""
     given: list[str] = []
 
-    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+    def run_job(archive: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
         given[:] = request.to_arguments()
         return {"commit": 1, "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore
@@ -23,7 +24,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """What must hold, which is not asked of any database; the restore is not run, either."""
     statements: list[str] = []
 
-    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+    def run_job(archive: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
         return {"rows": 3, "tables": 1, "bytes": 30, "commit": 1, "not_restored": [], "equal": True}
 
     def check(address: Address, asserted: list[str]) -> tuple[()]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore
 from tests.support.jobs.command import RunCommand
@@ -22,7 +23,7 @@ def done(store: ObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     """What is done, in order: the arguments of the jobs, which are not run, and the names of marks."""
     given: list[list[str]] = []
 
-    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+    def run_job(archive: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
         given.append(request.to_arguments())
         return {"commit": 1, "kind": "changes", "rows": 0, "tables": 0, "bytes": 0, "restorable_to": "now"}
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from holdfast.cli import restore
+from holdfast.operations import job_process
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
@@ -25,7 +26,7 @@ def test_a_target_that_is_not_empty_is_refused_before_a_job_starts(
     def started(*arguments: Any, **options: Any) -> None:
         raise AssertionError("a job was started")
 
-    monkeypatch.setattr(restore, "run_job", started)
+    monkeypatch.setattr(job_process, "submit", started)
     with connect(address) as session:
         session.execute("create table public.mine (id int)")
     for name, value in address.environment().items():

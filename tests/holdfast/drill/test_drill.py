@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable, Mapping, Sequence
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,8 +14,11 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
 from holdfast.common.errors import DamagedError, RefusedError, ReportedError, UsageError
+from holdfast.config.archives_model import DrillConfig
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.drill.history import drill_standing
+from holdfast.operations.requests.drill import DrillRequest
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.storage import ObjectStore, open_store
 
@@ -44,17 +47,24 @@ class Restored:
         self.arguments: Sequence[str] = ()
         self._error = error
 
-    def __call__(self, address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
+    def __call__(self, address: Address, request: RestoreRequest) -> Mapping[str, Any]:
         assert address == NOWHERE
-        self.arguments = arguments
+        self.arguments = request.to_arguments()
         if self._error:
             raise self._error
         counts = {"rows": 7, "tables": 2, "bytes": 70, "commit": 1}
         return {**counts, "not_restored": [1, 2], "stale": [], "equal": True, "resumed": None}
 
 
-def drilled(store: ObjectStore, restored: Restored, **more: Any) -> dict[str, Any]:
-    work = Drill(store, "shop_db", to=NOWHERE, **more)
+def drilled(
+    store: ObjectStore,
+    restored: Restored,
+    *,
+    records: ObjectStore | None = None,
+    say: Callable[[str], None] = lambda words: None,
+    **asked: Any,
+) -> dict[str, Any]:
+    work = Drill(store, DrillRequest(source="shop_db", **asked), to=NOWHERE, records=records, say=say)
     work.prepare()
     return work.run(new_run("shop_db"), restored)
 
@@ -86,7 +96,7 @@ def test_another_moment_is_chosen_each_time_unless_it_is_said(store: ObjectStore
     with pytest.raises(RefusedError, match="no restore point of shop_db"):
         drilled(store, Restored(), at="commit:3")
     with pytest.raises(UsageError, match="say which source"):
-        Drill(store).prepare()
+        Drill(store, DrillRequest()).prepare()
 
 
 def test_a_restore_that_fails_is_a_drill_that_fails_and_keeps_what_it_knew(store: ObjectStore) -> None:
@@ -114,7 +124,8 @@ def test_damage_that_is_met_before_the_restore_is_a_drill_that_fails(
 
 @pytest.mark.service
 def test_assertions_that_do_not_hold_fail_the_drill(store: ObjectStore, address: Address) -> None:
-    work = Drill(store, "shop_db", at="commit:1", to=address, asserted=["select true", "select 1 = 2"])
+    request = DrillRequest(source="shop_db", at="commit:1", assertions=("select 1 = 2",))
+    work = Drill(store, request, DrillConfig(assertions=["select true"]), to=address)
     work.prepare()
     with pytest.raises(DamagedError, match=r"1 of 2 assertions .* in shop_db .*: select 1 = 2: returned false"):
         work.run(new_run("shop_db"), lambda address, arguments: {"rows": 0, "equal": True})
@@ -125,7 +136,7 @@ def test_assertions_that_do_not_hold_fail_the_drill(store: ObjectStore, address:
 
 def test_a_newest_moment_that_is_too_old_fails_a_drill_that_is_good_otherwise(store: ObjectStore) -> None:
     with pytest.raises(DamagedError, match=r"of shop_db, 2026-03-02T12:00:00.000000Z, is .* within 1 day, 0:00:00"):
-        drilled(store, Restored(), newest_within=timedelta(days=1))
+        drilled(store, Restored(), newest_within="1d")
     (kept,) = drills_of(store)
     assert (kept["state"], kept["equal"]) == ("failed", True)
-    assert drilled(store, Restored(), newest_within=timedelta(days=365_000))["equal"]
+    assert drilled(store, Restored(), newest_within="365000d")["equal"]

@@ -13,7 +13,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import UsageError
 from holdfast.replication.log.errors import OldStoreError
-from holdfast.replication.log.settings import REPLICAS_VARIABLE, StoreAddress, show_replicas
+from holdfast.replication.log.settings import REPLICAS_VARIABLE, CoordinationAddress, show_replicas
 from holdfast.replication.log.store import CoordinationStore, opened
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import open_to_read
@@ -44,7 +44,7 @@ def lost_and_recovered(given: Replicas) -> None:
     given.recover("near")
 
 
-ASKING: dict[str, Callable[[Replicas, StoreAddress], object]] = {
+ASKING: dict[str, Callable[[Replicas, CoordinationAddress], object]] = {
     "backup": lambda given, _: given.back_up("near"),
     "sync": lambda given, _: given.sync("near"),
     "recovery": lambda given, _: lost_and_recovered(given),
@@ -62,11 +62,11 @@ def test_a_replica_that_only_a_configuration_names_is_asked(
     named = forgotten(given)
     coordination.named = named
     with pytest.raises(OldStoreError, match=r"far follows the log|far has executed entry 3 .*, " + UNKNOWN):
-        ASKING[work](given, StoreAddress(coordination.url, named))
+        ASKING[work](given, CoordinationAddress(coordination.url, named))
     rebuild(coordination, named)
     go_on(given)
     lost_and_recovered(given)
-    ASKING[work](given, StoreAddress(coordination.url, named))
+    ASKING[work](given, CoordinationAddress(coordination.url, named))
     assert given.backups[1] in given.state("near").blocks
 
 
@@ -147,5 +147,5 @@ def test_what_the_environment_names_must_be_urls_by_name(two: Replicas, monkeypa
     monkeypatch.setenv(REPLICAS_VARIABLE, show_replicas(urls(two)))
     with opened(two.coordination.url) as coordination:
         assert coordination.named == urls(two)
-    with opened(StoreAddress(two.coordination.url, {"off": "elsewhere"})) as coordination:
+    with opened(CoordinationAddress(two.coordination.url, {"off": "elsewhere"})) as coordination:
         assert coordination.named == {"off": "elsewhere"}

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from airflow.sdk.exceptions import ParamValidationError
 
-from holdfast_airflow.operators.trim_log import MAX_KEEP, MIN_KEEP
+from holdfast.replication.log.settings import MAX_KEEP, MIN_KEEP
 from tests.support.airflow.dag_files import TWO, Read, dag
 
 pytestmark = pytest.mark.slow

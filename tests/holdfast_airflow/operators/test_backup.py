@@ -177,7 +177,7 @@ def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeS
     options = argv[argv.index(application) + 1 :]
     assert options[:2] == ["--archive", find_archive("shop").place()]
     chosen = ["--tables", "sales.*", "--tables", "hr.*", "--chosen"]
-    assert options[4:] == ["--source", "shop_db", "--kind", "full", *chosen, *RETAINED]
+    assert options[4:] == ["--source", "shop_db", "--kind", "full", *chosen, "--new-source", *RETAINED]
     assert argv[argv.index("--master") + 1] == "local[2]"
     assert "spark.cores.max=2" in argv
     assert "spark.speculation=false" in argv
@@ -193,7 +193,8 @@ def test_tables_come_from_the_configuration_unless_given(
     spark.play("succeed")
     run(backup(tables=[]), context)
     argv = spark.seen()["argv"]
-    assert argv[argv.index("--source") + 2 :] == ["--tables", "sales.*", "--exclude", "sales.tmp", *RETAINED]
+    tables = ["--tables", "sales.*", "--exclude", "sales.tmp"]
+    assert argv[argv.index("--source") + 2 :] == [*tables, "--new-source", *RETAINED]
 
 
 def test_limits_come_from_the_configuration_unless_given(

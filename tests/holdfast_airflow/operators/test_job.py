@@ -94,7 +94,7 @@ def test_a_target_that_is_not_empty_is_refused_before_locks_and_spark(
         session.execute("create table public.mine (id int)")
     operator = RestoreOperator(task_id="back", archive="shop", target_conn_id="target")
     monkeypatch.setattr(operator, "database", lambda archive: ("shop_db", address))
-    monkeypatch.setattr(operator, "submit", lambda *arguments: pytest.fail("a job was started"))
+    monkeypatch.setattr(operator, "start", lambda *arguments: pytest.fail("a job was started"))
     with pytest.raises(JobRefused, match=r"is not empty: it has public\.mine"):
         run(operator, context)
 

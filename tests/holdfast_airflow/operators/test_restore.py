@@ -11,7 +11,7 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import COORDINATION_VARIABLE
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def unchecked(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody is at the address of the target; what is looked at there is tested with a server."""
-    monkeypatch.setattr(RestoreOperator, "check", lambda self, job: None)
+    monkeypatch.setattr("holdfast.operations.database_checks.check_target_is_free", lambda *_: None)
 
 
 def test_restore_is_submitted_with_its_arguments_and_target(
@@ -109,7 +109,7 @@ RESTORED = {"restored_to": "2026-03-01T12:00:00Z", "commit": 1, "rows": 7, "tabl
 @pytest.fixture
 def two(tmp_path: Path, configuration: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]:
     """An archive with the replicas `far`, which is lost, and `near`; archives.yaml names `far` first."""
-    monkeypatch.delenv(STORE_VARIABLE, raising=False)
+    monkeypatch.delenv(COORDINATION_VARIABLE, raising=False)
     address = f"sqlite:///{tmp_path}/log.db"
     with CoordinationStore.open(address) as coordination:
         replicas = Replicas.begun(tmp_path, coordination, "far")
@@ -136,7 +136,7 @@ def test_a_sequential_restore_is_from_the_first_replica_that_can_serve_it(
     assert run(operator, context)["read_from"] == {"replica": name}
     seen = spark.seen()
     assert seen["argv"][seen["argv"].index("--archive") + 1] == two.place(name).url
-    assert seen["env"][STORE_VARIABLE] == two.coordination.url
+    assert seen["env"][COORDINATION_VARIABLE] == two.coordination.url
 
 
 def test_a_consistency_that_nobody_knows_is_refused(

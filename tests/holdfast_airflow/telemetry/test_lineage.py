@@ -60,7 +60,7 @@ def restore(**more: Any) -> RestoreOperator:
 @pytest.fixture
 def free_target(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every target is empty."""
-    monkeypatch.setattr("holdfast.operations.target_check.check_target_is_free", lambda *_: None)
+    monkeypatch.setattr("holdfast.operations.database_checks.check_target_is_free", lambda *_: None)
 
 
 @pytest.mark.usefixtures("free_target")

@@ -13,7 +13,7 @@ import pytest
 
 from holdfast.common.errors import HoldfastError
 from holdfast.replication.log import schema
-from holdfast.replication.log.settings import QuorumRequest, StoreAddress
+from holdfast.replication.log.settings import CoordinationAddress, QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast_airflow.triggers.quorum import QuorumTrigger
 from tests.support.replicas.replicated import Replicas, nothing
@@ -121,4 +121,4 @@ def test_replicas_of_archives_yaml_are_asked_too(two: Replicas, monkeypatch: pyt
     assert fire(QuorumTrigger(**{**fields, "replicas": {"far": "/far"}})) == {"state": "decided", "message": ""}
     del fields["replicas"]  # a task that an earlier release has deferred
     assert fire(QuorumTrigger(**fields))["state"] == "decided"
-    assert asked == [StoreAddress(two.coordination.url, named) for named in ({"far": "/far"}, {})]
+    assert asked == [CoordinationAddress(two.coordination.url, named) for named in ({"far": "/far"}, {})]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,8 @@ from holdfast.archive.maintenance.copy_archive import copy
 from holdfast.common.errors import DamagedError, ReportedError
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.operations.executor_choice import FORCED_VARIABLE
+from holdfast.operations.requests.drill import DrillRequest
+from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
@@ -71,15 +73,15 @@ def temporary(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         yield Path(folder)
 
 
-def drill(store: ObjectStore, run_restore: RunJob, **more: Any) -> dict[str, Any]:
-    def restore(address: Address, arguments: Sequence[str]) -> Mapping[str, Any]:
-        code, record = run_restore(address, *arguments)
+def drill(store: ObjectStore, run_restore: RunJob, to: Address | None = None, **asked: Any) -> dict[str, Any]:
+    def restore(address: Address, request: RestoreRequest) -> Mapping[str, Any]:
+        code, record = run_restore(address, *request.to_arguments())
         if record.error:
             raise ReportedError(record.error.message, code)
         assert record.result is not None
         return record.result
 
-    work = Drill(store, **more)
+    work = Drill(store, DrillRequest(**asked), to=to)
     work.prepare()
     return work.run(new_run(work.name), restore)
 
@@ -163,7 +165,7 @@ def test_code_of_a_source_has_no_superusers_rights_in_a_drill(
         "select not rolsuper and current_setting('is_superuser') = 'off' from pg_roles where rolname = session_user",
         "select count(*) = 0 from pg_roles where rolname = 'taken'",
     )
-    found = drill(store, run_restore, at="latest", asserted=holds)
+    found = drill(store, run_restore, at="latest", assertions=tuple(holds))
     assert [each["holds"] for each in found["assertions"]] == [True] * len(holds)
     drop_slots(address)
     with connect(Address(postgres.url(), postgres.password)) as session:
@@ -187,7 +189,7 @@ def test_nor_has_it_them_in_a_database_that_a_drill_is_given(
         "select not rolsuper from pg_roles where rolname = session_user",
     )
     try:
-        found = drill(store, run_restore, at="latest", asserted=holds, to=target)
+        found = drill(store, run_restore, at="latest", assertions=tuple(holds), to=target)
         assert [each["holds"] for each in found["assertions"]] == [True] * len(holds)
         assert loaders(target) == {}
     finally:
@@ -202,7 +204,7 @@ def test_an_assertion_that_does_not_hold_is_told_and_no_server_stays(
 ) -> None:
     asserted = ["select count(*) = 10 from orders where word = 'changed'", "select count(*) > 100 from orders"]
     with pytest.raises(DamagedError, match=r"1 of 2 .* > 100 from orders: returned false"):
-        drill(followed, run_restore, at="latest", asserted=asserted)
+        drill(followed, run_restore, at="latest", assertions=tuple(asserted))
     (kept,) = drills_of(followed)
     assert (kept["state"], kept["equal"], [each["holds"] for each in kept["assertions"]]) == (
         "failed",

@@ -14,7 +14,7 @@ import pytest
 from holdfast.archive.format.versions import READS, WRITER, WRITES
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.replication.log.settings import STORE_VARIABLE
+from holdfast.replication.log.settings import COORDINATION_VARIABLE
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
 from tests.support.jobs.newer_release import NEXT, VERSION, NewerRelease
@@ -83,7 +83,7 @@ def test_both_write_in_turn_until_the_archive_has_a_format_that_only_one_knows(
 def replicas(tmp_path: Path, source: Address, monkeypatch: pytest.MonkeyPatch) -> tuple[str, str]:
     """Two replicas of an archive with a backup by this release."""
     monkeypatch.chdir(tmp_path)
-    store = {STORE_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
+    store = {COORDINATION_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
     near, far = str(tmp_path / "near"), str(tmp_path / "far")
     for words in (
         *(("init", near), ("replica", "add", "near", near), ("replica", "add", "far", far)),
@@ -103,7 +103,7 @@ def test_a_writer_that_is_too_old_is_refused_and_still_reads(
 ) -> None:
     newer.add_decisions()
     near, _ = replicas
-    more = {STORE_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
+    more = {COORDINATION_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
     done = newer.run("backup", near, "--source", source.url, "--quorum", "2", address=source, more=more)
     assert done.code == 0, done.err
     points = run_here("points", near, "--json", more=more)
@@ -122,7 +122,7 @@ def test_a_store_of_a_newer_release_is_refused_and_one_of_this_release_is_rebuil
 ) -> None:
     newer.add_migration()
     near, far = replicas
-    more = {STORE_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
+    more = {COORDINATION_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
     backup = ("backup", near, "--source", source.url)
     assert run_here("replica", "status", more=more).code == 0
     assert newer.run("replica", "status", more=more).code == 0  # to look at it is enough
@@ -132,7 +132,7 @@ def test_a_store_of_a_newer_release_is_refused_and_one_of_this_release_is_rebuil
     points = run_here("points", near, "--json", more=more)
     assert (points.code, len(points.value["sources"][0]["intervals"])) == (0, 2), points.err
 
-    back = {STORE_VARIABLE: f"sqlite:///{tmp_path}/back.db"}
+    back = {COORDINATION_VARIABLE: f"sqlite:///{tmp_path}/back.db"}
     assert newer.run("replica", "sync", "far", more=more).code == 0
     for step in (
         ("replica", "rebuild-store", "--replica", f"near={near}", "--replica", f"far={far}"),

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive import Archive
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives.blocks_without_rows import fill
@@ -34,7 +35,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The operation and the arguments of the job, which is not run."""
     given: list[str] = []
 
-    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+    def run_job(archive: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
         given[:] = [request.operation, *request.to_arguments()]
         return RESULT
 

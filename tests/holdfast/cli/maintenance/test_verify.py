@@ -13,6 +13,7 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.document import iso
 from holdfast.archive.maintenance.scrub_schedule import RUN
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.storage import ObjectStore, open_store
 from locking import RWLock, inspect
@@ -100,8 +101,8 @@ def test_files_are_spread_over_spark_where_that_is_wanted(
 ) -> None:
     asked: list[Any] = []
 
-    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
-        asked.append((request.operation, store.url, request.to_arguments(), more["wait"]))
+    def run_job(archive: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
+        asked.append((request.operation, archive.url, request.to_arguments(), more["wait"]))
         value = {"commits": 1, "blocks": 1, "files": 2, "bytes": 10, "deep": True, "costs": [], "read_since": None}
         return {**value, "damage": ["data/x is missing"]}
 

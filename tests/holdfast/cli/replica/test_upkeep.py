@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
+from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.replication.log.store import ENVIRONMENT
-from holdfast.storage import ObjectStore
 from locking import RWLock
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import HUNG, PATIENCE_S, hanging
@@ -102,10 +102,10 @@ def jobs(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]
     """What the next jobs are to say; where there is nothing, a job syncs the replica that it was asked for."""
     to_say: list[dict[str, Any]] = []
 
-    def run_job(store: ObjectStore, request: Request, **more: Any) -> dict[str, Any]:
+    def run_job(place: ArchiveContext, request: Request, **more: Any) -> dict[str, Any]:
         assert (request.operation, request.to_arguments()) == ("sync", [])
-        assert os.environ[ENVIRONMENT] == two.coordination.url
-        return to_say.pop(0) if to_say else two.sync(Path(store.url).name).describe()
+        assert place.coordination.url == two.coordination.url
+        return to_say.pop(0) if to_say else two.sync(Path(place.url).name).describe()
 
     monkeypatch.setattr("holdfast.cli.replica.upkeep.run_job", run_job)
     return to_say
@@ -121,7 +121,8 @@ def test_copies_are_spread_over_spark_where_that_is_wanted(
     assert done.code == 0, done.err
     (value,) = done.value["replicas"]
     assert (value["replica"], value["entries"], value["files"], value["given_up"]) == ("far", 1, 2, [])
-    done = holdfast("replica", "sync", "--all", "--spark")
+    assert ENVIRONMENT not in os.environ  # where other threads read it
+    done = holdfast("replica", "sync", "--all", "--spark", "--store", two.coordination.url)
     assert done.out == "far: at entry 1, nothing to do\nnear: at entry 1, nothing to do\n"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.cli.shared import reading
-from holdfast.replication.log.settings import STORE_VARIABLE, QuorumRequest
+from holdfast.replication.log.settings import COORDINATION_VARIABLE, QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.membership import found
 from tests.support.archives.queried import fill
@@ -108,15 +109,16 @@ def test_the_file_may_say_which_consistency(holdfast: RunCommand, shop: Replicas
 def test_the_store_may_be_named(
     holdfast: RunCommand, shop: Replicas, log_address: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(STORE_VARIABLE)
+    monkeypatch.delenv(COORDINATION_VARIABLE)
     near = shop.place("near").url
     unknown = holdfast("points", near, "--consistency", "sequential")
     assert unknown.code == 2
     assert "say where the coordination store is" in unknown.err
     assert read_from(holdfast("points", near, "--json"))[0] == "near"
-    monkeypatch.setenv(STORE_VARIABLE, "sqlite:///nowhere.db")  # which the option goes before
+    monkeypatch.setenv(COORDINATION_VARIABLE, "sqlite:///nowhere.db")  # which the option goes before
     done = holdfast("points", near, "--consistency", "sequential", "--store", log_address, "--json")
     assert read_from(done) == ("near", 1, 0)
+    assert os.environ[COORDINATION_VARIABLE] == "sqlite:///nowhere.db"
 
 
 def test_a_place_that_hangs_is_named_within_one_limit(

@@ -1,16 +1,28 @@
-"""A restore's target is looked at before its job starts."""
+"""A job's database is looked at before its locks: its pg_dump has the TLS it needs, or it is free for a restore."""
 
 from __future__ import annotations
 
 import pytest
 
 from holdfast.common.errors import RefusedError
+from holdfast.operations import database_checks
+from holdfast.operations.database_checks import check_dumper, check_target_is_free
 from holdfast.operations.requests.restore import RestoreRequest
-from holdfast.operations.target_check import check_target_is_free
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump import programs
 
 pytestmark = pytest.mark.service
+
+
+def test_a_pg_dump_without_tls_is_refused_where_the_source_asks_for_it(
+    address: Address, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(programs, "has_tls", lambda program: False)
+    monkeypatch.setattr(database_checks, "connect", lambda asked: connect(address))  # its own server has no TLS
+    asks = Address.parse(f"{address.url}?sslmode=verify-full", address.password)
+    with pytest.raises(RefusedError, match="built without TLS, and sslmode verify-full asks for it: install"):
+        check_dumper(asks)
 
 
 @pytest.mark.parametrize("dry_run", [False, True])

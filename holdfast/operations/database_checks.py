@@ -1,17 +1,35 @@
-"""Check of a restore's target before its job starts, so that nobody waits for Spark to be refused."""
+"""Checks of a job's database before its locks: its pg_dump has the TLS that it needs, or it is free for a restore."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.dump.programs import find_program, lacks_tls
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
 from holdfast.postgresql.restore.plan.ledger import read_ledger
 from holdfast.postgresql.restore.rows.load import check_empty
+from holdfast.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:
     from holdfast.operations.requests.restore import RestoreRequest
     from holdfast.postgresql.connection.address import Address
+
+
+def check_dumper(address: Address) -> None:
+    """Refuse a backup whose pg_dump lacks TLS that is asked for.
+
+    :param address: of the source.
+    :raises RefusedError: it was built without TLS; says which one to install.
+    """
+    tls = address.tls
+    if not tls.is_wanted or find_program("pg_dump", at_least=NEWEST, tls=tls):
+        return  # it suits every server
+    with connect(address) as session:
+        major = session.info.server_version // 10000
+    if lacking := lacks_tls("pg_dump", at_least=major, tls=tls):
+        raise RefusedError(": ".join(lacking))
 
 
 def check_target_is_free(address: Address, request: RestoreRequest) -> None:

@@ -1,0 +1,16 @@
+"""The request for a mark."""
+
+from __future__ import annotations
+
+from typing import Annotated, ClassVar
+
+from holdfast.operations.requests.base import Option, Request
+
+
+class MarkRequest(Request):
+    """A name for the present position of a source, as a recovery target."""
+
+    operation: ClassVar[str] = "mark"
+
+    name: Annotated[str, Option("What the position is called, such as `before 4.2`.")]
+    source: Annotated[str | None, Option("The source in the archive; not needed where there is only one.")] = None
