@@ -323,8 +323,8 @@ _HEADER_BYTES = 1 << 20
 _DEEPEST = 8
 """Structures within structures."""
 
-_NUMBERS, _TEXT, _STRUCTURE = frozenset({4, 5, 6}), 8, 12
-_SKIPPED = {1: 0, 2: 0, 3: 1, 7: 8}
+NUMBERS, TEXT, STRUCTURE = frozenset({4, 5, 6}), 8, 12
+SKIPPED = {1: 0, 2: 0, 3: 1, 7: 8}
 """Bytes of values of other kinds: a truth is part of its kind."""
 
 
@@ -350,17 +350,17 @@ def _read_structure(data: bytes) -> tuple[dict[int, Any], int]:
             continue
         kind, step = byte & 0x0F, byte >> 4
         number += step
-        if step and kind in _NUMBERS:
+        if step and kind in NUMBERS:
             value = data[at]
             at += 1
             if value >= 0x80:
                 value, at = read_varint(data, at - 1)
             found[number] = (value >> 1) ^ -(value & 1)
-        elif step and kind == _STRUCTURE and len(outer) < _DEEPEST:
+        elif step and kind == STRUCTURE and len(outer) < _DEEPEST:
             outer.append((found, number))
             found[number] = found = {}
             number = 0
-        elif step and kind == _TEXT:
+        elif step and kind == TEXT:
             length, at = read_varint(data, at)
             at += length
         else:
@@ -372,9 +372,9 @@ def _skipped(step: int, kind: int) -> int:
 
     :raises ValueError: a page's header has no such field: collections, or one far behind the last.
     """
-    if not step or kind not in _SKIPPED:
+    if not step or kind not in SKIPPED:
         raise ValueError("no header of a page")
-    return _SKIPPED[kind]
+    return SKIPPED[kind]
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

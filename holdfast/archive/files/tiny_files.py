@@ -15,7 +15,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from holdfast.archive.files.blocks import decode_groups
-from holdfast.archive.files.bounded_parquet import DATA_PAGE, BoundedFile, read_header, read_varint
+from holdfast.archive.files.bounded_parquet import (
+    DATA_PAGE,
+    NUMBERS,
+    SKIPPED,
+    STRUCTURE,
+    TEXT,
+    BoundedFile,
+    read_header,
+    read_varint,
+)
 from holdfast.common.field_ids import field_id
 
 if TYPE_CHECKING:
@@ -32,9 +41,7 @@ _WIDEST: Final = 32
 _MAGIC: Final = b"PAR1"
 _PLAIN: Final = 0
 
-_WHOLE_NUMBERS, _TEXT, _LISTS, _STRUCTURE = frozenset({4, 5, 6}), 8, frozenset({9, 10}), 12
-_FIXED: Final = {1: 0, 2: 0, 3: 1, 7: 8}
-"""Bytes of values of other kinds; a truth is part of its kind."""
+_LISTS: Final = frozenset({9, 10})
 
 
 def read_files(
@@ -42,7 +49,7 @@ def read_files(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of files, in their order.
 
-    :param files: with their bytes, whose checksums were verified.
+    :param files: small ones, since several are in memory; with their bytes, whose checksums were verified.
     :param ids: of the fields to read, and maybe others; None: all.
     :raises DamagedError: one is not what its record says, or would take more memory than any file of ours.
     """
@@ -227,7 +234,7 @@ class _Field(NamedTuple):
 
 
 def _fields(data: bytes, at: int) -> dict[int, _Field]:
-    """Return the fields of the structure that begins here, by their numbers; those behind the last are not looked at.
+    """Return the fields of the structure that begins here, by their numbers.
 
     :raises IndexError, ValueError: it is none.
     """
@@ -249,21 +256,21 @@ def _structure(data: bytes, at: int) -> tuple[dict[int, _Field], int]:
 
 def _end(data: bytes, at: int, kind: int) -> int:
     """Return where a value ends."""
-    if kind in _WHOLE_NUMBERS:
+    if kind in NUMBERS:
         return read_varint(data, at)[1]
-    if kind == _TEXT:
+    if kind == TEXT:
         length, at = read_varint(data, at)
         return at + length
-    if kind == _STRUCTURE:
+    if kind == STRUCTURE:
         return _structure(data, at)[1]
     if kind in _LISTS:
         count, inner, at = _list(data, at)
         for _ in range(count):
             at = _end(data, at, inner)
         return at
-    if kind not in _FIXED:
+    if kind not in SKIPPED:
         raise ValueError("a value of no kind that footers have")
-    return at + _FIXED[kind]
+    return at + SKIPPED[kind]
 
 
 def _list(data: bytes, at: int) -> tuple[int, int, int]:
