@@ -125,10 +125,13 @@ class Restoring:
     def _claim_files(self, plan: RestorePlan) -> None:
         """Claim the files that are to be read; nothing of this restore is in the target yet, or nothing new.
 
+        Footers do not count: they are most of a file of few rows, and are not decoded where many are read together.
+
         :raises SparkNeededError: this job may not: all that could refuse the restore has been asked.
         """
         if not self._wish.dry_run:
-            self._job.claim(sum(stored_of(parts)[1] for _, parts in self._restored(plan)))
+            records = (record for _, parts in self._restored(plan) for record in (parts.base, *parts.changes))
+            self._job.claim(sum(file.page_bytes for record in records for file in record.files))
 
     def _taken_up(self, left: ledger.UnfinishedRestore) -> tuple[RestorePlan | None, str]:
         """Return the plan of an unfinished restore, or the reason not to go on with it."""

@@ -242,6 +242,24 @@ def test_a_larger_restore_is_handed_over_to_spark_once_it_is_planned_and_nothing
         assert read_ledger(session) is None
 
 
+def test_footers_of_files_do_not_make_a_restore_a_larger_one(
+    backed_up: None,
+    store: ObjectStore,
+    run_restore: RunJob,
+    create_database: CreateDatabase,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (block,) = Archive.open(store).commit(1).add
+    files = [file for table in block.tables for file in table.files]
+    pages = sum(file.page_bytes for file in files)
+    assert pages < sum(file.size for file in files)
+    monkeypatch.setattr(application, "make_executor", lambda operation: SteadyExecutor(bounded=True))
+    target = create_database()
+    for room, code in ((pages - 1, HAND_OVER), (pages, 0)):
+        monkeypatch.setattr(application, "INLINE_STORED_BYTES", room)
+        assert run_restore(target)[0] == code
+
+
 @pytest.mark.parametrize(
     ("at", "code", "words"),
     [

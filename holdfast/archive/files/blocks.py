@@ -305,7 +305,17 @@ def read_groups(
     :param wanted: asked of each row group, with the numbers of its first row in the file and of the one behind its
         last: whether to read it.
     """
-    file = BoundedFile(read_file(store, record), record.path)
+    yield from decode_groups(BoundedFile(read_file(store, record), record.path), record, ids=ids, wanted=wanted)
+
+
+def decode_groups(
+    file: BoundedFile,
+    record: FileRecord,
+    *,
+    ids: Container[int] | None = None,
+    wanted: Callable[[int, int], bool] = lambda start, end: True,
+) -> Iterator[tuple[int, pa.RecordBatch]]:
+    """Yield the rows of a data file that was read, as `read_groups` does."""
     rows = sum(map(file.rows, file.groups))
     if rows != record.rows:
         raise DamagedError(f"{record.path} holds {rows} rows; its record says {record.rows}")

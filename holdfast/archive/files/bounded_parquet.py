@@ -49,7 +49,7 @@ _WIDTHS: Final = {"BOOLEAN": 1 / 8, "INT32": 4, "FLOAT": 4, "BYTE_ARRAY": 4, "IN
 
 _CODECS: Final = {"ZSTD": "zstd", "SNAPPY": "snappy", "GZIP": "gzip"}
 
-_DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
+DATA_PAGE, _DICTIONARY_PAGE, _DATA_PAGE_V2 = 0, 2, 3
 
 
 class BoundedFile:
@@ -68,8 +68,7 @@ class BoundedFile:
             raise self._beyond("its footer has", int.from_bytes(self._body[-8:-4], "little"), FOOTER_BYTES)
         self._file = pq.ParquetFile(pa.BufferReader(body))
         self.schema: pa.Schema = self._file.schema_arrow
-        self._metadata = self._file.metadata
-        self._texts = [each.name for each in self.schema if _is_of_any_size(each.type)]
+        self.metadata: pq.FileMetaData = self._file.metadata
 
     @property
     def groups(self) -> range:
@@ -78,7 +77,7 @@ class BoundedFile:
 
     def rows(self, group: int) -> int:
         """Return the rows of a row group, as the footer has them."""
-        return int(self._metadata.row_group(group).num_rows)
+        return int(self.metadata.row_group(group).num_rows)
 
     def read(
         self, group: int, columns: Sequence[str] | None = None, *, threads: bool = True
@@ -107,7 +106,7 @@ class BoundedFile:
 
     def _may_unfold(self, group: int) -> bool:
         """Check a row group's sizes, and return whether its dictionaries might repeat much."""
-        found = self._metadata.row_group(group)
+        found = self.metadata.row_group(group)
         fixed = sum(_bytes_a_row(each.type) for each in self.schema) * found.num_rows
         values = stored = 0
         repeating = []
@@ -156,15 +155,15 @@ class BoundedFile:
         if at < 0 or end > len(self._body):
             raise DamagedError(f"{self._path} is damaged: a column is beyond its end: {REMEDY}")
         while at < end and values < column.num_values:
-            header, begin = _header(self._body, at, end)
+            header, begin = read_header(self._body, at, end)
             kind, size, packed = header.get(1), header.get(2), header.get(3)
             if not (isinstance(size, int) and isinstance(packed, int) and size >= 0 <= packed <= end - begin):
                 raise DamagedError(f"{self._path} is damaged: a page has no header that can be read: {REMEDY}")
             stored += size
             if kind == _DICTIONARY_PAGE:
                 dictionary = _Dictionary(begin, packed, size)
-            elif kind in (_DATA_PAGE, _DATA_PAGE_V2):
-                described = header.get(5 if kind == _DATA_PAGE else 8)
+            elif kind in (DATA_PAGE, _DATA_PAGE_V2):
+                described = header.get(5 if kind == DATA_PAGE else 8)
                 count = described.get(1) if isinstance(described, dict) else None
                 if not isinstance(count, int):
                     raise DamagedError(f"{self._path} is damaged: a page does not tell its values: {REMEDY}")
@@ -192,7 +191,8 @@ class BoundedFile:
 
     def _sliced(self, group: int, columns: Sequence[str] | None, *, threads: bool) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a row group with their dictionaries, so many that they can be unfolded."""
-        file = pq.ParquetFile(pa.BufferReader(self._body), read_dictionary=self._texts)
+        texts = [each.name for each in self.schema if _is_of_any_size(each.type)]
+        file = pq.ParquetFile(pa.BufferReader(self._body), read_dictionary=texts)
         wanted = None if columns is None else list(columns)
         whole = 0
         for batch in file.iter_batches(_SLICE_ROWS, row_groups=[group], columns=wanted, use_threads=threads):
@@ -302,7 +302,7 @@ def _slices(sizes: np.ndarray[Any, np.dtype[np.int64]]) -> Iterator[tuple[int, i
         start, before = end, behind
 
 
-def _header(body: memoryview, at: int, end: int) -> tuple[dict[int, Any], int]:
+def read_header(body: memoryview, at: int, end: int) -> tuple[dict[int, Any], int]:
     """Return a page's header, by the numbers of its fields, and where the page begins."""
     for most in (_USUAL_HEADER_BYTES, _HEADER_BYTES):
         try:
@@ -323,8 +323,8 @@ _HEADER_BYTES = 1 << 20
 _DEEPEST = 8
 """Structures within structures."""
 
-_NUMBERS, _TEXT, _STRUCTURE = frozenset({4, 5, 6}), 8, 12
-_SKIPPED = {1: 0, 2: 0, 3: 1, 7: 8}
+NUMBERS, TEXT, STRUCTURE = frozenset({4, 5, 6}), 8, 12
+SKIPPED = {1: 0, 2: 0, 3: 1, 7: 8}
 """Bytes of values of other kinds: a truth is part of its kind."""
 
 
@@ -350,18 +350,18 @@ def _read_structure(data: bytes) -> tuple[dict[int, Any], int]:
             continue
         kind, step = byte & 0x0F, byte >> 4
         number += step
-        if step and kind in _NUMBERS:
+        if step and kind in NUMBERS:
             value = data[at]
             at += 1
             if value >= 0x80:
-                value, at = _read_varint(data, at - 1)
+                value, at = read_varint(data, at - 1)
             found[number] = (value >> 1) ^ -(value & 1)
-        elif step and kind == _STRUCTURE and len(outer) < _DEEPEST:
+        elif step and kind == STRUCTURE and len(outer) < _DEEPEST:
             outer.append((found, number))
             found[number] = found = {}
             number = 0
-        elif step and kind == _TEXT:
-            length, at = _read_varint(data, at)
+        elif step and kind == TEXT:
+            length, at = read_varint(data, at)
             at += length
         else:
             at += _skipped(step, kind)
@@ -372,12 +372,12 @@ def _skipped(step: int, kind: int) -> int:
 
     :raises ValueError: a page's header has no such field: collections, or one far behind the last.
     """
-    if not step or kind not in _SKIPPED:
+    if not step or kind not in SKIPPED:
         raise ValueError("no header of a page")
-    return _SKIPPED[kind]
+    return SKIPPED[kind]
 
 
-def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+def read_varint(data: bytes, at: int) -> tuple[int, int]:
     """Return a number, and where it ends."""
     value = shift = 0
     while shift <= 63:

@@ -152,6 +152,11 @@ class FileRecord(Document):
         _, mark, offset = self.path.partition(_PART)
         return int(offset) if mark else None
 
+    @property
+    def page_bytes(self) -> int:
+        """Return the bytes without the footer, as far as its size is known."""
+        return self.size - int((self.footer or "0").partition(":")[0])
+
 
 class TableRecord(Document):
     """The rows of one table in a block.

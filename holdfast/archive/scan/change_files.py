@@ -16,6 +16,8 @@ import pyarrow.compute as pc
 
 from holdfast.archive.files.blocks import read_groups
 from holdfast.archive.files.bounded_parquet import GROUP_BYTES
+from holdfast.archive.files.data_files import read_file
+from holdfast.archive.files.tiny_files import read_files
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
 from holdfast.common.side_by_side import do_each
@@ -150,23 +152,29 @@ class Files:
         return found
 
     def _small(self, files: Sequence[FileRecord], ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of small files.
+        """Yield the rows of small files."""
+        return read_files(zip(files, self._bodies(files), strict=True), ids=ids)
+
+    def _bodies(self, files: Sequence[FileRecord]) -> Iterator[bytes]:
+        """Yield the bytes of small files.
 
         Several are read at a time where each takes its time.
         """
 
-        def read(file: FileRecord) -> list[pa.RecordBatch]:
-            return list(self._read(file, ids))
+        def read(file: FileRecord) -> bytes:
+            return read_file(self._store, file)
 
         left = list(files)
         for file in left[:TRIED_FILES]:
             began = time.perf_counter()
-            yield from read(file)
+            body = read(file)
+            is_away = time.perf_counter() - began >= AWAY_S
+            yield body
             del left[0]
-            if time.perf_counter() - began < AWAY_S:
-                yield from chain.from_iterable(map(read, left))
+            if not is_away:
+                yield from map(read, left)
                 return
-        yield from chain.from_iterable(do_each(read, left, at_once=AT_ONCE))
+        yield from do_each(read, left, at_once=AT_ONCE)
 
     def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
         return (batch for _, batch in read_groups(self._store, file, ids=ids))

@@ -15,6 +15,7 @@ from holdfast.config.archives_model import Name, SourceConfig
 from holdfast.config.archives_yaml import ReadArchives, archive_at, find_config, read_archives
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.postgresql.connection.address import Address
+from holdfast.storage.url import SUPPORTED
 
 if TYPE_CHECKING:
     from holdfast.config.archives_model import ArchiveConfig
@@ -52,7 +53,7 @@ def resolve(
     configured = _configured(url)
     if configured is None:
         if not url:
-            raise UsageError("the archive's URL is empty")
+            raise UsageError(f"The archive's URL is empty; write {SUPPORTED}.")
         keys = ArchiveKeys(keys.key or like.key, keys.signing or like.signing)
         return ArchiveContext.resolve(archive_at(url), url, keys=keys, coordination=coordination)
     is_replica = url in (configured.replicas or {}).values()

@@ -107,7 +107,7 @@ def test_a_header_is_read_to_its_end_with_statistics_of_any_length() -> None:
     statistics = b"\x18\x03abc" + b"\x18\x02xy" + b"\x16\x02" + b"\x00"
     page = b"\x15\x14" + b"\x15\x00" + b"\x15\x06" + b"\x15\x06" + b"\x1c" + statistics + b"\x00"
     header = b"\x15\x00" + b"\x15\x80\x80\x40" + b"\x15\x24" + b"\x2c" + page + b"\x00"
-    found, begin = bounded_parquet._header(memoryview(b"PAR1" + header + b"rest"), 4, 100)
+    found, begin = bounded_parquet.read_header(memoryview(b"PAR1" + header + b"rest"), 4, 100)
     assert (found[1], found[2], found[3], found[5][1]) == (0, 1 << 19, 18, 10)
     assert begin == 4 + len(header)
 
