@@ -32,7 +32,7 @@ def list_aside(name: Replica, store: Store = None, archive: OfArchive = None, as
     with ask(store, archive) as asked:
         row, log = asked.row(name), asked.log()
         found = set_aside.listed(asked.place(row.url), log.archive, name)
-    value = {"archive": log.archive, "name": log.name, "replica": name, "aside": [each.describe() for each in found]}
+    value = {"archive": log.archive, "name": log.name, "replica": name, "aside": [block.describe() for block in found]}
     output.result(value, lambda console: _show(console, value))
 
 
@@ -43,15 +43,15 @@ def _show(console: Console, value: dict[str, Any]) -> None:
     head = ("block", "source", "kind", "restorable to", "size", "by commit", "files")
     rows = [
         (
-            each["block"],
-            each["source"],
-            each["kind"],
-            each["restorable_to"],
-            human_size(each["bytes"]),
-            str(each["commit"]),
-            f"{each['missing_files']} are missing" if each["missing_files"] else "are there",
+            block["block"],
+            block["source"],
+            block["kind"],
+            block["restorable_to"],
+            human_size(block["bytes"]),
+            str(block["commit"]),
+            f"{block['missing_files']} are missing" if block["missing_files"] else "are there",
         )
-        for each in value["aside"]
+        for block in value["aside"]
     ]
     show_rows(console, head, rows)
 
@@ -117,7 +117,7 @@ def drop_aside(
         raise UsageError("say either which blocks are to be dropped or --all")
     with ask(store, archive) as asked:
         row, log = asked.row(name), asked.log()
-        chosen = blocks or [each.block.id for each in set_aside.listed(asked.place(row.url), log.archive, name)]
+        chosen = blocks or [block.block.id for block in set_aside.listed(asked.place(row.url), log.archive, name)]
         if not chosen:
             raise UsageError(f"nothing is set aside at {name}")
         commit, dropped = set_aside.drop(asked.coordination, log.archive, row, chosen, places=asked.place, wait=wait)

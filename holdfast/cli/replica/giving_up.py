@@ -48,7 +48,7 @@ def give_up(
 
 
 def _consequence(log: LogState, planned: GivingUp) -> str:
-    entries = ", ".join(str(each.index) for each in planned.entries)
+    entries = ", ".join(str(entry.index) for entry in planned.entries)
     lost = named(sorted(planned.ends))
     return f"{log.name} goes on without entries {entries} of its log: the backups of {lost} in them are lost"
 
@@ -59,8 +59,8 @@ def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:
         "name": log.name,
         "missing": list(done.missing),
         "given_up": [
-            {"entry": each.index, "kind": each.change.kind, "blocks": [block.id for block in each.change.add]}
-            for each in done.entries
+            {"entry": entry.index, "kind": entry.change.kind, "blocks": [block.id for block in entry.change.add]}
+            for entry in done.entries
         ],
         "sources": sorted(done.ends),
         "entry": entry,
@@ -70,7 +70,7 @@ def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:
 
 def _show(console: Console, value: dict[str, Any]) -> None:
     console.print(f"at no place: {', '.join(value['missing'])}", markup=False)
-    said = ", ".join(f"{each['entry']} ({each['kind']})" for each in value["given_up"])
+    said = ", ".join(f"{entry['entry']} ({entry['kind']})" for entry in value["given_up"])
     would = "would be" if value["dry_run"] else "are"
     console.print(f"of {value['name']} {would} given up: entries {said}", markup=False)
     if not value["dry_run"]:

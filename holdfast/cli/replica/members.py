@@ -193,7 +193,8 @@ def _consequence(log: LogState, name: str) -> str:
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
     found = membership.candidates(asked.coordination, log.archive, asked.place)
     values = [
-        {"name": each.name, "url": each.url, "index": each.index, "problem": each.problem or None} for each in found
+        {"name": candidate.name, "url": candidate.url, "index": candidate.index, "problem": candidate.problem or None}
+        for candidate in found
     ]
 
     def show(console: Console) -> None:
@@ -202,7 +203,15 @@ def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
         show_rows(
             console,
             head,
-            [(each.name, each.url, "?" if each.index is None else str(each.index), each.problem) for each in found],
+            [
+                (
+                    candidate.name,
+                    candidate.url,
+                    "?" if candidate.index is None else str(candidate.index),
+                    candidate.problem,
+                )
+                for candidate in found
+            ],
         )
 
     output.result({"archive": log.archive, "name": log.name, "candidates": values}, show)

@@ -100,8 +100,8 @@ def _named(
     except UsageError:  # what needs an archive says so itself
         return {}
     there = {row.url for row in coordination.run(lambda c: replicas(c, log.archive))}
-    named = (each.replicas for each in read.archives.values() if each.replicas)
-    found = next((each for each in named if there & {url.rstrip("/") for url in each.values()}), {})
+    named = (config.replicas for config in read.archives.values() if config.replicas)
+    found = next((urls for urls in named if there & {url.rstrip("/") for url in urls.values()}), {})
     if not found:
         for url in there:
             read.refuse_mistaken(url)
@@ -116,7 +116,7 @@ def _stores(read: ReadArchives) -> set[str]:
     for name, entry in read.unread.items():
         if isinstance(entry, Mapping) and "store" in entry:
             raise UsageError(read.mistakes[name])
-    return {each.store for each in read.archives.values() if each.store}
+    return {config.store for config in read.archives.values() if config.store}
 
 
 @contextmanager

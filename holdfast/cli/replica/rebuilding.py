@@ -83,10 +83,10 @@ def rebuild_store(
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
     """Return the replicas that archives.yaml and the command name."""
     urls = dict(asked.coordination.named)
-    for each in said:
-        name, found, url = each.partition("=")
+    for word in said:
+        name, found, url = word.partition("=")
         if not (name and found and url):
-            raise UsageError(f"--replica wants NAME=URL, such as near=/srv/near/shop, and not {each!r}")
+            raise UsageError(f"--replica wants NAME=URL, such as near=/srv/near/shop, and not {word!r}")
         urls[name] = url
     return urls
 

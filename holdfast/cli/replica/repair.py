@@ -58,7 +58,7 @@ def repair(
         "archive": log.archive if log else None,
         "name": log.name if log else asked.word,
         "steps": steps,
-        "findings": [_described(each, options) for each in remaining],
+        "findings": [_described(finding, options) for finding in remaining],
         "dry_run": dry_run,
     }
     output.result(value, lambda console: _show(console, value))
@@ -90,7 +90,10 @@ def _repaired(
     while True:
         found = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
         # Again once only: where backups go on meanwhile, a replica may be behind at every look.
-        chosen = next((each for each in found if each.step and each.step not in failed and tries[each.step] < 2), None)
+        chosen = next(
+            (finding for finding in found if finding.step and finding.step not in failed and tries[finding.step] < 2),
+            None,
+        )
         if chosen is None or chosen.step is None or dry_run:
             return steps, found
         step = chosen.step
@@ -133,26 +136,26 @@ def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -
 
 
 def _described(finding: Finding, options: Sequence[str]) -> dict[str, Any]:
-    def way(each: WayOut) -> dict[str, Any]:
-        command = shlex.join(("holdfast", "replica", *each.command, *options)) if each.command else None
+    def value(way: WayOut) -> dict[str, Any]:
+        command = shlex.join(("holdfast", "replica", *way.command, *options)) if way.command else None
         return {
-            "keeps": each.keeps,
-            "loses": each.loses or None,
+            "keeps": way.keeps,
+            "loses": way.loses or None,
             "command": command,
-            "action": each.action or None,
-            "alone": each.step is not None,
+            "action": way.action or None,
+            "alone": way.step is not None,
         }
 
-    ways = [way(each) for each in finding.ways]
+    ways = [value(way) for way in finding.ways]
     return {"about": finding.about, "problem": finding.problem, "exit_code": finding.exit_code, "ways": ways}
 
 
 def _show(console: Console, value: dict[str, Any]) -> None:
     if not value["findings"]:
         console.print(f"nothing is wrong with the replicas of {value['name']}", markup=False)
-    for each in value["findings"]:
-        console.print(f"{each['about']}: {each['problem']}", markup=False)
-        for way in each["ways"]:
+    for finding in value["findings"]:
+        console.print(f"{finding['about']}: {finding['problem']}", markup=False)
+        for way in finding["ways"]:
             console.print(f"  {way['command'] or way['action']}", markup=False)
             alone = "; so 'holdfast replica repair' does it" if way["alone"] else ""
             console.print(f"    keeps {way['keeps']}", markup=False)

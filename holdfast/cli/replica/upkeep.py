@@ -167,7 +167,7 @@ def trim(
         "lost": list(done.lost),
         "waits_for": list(done.waits_for),
         "spared": list(done.spared),
-        "not_asked": [each.describe() for each in done.not_asked],
+        "not_asked": [replica.describe() for replica in done.not_asked],
         "dry_run": request.dry_run,
     }
     output.result(value, lambda console: console.print(_trimmed(value), markup=False))

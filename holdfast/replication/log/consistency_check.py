@@ -175,8 +175,8 @@ def run_agreed(
     :raises OldStoreError: one does.
     """
     told = ask_others(coordination, archive, but_for, places)
-    for each in told.not_asked:
-        logger.warning("%s.", each.words)
+    for silent in told.not_asked:
+        logger.warning("%s.", silent.words)
 
     def checked(connection: Connection) -> T:
         check_others(connection, archive, told.places, coordination.url)

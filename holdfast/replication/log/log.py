@@ -256,10 +256,10 @@ def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Colle
     :param unread: names of replicas that could not be read.
     """
     return [
-        each
-        for each in quorum.overdue(connection, archive)
-        if not quorum.too_few_readable(connection, archive, each.size, unread)
-        and _take_back(connection, archive, each, by)
+        waiting
+        for waiting in quorum.overdue(connection, archive)
+        if not quorum.too_few_readable(connection, archive, waiting.size, unread)
+        and _take_back(connection, archive, waiting, by)
     ]
 
 
@@ -283,10 +283,10 @@ def join(
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
     """
     return [
-        each.index
-        for each in quorum.vote(connection, acting, index=index, blocks=blocks)
-        if not quorum.too_few_readable(connection, acting.archive, each.size, unread)
-        and _acknowledge(connection, acting, each)
+        complete.index
+        for complete in quorum.vote(connection, acting, index=index, blocks=blocks)
+        if not quorum.too_few_readable(connection, acting.archive, complete.size, unread)
+        and _acknowledge(connection, acting, complete)
     ]
 
 
@@ -315,11 +315,11 @@ def _check_removed(connection: Connection, archive: str, blocks: Collection[str]
 
     It may be taken back yet, and that is another entry's to do.
     """
-    for each in quorum.pending(connection, archive) if blocks else ():
-        if each.block in blocks:
+    for waiting in quorum.pending(connection, archive) if blocks else ():
+        if waiting.block in blocks:
             raise RefusedError(
-                f"the last backup of {each.source} still waits for its quorum, and was to be removed: "
-                f"{each.describe()}. Nothing was changed: wait for it, then start again"
+                f"the last backup of {waiting.source} still waits for its quorum, and was to be removed: "
+                f"{waiting.describe()}. Nothing was changed: wait for it, then start again"
             )
 
 

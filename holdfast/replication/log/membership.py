@@ -64,7 +64,7 @@ def leave(connection: Connection, archive: str, name: str, *, force: bool) -> in
     check_removable(connection, archive, name, force=force)
     if len(replicas(connection, archive)) == 1:
         return 0
-    stay = {each.name: each.url for each in replicas(connection, archive) if each.name != name and not each.leaves_by}
+    stay = {row.name: row.url for row in replicas(connection, archive) if row.name != name and not row.leaves_by}
     return _append(connection, archive, name, "leaves_by", stay)
 
 

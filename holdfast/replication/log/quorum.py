@@ -97,7 +97,7 @@ def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
     there = present(rows)
 
     def counts(row: ReplicaRow) -> bool:
-        old = [each for each in there if each.joined_by < row.joined_by]
+        old = [older for older in there if older.joined_by < row.joined_by]
         return len(executed(old, row.joined_by)) >= min(size, len(old))
 
     return [row for row in there if counts(row)]
@@ -170,7 +170,7 @@ def too_few_readable(connection: Connection, archive: str, size: int, unread: Co
 def overdue(connection: Connection, archive: str) -> list[Quorum]:
     """Return the pending quorums whose deadline is over."""
     now = clock(connection)
-    return [each for each in pending(connection, archive) if each.deadline <= now]
+    return [waiting for waiting in pending(connection, archive) if waiting.deadline <= now]
 
 
 def check_settled(connection: Connection, archive: str, source: str) -> None:
@@ -352,7 +352,7 @@ def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]
     succeeded = _select().where(_Q.archive == archive, _Q.source == source, _Q.state == COMMITTED)
     last = connection.execute(succeeded.order_by(_Q.acknowledged_by.desc()).limit(1)).one_or_none()
     known = [_read(connection, archive, last)] if last is not None else []
-    return [each for each in (*known, *pending(connection, archive, source=source)) if not each.is_settled]
+    return [waiting for waiting in (*known, *pending(connection, archive, source=source)) if not waiting.is_settled]
 
 
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
@@ -388,6 +388,6 @@ def _select() -> sa.Select[Any]:
 def _read(connection: Connection, archive: str, row: Sequence[Any]) -> Quorum:
     index, block, source, size, state, deadline, dropped_by, acknowledged_by = row
     rows = counted(replicas(connection, archive), size) if acknowledged_by else []
-    told = tuple(each.name for each in executed(rows, acknowledged_by))
+    told = tuple(row.name for row in executed(rows, acknowledged_by))
     votes = _votes(connection, archive, index, size)
     return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, told)

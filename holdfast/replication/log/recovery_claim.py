@@ -38,15 +38,15 @@ def choose(
             f"replica {name} is being recovered from {row.recovers_from}; if that has died, its lease ends in "
             f"{row.active_until - now:.0f} s"
         )
-    good = [each for each in replicas(connection, archive) if not each.is_lost]
+    good = [row for row in replicas(connection, archive) if not row.is_lost]
     if not good:
         raise RefusedError(
             "all replicas are lost: 'holdfast replica status' shows what each of them has; 'holdfast replica elect' "
             "makes one of them the one to go on with"
         )
-    if source is not None and source not in {each.name for each in good}:
-        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
-    chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
+    if source is not None and source not in {row.name for row in good}:
+        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(row.name for row in good)}")
+    chosen = max((row for row in good if source in (None, row.name)), key=lambda row: (row.pointer, row.name))
     if row.joined_by and not row.pointer:
         check_counts(connection, archive, row.joined_by)
     succeeded = max(log_state(connection, archive).quorum, row.joined_by)

@@ -227,7 +227,7 @@ def check_removable(connection: Connection, archive: str, name: str, *, force: b
         has appended is not at any other place yet.
     """
     row = replica(connection, archive, name)
-    others = [each for each in replicas(connection, archive) if each.name != name and not each.is_lost]
+    others = [row for row in replicas(connection, archive) if row.name != name and not row.is_lost]
     if row.is_lost and not others and not force:
         raise RefusedError(
             f"all replicas are lost, {name} too, and what it has may be at no other place: 'holdfast replica elect' "
@@ -236,13 +236,13 @@ def check_removable(connection: Connection, archive: str, name: str, *, force: b
     if not row.is_lost and not force:
         if not others:
             raise RefusedError(f"{name} is the only replica that is not lost: removing it needs --force")
-        if all(each.pointer < row.pointer for each in others):
+        if all(other.pointer < row.pointer for other in others):
             raise RefusedError(
                 f"{name} has executed entries that no other replica has yet (up to {row.pointer - 1}): let one of them "
                 "be synced first, or say --force"
             )
     _check_entries(connection, archive, name, others if not force else [])
-    used = [each.name for each in replicas(connection, archive) if each.recovers_from == name]
+    used = [row.name for row in replicas(connection, archive) if row.recovers_from == name]
     if used and not force:
         raise RefusedError(f"{', '.join(used)} is being recovered from {name}: let that end, or say --force")
 
@@ -267,7 +267,7 @@ def _check_entries(connection: Connection, archive: str, name: str, others: Sequ
     if not others:
         return
     e = schema.entries.c
-    furthest = max(each.pointer for each in others)
+    furthest = max(row.pointer for row in others)
     query = sa.select(sa.func.min(e.index)).where(e.archive == archive, e.appended_by == name, e.index >= furthest)
     if (index := connection.execute(query).scalar_one_or_none()) is not None:
         raise RefusedError(
@@ -369,7 +369,7 @@ def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> N
     row = replica(connection, archive, name)
     if row.is_lost:
         return
-    if all(each.is_lost for each in replicas(connection, archive) if each.name != name):
+    if all(row.is_lost for row in replicas(connection, archive) if row.name != name):
         raise RefusedError(
             f"{name} has to be recovered ({reason}), and there is no other replica that is not lost: see 'holdfast "
             "replica status', then 'holdfast replica elect'"

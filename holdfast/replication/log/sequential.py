@@ -69,8 +69,8 @@ def ask(
         read.
     """
     told = ask_others(coordination, archive, place.replica, places)
-    for each in told.not_asked:
-        logger.warning("%s.", each.words)
+    for silent in told.not_asked:
+        logger.warning("%s.", silent.words)
     coordination.run(lambda c: _check_readable(c, archive, told.unread))
     answer = coordination.run(lambda c: _ask(c, archive, url, place, told.places, coordination.url))
     return replace(answer, not_asked=told.not_asked)

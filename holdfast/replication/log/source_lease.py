@@ -113,7 +113,7 @@ def take_source(
 
 def source_lease(connection: Connection, archive: str, source: str) -> SourceLease | None:
     """Return the lease on a source, be it over; None where nobody has taken one since it was given back."""
-    return next((each for each in source_leases(connection, archive) if each.source == source), None)
+    return next((lease for lease in source_leases(connection, archive) if lease.source == source), None)
 
 
 def source_leases(connection: Connection, archive: str) -> list[SourceLease]:

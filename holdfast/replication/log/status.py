@@ -111,7 +111,7 @@ class ArchiveStatus:
                 for quorum, left in self.pending
             ],
             "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in self.missing],
-            "sources": [each.value(self.now) for each in self.sources],
+            "sources": [source.value(self.now) for source in self.sources],
             "replicas": [one.describe() for one in self.replicas],
         }
 
@@ -126,7 +126,7 @@ def status(connection: Connection, archive: str | None = None) -> list[ArchiveSt
 def _archive_status(connection: Connection, log: LogState, now: float) -> ArchiveStatus:
     rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
     leads = leader(connection, log.archive)
-    waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
+    waiting = tuple((pending, max(0.0, pending.deadline - now)) for pending in quorum.pending(connection, log.archive))
     missing = tuple((index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive))
     leases = tuple(source_leases(connection, log.archive))
     return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing, leases, now)

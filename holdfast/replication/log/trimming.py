@@ -195,5 +195,7 @@ def delete_some(connection: Connection, archive: str, first: int, upto: int) -> 
 
     :param first: index of the first one; `upto` is that behind the last one.
     """
-    for each in (schema.entries, schema.blocks):
-        connection.execute(each.delete().where(each.c.archive == archive, each.c.index >= first, each.c.index < upto))
+    for table in (schema.entries, schema.blocks):
+        connection.execute(
+            table.delete().where(table.c.archive == archive, table.c.index >= first, table.c.index < upto)
+        )

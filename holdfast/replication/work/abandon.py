@@ -109,10 +109,12 @@ def prepare(
         raise UsageError(f"the log has no entry {index} that adds a block: a sync that cannot go on says which one")
     told = of_archive(ask({row.name: row.url for row in rows}, places), archive)
     asked = _asked(coordination, index, rows, told, ask_lost=ask_lost)
-    before = next((each for each in asked if each.place.index == index - 1 and not each.place.recovering), None)
+    before = next(
+        (replica for replica in asked if replica.place.index == index - 1 and not replica.place.recovering), None
+    )
     if before is None:
         raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
-    stores = [each.archive.store for each in told if isinstance(each, ReadableReplica)]
+    stores = [replica.archive.store for replica in told if isinstance(replica, ReadableReplica)]
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
@@ -174,22 +176,22 @@ def _asked(
     :raises OldStoreError: one contradicts the store.
     """
     pointers = {row.name: row.pointer for row in rows if not row.is_lost}
-    good = [each for each in told if each.name in pointers]
-    waited_for = [each for each in (told if ask_lost else good) if isinstance(each, UnreadableReplica)]
+    good = [replica for replica in told if replica.name in pointers]
+    waited_for = [replica for replica in (told if ask_lost else good) if isinstance(replica, UnreadableReplica)]
     if waited_for:
-        said = "; ".join(f"{each.name} ({each.problem})" for each in waited_for)
+        said = "; ".join(f"{replica.name} ({replica.problem})" for replica in waited_for)
         raise RefusedError(
             f"entry {index} waits for {said}: it may have the files. Mend that; if it is gone for good, 'holdfast "
             f"replica remove {waited_for[0].name} --force'"
         )
-    asked = [each for each in good if isinstance(each, ReadableReplica)]
-    for each in asked:
-        known = coordination.run(partial(look_up, archive=each.archive.identity.id, place=each.place))
-        check_replica(known, each.url, each.place, coordination.url)
-        if max(each.place.index, pointers[each.name] - 1) >= index:
+    asked = [replica for replica in good if isinstance(replica, ReadableReplica)]
+    for replica in asked:
+        known = coordination.run(partial(look_up, archive=replica.archive.identity.id, place=replica.place))
+        check_replica(known, replica.url, replica.place, coordination.url)
+        if max(replica.place.index, pointers[replica.name] - 1) >= index:
             raise RefusedError(
-                f"{each.name} has executed entry {index}: 'holdfast verify {each.url} --deep' shows what is the matter "
-                "with it. Where it is of no use any more, remove it first"
+                f"{replica.name} has executed entry {index}: 'holdfast verify {replica.url} --deep' shows what is the "
+                "matter with it. Where it is of no use any more, remove it first"
             )
     return asked
 

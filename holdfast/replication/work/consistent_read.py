@@ -78,7 +78,7 @@ class Opened:
             "commit": self.state.sequence,
             "committed_at": iso(at) if at else None,
             "cut_off": self.state.cut_off or None,
-            "not_asked": [each.describe() for each in self.not_asked],
+            "not_asked": [replica.describe() for replica in self.not_asked],
         }
 
 
@@ -98,7 +98,9 @@ def words_of(read_from: Mapping[str, Any]) -> str:
         if behind is None
         else f"{behind} entries behind the log"
     )
-    asked = "".join(f"; {each['replica']} was not asked: {each['why']}" for each in read_from.get("not_asked", ()))
+    asked = "".join(
+        f"; {replica['replica']} was not asked: {replica['why']}" for replica in read_from.get("not_asked", ())
+    )
     return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}{asked}"
 
 

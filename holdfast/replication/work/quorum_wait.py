@@ -138,7 +138,7 @@ def _remembered(
     index = commit.log.index if commit.log else 0
     if not 0 < index < start:
         return None
-    source = next(each.source.name for each in commit.add if each.id == block)
+    source = next(new.source.name for new in commit.add if new.id == block)
     have = () if is_dropped else tuple(row.name for row in rows if not row.is_lost and row.pointer > index)
     return Quorum(
         index=index,
@@ -313,7 +313,7 @@ class QuorumWait:
         self.refused.pop(name, None)
         try:
             row = row or next(
-                each for each in self.coordination.run(lambda c: replicas(c, self.archive)) if each.name == name
+                row for row in self.coordination.run(lambda c: replicas(c, self.archive)) if row.name == name
             )
             sync_replica(self.coordination, self.archive, row, wait=0, places=self.places)
         except (HoldfastError, LockError, StoreError) as error:
@@ -333,6 +333,6 @@ def settle(
     :raises QuorumFailedError: one was pending, and has failed.
     """
     coordination, acting = archive.in_use()
-    for each in coordination.run(lambda c: quorum.unsettled(c, acting.archive, source)):
-        waiting = QuorumWait(coordination, acting.archive, each.block, acting.name, archive.places, check, say)
+    for unsettled in coordination.run(lambda c: quorum.unsettled(c, acting.archive, source)):
+        waiting = QuorumWait(coordination, acting.archive, unsettled.block, acting.name, archive.places, check, say)
         waiting.check_success(waiting.decided())

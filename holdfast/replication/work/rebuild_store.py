@@ -119,7 +119,7 @@ class Rebuilding:
         :raises RefusedError: it is as it should be; or a replica has what would be lost.
         """
         if not self.is_needed and not force:
-            unread = [each.name for each in self.told if isinstance(each, UnreadableReplica)]
+            unread = [replica.name for replica in self.told if isinstance(replica, UnreadableReplica)]
             raise RefusedError(
                 "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
                 + (f"Look again once {', '.join(unread)} can be, too; " if unread else "")
@@ -154,7 +154,7 @@ def prepare(
     if known is not None:
         told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
     told += ask(_named(told), places)
-    told = sorted(of_archive(told, archive), key=lambda each: each.name)
+    told = sorted(of_archive(told, archive), key=lambda replica: replica.name)
     needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
     survey = decide(told, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
@@ -165,15 +165,19 @@ def prepare(
 
 def _named(told: Sequence[Told]) -> dict[str, str]:
     """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
-    readable = [each.place for each in told if isinstance(each, ReadableReplica)]
+    readable = [replica.place for replica in told if isinstance(replica, ReadableReplica)]
     furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
-    asked = {each.name for each in told}
+    asked = {replica.name for replica in told}
     return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
 def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
     """Return the id and the name of the archive to rebuild."""
-    there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, ReadableReplica)}
+    there = {
+        replica.archive.identity.id: replica.archive.identity.name
+        for replica in told
+        if isinstance(replica, ReadableReplica)
+    }
     if not there:
         there = {log.archive: log.name for log in coordination.run(log_states)}
     meant = {archive: name for archive, name in there.items() if wanted in (None, archive, name)}
@@ -182,7 +186,9 @@ def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str 
     if meant:
         several = ", ".join(f"{name} ({archive})" for archive, name in sorted(meant.items()))
         raise UsageError(f"there are several archives, {several}: say which by --archive")
-    unread = "".join(f"; {each.name}: {each.problem}" for each in told if isinstance(each, UnreadableReplica))
+    unread = "".join(
+        f"; {replica.name}: {replica.problem}" for replica in told if isinstance(replica, UnreadableReplica)
+    )
     what = f"an archive {wanted}" if wanted else "an archive with replicas"
     raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
 
@@ -212,11 +218,15 @@ def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Tol
     if not known.rows:
         return True
     good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
-    readable = [each for each in told if isinstance(each, ReadableReplica)]
-    if any(each.place.store != known.log.store for each in readable if each.name in good and not each.place.recovering):
+    readable = [replica for replica in told if isinstance(replica, ReadableReplica)]
+    if any(
+        replica.place.store != known.log.store
+        for replica in readable
+        if replica.name in good and not replica.place.recovering
+    ):
         return True
     try:
-        check_others(connection, known.log.archive, {each.url: each.place for each in readable}, store)
+        check_others(connection, known.log.archive, {replica.url: replica.place for replica in readable}, store)
     except OldStoreError:
         return True
     return False
@@ -254,11 +264,11 @@ def rebuild(
     """
     planned.check(force=force)
     with ExitStack() as stack:
-        held = {each.name: stack.enter_context(_locked(each, wait)) for each in _in_order(planned.told)}
+        held = {replica.name: stack.enter_context(_locked(replica, wait)) for replica in _in_order(planned.told)}
         # Once more: what was told before the locks were held may be old. What could not be read then has none.
-        again = ask({each.name: each.url for each in _in_order(planned.told)}, places)
-        unread = [each for each in planned.told if each.name not in held]
-        told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
+        again = ask({replica.name: replica.url for replica in _in_order(planned.told)}, places)
+        unread = [replica for replica in planned.told if replica.name not in held]
+        told = sorted((*of_archive(again, planned.archive), *unread), key=lambda replica: replica.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
         survey = decide(
             told,
@@ -271,14 +281,14 @@ def rebuild(
         work.survey.check()
 
         def check() -> None:
-            for each in held.values():
-                each.check()
+            for locks_held in held.values():
+                locks_held.check()
 
         closed, store = str(uuid.uuid4()), str(uuid.uuid4())
         coordination.run(lambda c: _close(c, work, closed))
         log = {"store": store, "before": _stores_before(work), "members": _members(work)}
-        for each in _in_order(told):
-            _move(work, each, log, check, held[each.name].fence)
+        for replica in _in_order(told):
+            _move(work, replica, log, check, held[replica.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
     return Rebuilt(store, work)
@@ -289,7 +299,9 @@ def _in_order(told: Sequence[Told]) -> list[ReadableReplica]:
 
     Every process takes the locks in this order.
     """
-    return sorted((each for each in told if isinstance(each, ReadableReplica)), key=lambda each: each.url)
+    return sorted(
+        (replica for replica in told if isinstance(replica, ReadableReplica)), key=lambda replica: replica.url
+    )
 
 
 def _locked(told: ReadableReplica, wait: float) -> HeldLocks:
@@ -318,8 +330,8 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
     """Return the stores that the log was in before, each with the index of its last entry that counts."""
     same = [fate.told for fate in work.survey.fates if not fate.lost or fate.told is work.survey.source]
     before: dict[str, int] = {}
-    for each in (*(told for told in same if isinstance(told, ReadableReplica)), work.survey.source):
-        before |= {**each.place.before, each.place.store: work.head}
+    for place in (*(told.place for told in same if isinstance(told, ReadableReplica)), work.survey.source.place):
+        before |= {**place.before, place.store: work.head}
     return before
 
 
@@ -390,7 +402,9 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
     """
     known = coordination.run(lambda c: line.entry_ids(c, work.archive))
     found = _executed(work.survey.source.archive, known)
-    others = [_executed(each.archive, known) for each in _in_order(work.told) if each is not work.survey.source]
+    others = [
+        _executed(replica.archive, known) for replica in _in_order(work.told) if replica is not work.survey.source
+    ]
     for entries in (known, *others):
         shared = max((index for index, entry in entries.items() if found.get(index) == entry), default=0)
         found = {index: entry for index, entry in entries.items() if index < shared} | found
@@ -421,7 +435,7 @@ def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
     """
     b = schema.abandoned.c
     known = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
-    told = {block: each.name for each in _in_order(work.told) for block in each.archive.state.abandoned}
+    told = {block: replica.name for replica in _in_order(work.told) for block in replica.archive.state.abandoned}
     return told | {row.block: row.replica for row in known}
 
 

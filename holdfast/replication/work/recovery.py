@@ -349,8 +349,8 @@ class _Recovery:
 
     def _blocks(self) -> list[Block]:
         """Return the source's blocks in the order of their addition."""
-        placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.number)
-        return [each.block for each in placed]
+        placed = sorted(self._origin.state.blocks.values(), key=lambda block: block.number)
+        return [part.block for part in placed]
 
     def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
         """Commit the source's content on the replica.
@@ -409,7 +409,7 @@ def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
     :param before: where it stood; `after`: where it will.
     """
     known = [(before.index, before.entry), (before.reached, before.reached_entry)]
-    index, entry = max(known, key=lambda each: each[0])
+    index, entry = max(known, key=lambda item: item[0])
     if before.set_aside or (before.recovering and not before.recovery) or index <= after.index:
         return {}
     return {"reached": index, "reached_entry": entry}

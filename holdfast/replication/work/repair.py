@@ -133,19 +133,19 @@ def findings(
         return [unknown_archive(coordination, coordination.named, places, archive)]
     looked = look(coordination, status, places)
     tried = list(troubles)
-    old = looked.contradiction or next((each for each in tried if isinstance(each, OldStoreError)), None)
+    old = looked.contradiction or next((trouble for trouble in tried if isinstance(trouble, OldStoreError)), None)
     if old is not None:  # every other step is refused until that is settled
         return [_old_store(coordination, looked, places, old)]
     if all(one.row.is_lost or _why_lost(looked, one) for one in status.replicas):  # as an election judges, too
         return [_all_lost(looked)]
-    found = [each for one in status.replicas for each in _of_replica(coordination, looked, one)]
+    found = [finding for one in status.replicas for finding in _of_replica(coordination, looked, one)]
     stopped = {index for index, _ in status.missing} | {
-        each.index for each in tried if isinstance(each, MissingFilesError)
+        trouble.index for trouble in tried if isinstance(trouble, MissingFilesError)
     }
     found += [_missing(coordination, status, index, places) for index in sorted(stopped)]
     found += _undecided(status)
     order = ("sync", "remove", "recover")
-    return sorted(found, key=lambda each: order.index(each.step.verb) if each.step else len(order))
+    return sorted(found, key=lambda finding: order.index(finding.step.verb) if finding.step else len(order))
 
 
 def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: ReplicaStatus) -> Iterator[Finding]:
@@ -212,7 +212,7 @@ def _all_lost(looked: ArchiveLook) -> Finding:
     ways = []
     if away := [name for name in looked.places if name not in readable]:
         ways.append(WayOut("all", action=f"mend the place of {named(away)} first: it may be the one with most"))
-    furthest = sorted(readable.items(), key=lambda each: -each[1].index)
+    furthest = sorted(readable.items(), key=lambda item: -item[1].index)
     for name, place in furthest:
         if place.set_aside or place.recovering:
             continue
@@ -239,7 +239,7 @@ def _missing(
     except (HoldfastError, StoreError) as error:
         way = WayOut("all", action=sentence(error))
         return Finding(status.log.name, problem, (way,), exit_code_of(error))
-    entries = ", ".join(str(each.index) for each in planned.entries)
+    entries = ", ".join(str(entry.index) for entry in planned.entries)
     ways = (
         WayOut("all", action=f"find these files, and put them back at a replica: {', '.join(planned.missing)}"),
         WayOut(
@@ -312,9 +312,12 @@ def rebuild_ways(
         loses = f"{planned.given_up:,} entries of the log that no replica has executed" if planned.given_up else ""
         step = Step("rebuild-store") if alone and not loses else None
         return (WayOut(_kept(planned.survey.source), loses, command=_rebuild(planned, urls), step=step),)
-    unread = [each for each in planned.told if isinstance(each, UnreadableReplica)]
-    mend = [WayOut("all", action=f"mend the place of {each.name} ({each.url}): {each.problem}") for each in unread]
-    return (*mend, *_choices(planned, urls, [each.name for each in unread], lost))
+    unread = [replica for replica in planned.told if isinstance(replica, UnreadableReplica)]
+    mend = [
+        WayOut("all", action=f"mend the place of {replica.name} ({replica.url}): {replica.problem}")
+        for replica in unread
+    ]
+    return (*mend, *_choices(planned, urls, [replica.name for replica in unread], lost))
 
 
 def _choices(
@@ -322,18 +325,18 @@ def _choices(
 ) -> Iterator[WayOut]:
     """Yield a way for each replica that the log may go on from, where they contradict each other."""
     objecting = {fate.told.name for fate in planned.survey.fates if fate.objection} | {planned.survey.source.name}
-    usable = [each for each in planned.told if isinstance(each, ReadableReplica) and each.name in objecting]
-    for each in sorted(usable, key=lambda told: (told is not planned.survey.source, -told.place.index)):
-        chosen = partial(decide, planned.told, source=each.name, without=unread, lost=lost)
+    usable = [replica for replica in planned.told if isinstance(replica, ReadableReplica) and replica.name in objecting]
+    for replica in sorted(usable, key=lambda told: (told is not planned.survey.source, -told.place.index)):
+        chosen = partial(decide, planned.told, source=replica.name, without=unread, lost=lost)
         acknowledged = chosen().objections
         survey = chosen(lose_acknowledged=True)
         others = [fate for fate in survey.fates if fate.told.name in objecting and fate.lost]
         more = "; ".join((*(f"what {fate.told.name} has more ({fate.lost})" for fate in others), *acknowledged))
         loses = f"{more}. All files stay at their places, and the recovery keeps them aside"
         options = [word for name in unread for word in ("--without", name)]
-        options += ["--from", each.name] if len(usable) > 1 or each.name in lost else []
+        options += ["--from", replica.name] if len(usable) > 1 or replica.name in lost else []
         options += ["--lose-acknowledged"] if acknowledged else []
-        yield WayOut(_kept(each), loses, command=(*_rebuild(planned, urls), *options))
+        yield WayOut(_kept(replica), loses, command=(*_rebuild(planned, urls), *options))
 
 
 def _kept(source: ReadableReplica) -> str:
@@ -343,4 +346,4 @@ def _kept(source: ReadableReplica) -> str:
 def _rebuild(planned: Rebuilding, urls: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words of the command; a store that knows nothing is told where the replicas are."""
     names: list[Told] = [] if planned.known or urls else list(planned.told)
-    return ("rebuild-store", *(word for each in names for word in ("--replica", f"{each.name}={each.url}")))
+    return ("rebuild-store", *(word for replica in names for word in ("--replica", f"{replica.name}={replica.url}")))

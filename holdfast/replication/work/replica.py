@@ -167,10 +167,10 @@ class ReplicatedArchive(Archive):
             raise RuntimeError("no store was given")
         archive = self.identity.id
         told = ask_others(coordination, archive, self._place().replica, self.places)
-        known = {each.replica for each in self.not_asked}
-        for each in told.not_asked:
-            if each.replica not in known:
-                logger.warning("%s.", each.words)
+        known = {replica.replica for replica in self.not_asked}
+        for replica in told.not_asked:
+            if replica.replica not in known:
+                logger.warning("%s.", replica.words)
         self.not_asked, self.unread = told.not_asked, told.unread
         coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
 
@@ -429,7 +429,7 @@ def not_asked(archive: Archive) -> list[dict[str, str]]:
 
     It is empty for an archive at one place.
     """
-    return [each.describe() for each in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
+    return [replica.describe() for replica in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
 
 
 def _ends(state: State, source: str) -> log.Ends:
@@ -441,5 +441,5 @@ def settled(archive: Archive, coordination: CoordinationStore) -> State:
 
     Neither those nor the blocks that they stand for may be removed.
     """
-    waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
+    waiting = {pending.block for pending in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
     return without(archive.state, waiting)

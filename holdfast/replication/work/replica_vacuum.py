@@ -78,7 +78,7 @@ class ReplicaPermit(Permit):
     def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
         """Return the blocks that must keep their files, with the awaited replicas."""
         # What was removed before there was a log has no entry, and all replicas are later than that.
-        places = {number: archive.commit(number).log for number in {each.removed for each in removed}}
+        places = {number: archive.commit(number).log for number in {block.removed for block in removed}}
         indexes = {number: place.index if place else 0 for number, place in places.items()}
 
         def look(connection: Connection) -> Mapping[int, tuple[str, ...]]:
@@ -87,7 +87,7 @@ class ReplicaPermit(Permit):
             return {index: waits_for(connection, self._archive, index) for index in set(indexes.values())}
 
         behind = self._coordination.run(look)
-        return {each.id: names for each in removed if (names := behind[indexes[each.removed]])}
+        return {block.id: names for block in removed if (names := behind[indexes[block.removed]])}
 
     def abandon(self, blocks: Collection[str]) -> Collection[str]:
         """Record in the store that blocks must not be added any more.

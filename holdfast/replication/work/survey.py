@@ -94,13 +94,13 @@ def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
     :param archive: the id of the one that is meant.
     """
 
-    def look(each: Told) -> Told:
-        if isinstance(each, UnreadableReplica) or each.archive.identity.id == archive:
-            return each
-        identity = each.archive.identity
-        return UnreadableReplica(each.name, each.url, f"a replica of {identity.name} ({identity.id}) lies there")
+    def look(replica: Told) -> Told:
+        if isinstance(replica, UnreadableReplica) or replica.archive.identity.id == archive:
+            return replica
+        identity = replica.archive.identity
+        return UnreadableReplica(replica.name, replica.url, f"a replica of {identity.name} ({identity.id}) lies there")
 
-    return [look(each) for each in told]
+    return [look(replica) for replica in told]
 
 
 @dataclass(frozen=True)
@@ -161,22 +161,27 @@ def decide(
     :raises UsageError: there is no replica of such a name.
     :raises RefusedError: the log could go on from none of them.
     """
-    names = {each.name for each in told}
+    names = {replica.name for replica in told}
     for name in (*without, *([source] if source else ())):
         if name not in names:
             raise UsageError(f"there is no replica {name} among these: {', '.join(sorted(names)) or 'none'}")
-    usable = [each for each in told if isinstance(each, ReadableReplica) and not each.place.recovering]
-    meant = (each for each in usable if each.name not in without and source in (None, each.name))
-    chosen = [each for each in meant if source or not each.place.set_aside]
+    usable = [replica for replica in told if isinstance(replica, ReadableReplica) and not replica.place.recovering]
+    meant = (replica for replica in usable if replica.name not in without and source in (None, replica.name))
+    chosen = [replica for replica in meant if source or not replica.place.set_aside]
     if not chosen:
-        said = "; ".join(f"{each.name}: {_why_not(each)}" for each in told)
+        said = "; ".join(f"{replica.name}: {_why_not(replica)}" for replica in told)
         raise RefusedError(f"there is no replica that the log could go on from ({said}): mend the place of one")
     best = max(
         chosen,
-        key=lambda each: (each.name not in lost, each.place.index, len(each.archive.state.blocks), each.name),
+        key=lambda replica: (
+            replica.name not in lost,
+            replica.place.index,
+            len(replica.archive.state.blocks),
+            replica.name,
+        ),
     )
     chosen_by = _Choice(best, source is not None, frozenset(without), lose_acknowledged)
-    fates = (_still_lost(chosen_by.fate(each), best, source is not None, lost) for each in told)
+    fates = (_still_lost(chosen_by.fate(replica), best, source is not None, lost) for replica in told)
     return Survey(best, tuple(fates))
 
 
@@ -286,7 +291,7 @@ def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
     last = _commit_at(told.archive, index)
     state, theirs = told.archive.state, best.archive.state
     had = _with_parts(placed for placed in state.blocks.values() if placed.commit <= last or placed.head.parts)
-    joined = (each for each in state.removed.values() if each.added <= last < each.removed)
+    joined = (block for block in state.removed.values() if block.added <= last < block.removed)
     had |= _removed_by(told.archive, joined, lambda kind: kind == "compaction")
     has = _with_parts(theirs.blocks.values())
     return not had <= has | _removed_by(best.archive, theirs.removed.values(), lambda kind: kind != DROP)
@@ -295,19 +300,20 @@ def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
 def _commit_at(archive: Archive, index: int) -> int:
     """Return the number of the last commit up to an entry."""
     return next(
-        (each.sequence for each in archive.newest_first() if each.log is not None and each.log.index <= index), 0
+        (commit.sequence for commit in archive.newest_first() if commit.log is not None and commit.log.index <= index),
+        0,
     )
 
 
 def _with_parts(blocks: Iterable[Placed]) -> set[str]:
     """Return the ids of blocks, and of those that they stand for."""
-    return {each for placed in blocks for each in (placed.id, *(part.block.id for part in placed.head.parts))}
+    return {identity for placed in blocks for identity in (placed.id, *(part.block.id for part in placed.head.parts))}
 
 
 def _removed_by(archive: Archive, removed: Iterable[Removed], is_meant: Callable[[str], bool]) -> set[str]:
     """Return the ids of those removed blocks whose removing commits are of a kind that is meant."""
     kind = cache(lambda number: archive.commit(number).kind)
-    return {each.id for each in removed if is_meant(kind(each.removed))}
+    return {block.id for block in removed if is_meant(kind(block.removed))}
 
 
 def _lack(told: ReadableReplica, best: ReadableReplica) -> str:

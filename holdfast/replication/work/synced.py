@@ -36,5 +36,5 @@ class Synced:
             "files": self.files,
             "bytes": self.size,
             "given_up": list(self.given_up),
-            "not_asked": [each.describe() for each in self.not_asked],
+            "not_asked": [replica.describe() for replica in self.not_asked],
         }

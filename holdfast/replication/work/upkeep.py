@@ -188,5 +188,5 @@ def told_by_job(result: Mapping[str, Any]) -> Synced:
         result["entries"],
         result["files"],
         result["bytes"],
-        not_asked=tuple(NotAsked(**each) for each in result.get("not_asked", ())),
+        not_asked=tuple(NotAsked(**replica) for replica in result.get("not_asked", ())),
     )
