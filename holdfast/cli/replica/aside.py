@@ -31,8 +31,8 @@ def list_aside(name: Replica, store: Store = None, archive: OfArchive = None, as
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         row, log = asked.row(name), asked.log()
-        found = set_aside.listed(asked.place(row.url), log.archive, name)
-    value = {"archive": log.archive, "name": log.name, "replica": name, "aside": [block.describe() for block in found]}
+        blocks = set_aside.listed(asked.place(row.url), log.archive, name)
+    value = {"archive": log.archive, "name": log.name, "replica": name, "aside": [block.describe() for block in blocks]}
     output.result(value, lambda console: _show(console, value))
 
 
@@ -78,24 +78,24 @@ def restore_aside(
         row, log = asked.row(name), asked.log()
         origin = asked.place(row.url)
         target = places.archive_store(into, like=ArchiveKeys(origin.key, origin.signing))
-        done = set_aside.bring_back(origin, target, log.archive, name, commit=commit, wait=wait)
+        brought = set_aside.bring_back(origin, target, log.archive, name, commit=commit, wait=wait)
     value = {
-        "archive": done.archive,
+        "archive": brought.archive,
         "url": target.url,
-        "commit": done.commit,
-        "blocks": list(done.blocks),
-        "others": list(done.others),
-        "left_out": list(done.left_out),
-        "files": done.files,
-        "bytes": done.size,
+        "commit": brought.commit,
+        "blocks": list(brought.blocks),
+        "others": list(brought.others),
+        "left_out": list(brought.left_out),
+        "files": brought.files,
+        "bytes": brought.size,
     }
     words = (
-        f"{target.url} is an archive of its own with {len(done.blocks)} blocks that were set aside, and "
-        f"{len(done.others)} that stood beside them; {done.files:,} files ({human_size(done.size)}) copied. Now: "
-        f"holdfast points {target.url}"
+        f"{target.url} is an archive of its own with {len(brought.blocks)} blocks that were set aside, and "
+        f"{len(brought.others)} that stood beside them; {brought.files:,} files ({human_size(brought.size)}) copied. "
+        f"Now: holdfast points {target.url}"
     )
-    if done.left_out:
-        output.say(f"left out, since their files are not at {row.url} any more: block {', '.join(done.left_out)}")
+    if brought.left_out:
+        output.say(f"left out, since their files are not at {row.url} any more: block {', '.join(brought.left_out)}")
     output.result(value, lambda console: console.print(words, markup=False))
 
 

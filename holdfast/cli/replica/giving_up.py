@@ -42,8 +42,8 @@ def give_up(
             value = _value(log, planned, None)
         else:
             confirm(log.name, _consequence(log, planned), yes=yes, output=output)
-            done, entry = abandon.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
-            value = _value(log, done, entry)
+            given_up, entry = abandon.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
+            value = _value(log, given_up, entry)
     output.result(value, lambda console: _show(console, value))
 
 
@@ -53,16 +53,16 @@ def _consequence(log: LogState, planned: GivingUp) -> str:
     return f"{log.name} goes on without entries {entries} of its log: the backups of {lost} in them are lost"
 
 
-def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:
+def _value(log: LogState, giving_up: GivingUp, entry: int | None) -> dict[str, Any]:
     return {
         "archive": log.archive,
         "name": log.name,
-        "missing": list(done.missing),
+        "missing": list(giving_up.missing),
         "given_up": [
             {"entry": entry.index, "kind": entry.change.kind, "blocks": [block.id for block in entry.change.add]}
-            for entry in done.entries
+            for entry in giving_up.entries
         ],
-        "sources": sorted(done.ends),
+        "sources": sorted(giving_up.ends),
         "entry": entry,
         "dry_run": entry is None,
     }

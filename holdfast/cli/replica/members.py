@@ -112,25 +112,25 @@ def _add(
     asked: Asked, place: ObjectStore, there: Archive | None, name: str, wait: float, output: Output
 ) -> dict[str, Any]:
     """Add a replica at a location, of an archive that the store knows."""
-    known = _known(asked)
-    if not known:
+    logs = _known(asked)
+    if not logs:
         raise UsageError(
             f"{place.url} holds no archive, and {asked.coordination.url} knows none yet: the first replica is an "
             "archive that exists ('holdfast init' makes one)"
         )
-    log = known[there.identity.id] if there is not None and asked.word is None else asked.log()
+    log = logs[there.identity.id] if there is not None and asked.word is None else asked.log()
     before = asked.coordination.run(lambda c: replicas(c, log.archive))
     membership.add(asked.coordination, log.archive, name, place.url, wait=wait, places=asked.place)
     if any(row.name == name and not row.is_lost for row in before):
         output.say(f"{place.url} is replica {name} already")
         return _added_value(log, name, place)
     try:
-        done = recover_replica(asked, log, name, output, RecoveryRequest(), wait=wait)
+        recovered = recover_replica(asked, log, name, output, RecoveryRequest(), wait=wait)
     except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
             membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
         raise
-    return {**_added_value(log, name, place), **done.describe()}
+    return {**_added_value(log, name, place), **recovered.describe()}
 
 
 def _added_value(log: LogState, name: str, place: ObjectStore, *, first: bool = False) -> dict[str, Any]:
@@ -191,10 +191,10 @@ def _consequence(log: LogState, name: str) -> str:
 
 
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
-    found = membership.candidates(asked.coordination, log.archive, asked.place)
+    candidates = membership.candidates(asked.coordination, log.archive, asked.place)
     values = [
         {"name": candidate.name, "url": candidate.url, "index": candidate.index, "problem": candidate.problem or None}
-        for candidate in found
+        for candidate in candidates
     ]
 
     def show(console: Console) -> None:
@@ -210,7 +210,7 @@ def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
                     "?" if candidate.index is None else str(candidate.index),
                     candidate.problem,
                 )
-                for candidate in found
+                for candidate in candidates
             ],
         )
 

@@ -101,11 +101,11 @@ def _named(
         return {}
     there = {row.url for row in coordination.run(lambda c: replicas(c, log.archive))}
     named = (config.replicas for config in read.archives.values() if config.replicas)
-    found = next((urls for urls in named if there & {url.rstrip("/") for url in urls.values()}), {})
-    if not found:
+    chosen = next((urls for urls in named if there & {url.rstrip("/") for url in urls.values()}), {})
+    if not chosen:
         for url in there:
             read.refuse_mistaken(url)
-    return found
+    return chosen
 
 
 def _stores(read: ReadArchives) -> set[str]:

@@ -88,14 +88,18 @@ def _repaired(
     failed: dict[Step, Exception] = {}
     tries: Counter[Step] = Counter()
     while True:
-        found = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
+        remaining = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
         # Again once only: where backups go on meanwhile, a replica may be behind at every look.
         chosen = next(
-            (finding for finding in found if finding.step and finding.step not in failed and tries[finding.step] < 2),
+            (
+                finding
+                for finding in remaining
+                if finding.step and finding.step not in failed and tries[finding.step] < 2
+            ),
             None,
         )
         if chosen is None or chosen.step is None or dry_run:
-            return steps, found
+            return steps, remaining
         step = chosen.step
         tries[step] += 1
         command = f"holdfast replica {' '.join(filter(None, (step.verb, step.replica)))}"

@@ -33,11 +33,11 @@ def status(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         chosen = asked.log().archive if archive else None
-        found = asked.coordination.run(lambda c: standing.status(c, chosen))
+        statuses = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
-        looks = [look_at(asked.coordination, status, asked.place) if look else None for status in found]
+        looks = [look_at(asked.coordination, status, asked.place) if look else None for status in statuses]
     contradictions = [look.contradiction for look in looks if look and look.contradiction]
-    value = {"archives": [status.describe() for status in found]}
+    value = {"archives": [status.describe() for status in statuses]}
     for described, seen in zip(value["archives"], looks, strict=True):
         for one in described["replicas"]:
             one["look"] = _described(seen.places[one["name"]]) if seen else None
@@ -110,8 +110,8 @@ def _state(one: dict[str, Any]) -> str:
         elif look["index"] != one["pointer"] - 1:
             said.append(f"has entry {look['index']}")
     elif one["silent_s"] is not None:
-        again = human_span(one["asked_again_s"])
-        said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}")
+        pause = human_span(one["asked_again_s"])
+        said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {pause}")
     return "; ".join(said)
 
 

@@ -151,7 +151,7 @@ def trim(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
-        done = trimming.trim(
+        trimmed = trimming.trim(
             asked.coordination,
             log.archive,
             min_keep=request.min_keep,
@@ -162,12 +162,12 @@ def trim(
     value = {
         "archive": log.archive,
         "name": log.name,
-        "log_start": done.start,
-        "removed": done.removed,
-        "lost": list(done.lost),
-        "waits_for": list(done.waits_for),
-        "spared": list(done.spared),
-        "not_asked": [replica.describe() for replica in done.not_asked],
+        "log_start": trimmed.start,
+        "removed": trimmed.removed,
+        "lost": list(trimmed.lost),
+        "waits_for": list(trimmed.waits_for),
+        "spared": list(trimmed.spared),
+        "not_asked": [replica.describe() for replica in trimmed.not_asked],
         "dry_run": request.dry_run,
     }
     output.result(value, lambda console: console.print(_trimmed(value), markup=False))

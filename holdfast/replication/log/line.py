@@ -80,8 +80,8 @@ def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str
     if place.set_aside or (place.recovering and not place.recovery):
         return ""
     for index, entry in ((place.index, place.entry), (place.reached, place.reached_entry)):
-        known = entry_id(connection, log.archive, index)
-        if index > last or (entry and known not in (None, entry)):
+        logged = entry_id(connection, log.archive, index)
+        if index > last or (entry and logged not in (None, entry)):
             return f"has executed entry {index} ({entry}), which the coordination store does not know"
     if place.passed and place.index >= log.start and _counts(connection, log.archive, place.index):
         return f"has passed entry {place.index} ({place.entry}), whose failure the coordination store does not know"

@@ -341,10 +341,10 @@ def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Bloc
 def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
     for source, expected in draft.expected.items():
         quorum.check_settled(connection, archive, source)
-        here = ends_of(connection, archive, source)
-        if here != expected:
+        ends = ends_of(connection, archive, source)
+        if ends != expected:
             raise RefusedError(
-                f"another backup of {source} was appended meanwhile (its end is {here[0] or 'none'}, this one started "
+                f"another backup of {source} was appended meanwhile (its end is {ends[0] or 'none'}, this one started "
                 f"from {expected[0] or 'none'}): nothing was added. Start a new backup."
             )
         end, stream = draft.becomes.get(source, expected)
@@ -390,9 +390,9 @@ def check_settled_at(connection: Connection, archive: str, source: str, position
     :raises RefusedError: they were taken back, or others were appended.
     """
     quorum.check_settled(connection, archive, source)
-    if (here := ends_of(connection, archive, source)[1]) != position:
+    if (end := ends_of(connection, archive, source)[1]) != position:
         raise RefusedError(
-            f"the changes of {source} end at {here or 'no position'} by the update log, and not at {position}: nothing "
+            f"the changes of {source} end at {end or 'no position'} by the update log, and not at {position}: nothing "
             "was let go of. Start the backup again"
         )
 

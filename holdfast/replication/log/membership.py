@@ -107,8 +107,8 @@ def waited_for(connection: Connection, archive: str, index: int, *, but_for: str
     :param but_for: the name of a replica that leaves by it and cannot execute it any more.
     """
     old = [row for row in present(replicas(connection, archive)) if row.joined_by < index and row.name != but_for]
-    done = executed(old, index)
-    return max(0, min(SMALLEST, len(old)) - len(done)), [row for row in old if row not in done]
+    votes = executed(old, index)
+    return max(0, min(SMALLEST, len(old)) - len(votes)), [row for row in old if row not in votes]
 
 
 def check_counts(connection: Connection, archive: str, index: int, *, but_for: str = "") -> None:

@@ -64,8 +64,8 @@ class NamedPlaces:
                 continue
             if store.url in known or store.url in stores:
                 continue
-            if (left := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
-                why = f"it has not answered, and is asked again in {human_span(left)}"
+            if (pause := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
+                why = f"it has not answered, and is asked again in {human_span(pause)}"
                 not_asked.append(NotAsked(name, store.url, why))
                 continue
             stores[store.url], names[store.url] = store, name
@@ -76,7 +76,7 @@ class NamedPlaces:
 
         :param archive: its id.
         """
-        return {url: partial(_told, archive, store) for url, store in self.stores.items()}
+        return {url: partial(_position, archive, store) for url, store in self.stores.items()}
 
     def told(
         self, answers: Mapping[str, LogPlace | Exception | None]
@@ -85,7 +85,7 @@ class NamedPlaces:
 
         :param answers: by URL; there may be others among them.
         """
-        found: dict[str, LogPlace] = {}
+        positions: dict[str, LogPlace] = {}
         not_asked = list(self.not_asked)
         for url, name in self.names.items():
             answer = answers[url]
@@ -96,16 +96,16 @@ class NamedPlaces:
             elif isinstance(answer, Exception):
                 raise answer
             elif answer is not None:
-                found[url] = answer
-        return found, tuple(not_asked)
+                positions[url] = answer
+        return positions, tuple(not_asked)
 
 
-def _told(archive: str, store: ObjectStore) -> LogPlace | None:
+def _position(archive: str, store: ObjectStore) -> LogPlace | None:
     """Return the position in the log of what lies at a place; None where that is no replica of this archive."""
     store = store.impatient()
     try:
         store.head(IDENTITY_KEY)
     except ObjectNotFound:
         return None
-    found = Archive.open(store, recovering=True)
-    return found.state.log if found.identity.id == archive else None
+    opened = Archive.open(store, recovering=True)
+    return opened.state.log if opened.identity.id == archive else None

@@ -79,10 +79,10 @@ class Quorum:
         """Return the votes of the quorum in words."""
         which = f"entry {self.index} (a backup of {self.source})"
         if self.state == COMMITTED:
-            told = ", ".join(self.told) or "none"
+            names = ", ".join(self.told) or "none"
             return (
                 f"{which}: its quorum has succeeded, and {len(self.told)} of {self.size} replicas have executed entry "
-                f"{self.acknowledged_by}, which says so ({told})"
+                f"{self.acknowledged_by}, which says so ({names})"
             )
         return f"{which}: {len(self.votes)} of {self.size} replicas ({', '.join(self.votes) or 'none'})"
 
@@ -181,10 +181,10 @@ def check_settled(connection: Connection, archive: str, source: str) -> None:
     :raises BusyError: something is.
     """
     for quorum in pending(connection, archive, source=source):
-        left = quorum.deadline - clock(connection)
+        seconds = quorum.deadline - clock(connection)
         raise BusyError(
             f"the last backup of {source} still waits for its quorum: {quorum.describe()}, for "
-            f"{max(0.0, left):.0f} s at most"
+            f"{max(0.0, seconds):.0f} s at most"
         )
 
 
@@ -276,12 +276,12 @@ def _votes(connection: Connection, archive: str, index: int, size: int) -> tuple
 
 def _decide(connection: Connection, archive: str, index: int, state: str, **more: object) -> bool:
     """Decide a quorum that is pending; return False where it is decided already."""
-    found = connection.execute(
+    updated = connection.execute(
         schema.quorums.update()
         .where(_Q.archive == archive, _Q.index == index, _Q.state == PENDING)
         .values(state=state, **more)
     )
-    return bool(found.rowcount)
+    return bool(updated.rowcount)
 
 
 def _set_index(connection: Connection, archive: str, index: int) -> None:
@@ -351,8 +351,8 @@ def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]
     """
     succeeded = _select().where(_Q.archive == archive, _Q.source == source, _Q.state == COMMITTED)
     last = connection.execute(succeeded.order_by(_Q.acknowledged_by.desc()).limit(1)).one_or_none()
-    known = [_read(connection, archive, last)] if last is not None else []
-    return [waiting for waiting in (*known, *pending(connection, archive, source=source)) if not waiting.is_settled]
+    latest = [_read(connection, archive, last)] if last is not None else []
+    return [waiting for waiting in (*latest, *pending(connection, archive, source=source)) if not waiting.is_settled]
 
 
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
@@ -388,6 +388,6 @@ def _select() -> sa.Select[Any]:
 def _read(connection: Connection, archive: str, row: Sequence[Any]) -> Quorum:
     index, block, source, size, state, deadline, dropped_by, acknowledged_by = row
     rows = counted(replicas(connection, archive), size) if acknowledged_by else []
-    told = tuple(row.name for row in executed(rows, acknowledged_by))
+    executed_by = tuple(row.name for row in executed(rows, acknowledged_by))
     votes = _votes(connection, archive, index, size)
-    return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, told)
+    return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, executed_by)

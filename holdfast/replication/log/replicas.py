@@ -138,8 +138,8 @@ def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
     for row in there:
         if row.name == name:
             return row
-    known = ", ".join(row.name for row in there) or "none"
-    raise UsageError(f"there is no replica {name} of this archive; it has: {known}")
+    names = ", ".join(row.name for row in there) or "none"
+    raise UsageError(f"there is no replica {name} of this archive; it has: {names}")
 
 
 def register(
@@ -153,8 +153,10 @@ def register(
     :param ends, streams: positions that backups of each source, and its changes, have reached.
     :raises UsageError: the archive has replicas already.
     """
-    known = connection.execute(sa.select(schema.archives.c.archive).where(schema.archives.c.archive == log.archive))
-    if known.first() is not None:
+    registered = connection.execute(
+        sa.select(schema.archives.c.archive).where(schema.archives.c.archive == log.archive)
+    )
+    if registered.first() is not None:
         raise UsageError(f"archive {log.name} has replicas in this store already: another one is to be an empty place")
     row = {"archive": log.archive, "name": log.name, "store": log.store, "head": log.head, "log_start": log.start}
     connection.execute(schema.archives.insert(), row)
@@ -316,18 +318,18 @@ def guard(connection: Connection, acting: Acting) -> ReplicaRow:
     return row
 
 
-def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
+def move_pointer(connection: Connection, acting: Acting, *, index: int) -> None:
     """Record that a replica has executed all entries up to one.
 
     The archive of the replica says so. Processes that were killed before they noted theirs leave the pointer behind the
     archive, by any number.
 
-    :param done: index of the last one; what was noted already is no failure.
+    :param index: index of the last one; what was noted already is no failure.
     :raises EpochOverError, LostReplicaError: as `guard` does.
     """
     row = guard(connection, acting)
-    if row.pointer <= done:
-        change_row(connection, acting, pointer=done + 1, synced_at=clock(connection))
+    if row.pointer <= index:
+        change_row(connection, acting, pointer=index + 1, synced_at=clock(connection))
 
 
 def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
@@ -382,12 +384,12 @@ def change_row(connection: Connection, acting: Acting, **values: object) -> None
 
     :raises EpochOverError: it is not.
     """
-    found = connection.execute(
+    updated = connection.execute(
         schema.replicas.update()
         .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)
         .values(**values)
     )
-    if found.rowcount != 1:
+    if updated.rowcount != 1:
         raise EpochOverError(f"replica {acting.name} was changed by somebody else at the same time: start again")
 
 

@@ -68,26 +68,26 @@ def ask(
     :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it. Or too few replicas can be
         read.
     """
-    told = ask_others(coordination, archive, place.replica, places)
-    for silent in told.not_asked:
+    answers = ask_others(coordination, archive, place.replica, places)
+    for silent in answers.not_asked:
         logger.warning("%s.", silent.words)
-    coordination.run(lambda c: _check_readable(c, archive, told.unread))
-    answer = coordination.run(lambda c: _ask(c, archive, url, place, told.places, coordination.url))
-    return replace(answer, not_asked=told.not_asked)
+    coordination.run(lambda c: _check_readable(c, archive, answers.unread))
+    answer = coordination.run(lambda c: _ask(c, archive, url, place, answers.places, coordination.url))
+    return replace(answer, not_asked=answers.not_asked)
 
 
 def _ask(
-    connection: Connection, archive: str, url: str, place: LogPlace, told: Mapping[str, LogPlace], store: str
+    connection: Connection, archive: str, url: str, place: LogPlace, positions: Mapping[str, LogPlace], store: str
 ) -> Answer:
-    known = look_up(connection, archive, place)
-    if known.row.is_lost:
-        raise lost(known.row)
-    check_replica(known, url, place, store)
-    check_others(connection, archive, told, store)
-    _check_far_enough(connection, known.log, place)
+    record = look_up(connection, archive, place)
+    if record.row.is_lost:
+        raise lost(record.row)
+    check_replica(record, url, place, store)
+    check_others(connection, archive, positions, store)
+    _check_far_enough(connection, record.log, place)
     q = schema.quorums.c
     hidden = sa.select(q.block).where(q.archive == archive, q.state != quorum.COMMITTED)
-    return Answer(frozenset(connection.execute(hidden).scalars()), known.log.head - place.index)
+    return Answer(frozenset(connection.execute(hidden).scalars()), record.log.head - place.index)
 
 
 def _check_readable(connection: Connection, archive: str, unread: Collection[str]) -> None:

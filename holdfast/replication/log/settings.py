@@ -98,11 +98,11 @@ def parse_replicas(text: str) -> dict[str, str]:
     :raises UsageError: it has something else.
     """
     try:
-        found = json.loads(text or "{}")
+        urls = json.loads(text or "{}")
     except ValueError:
-        found = None
-    if isinstance(found, dict) and all(isinstance(url, str) for url in found.values()):
-        return found
+        urls = None
+    if isinstance(urls, dict) and all(isinstance(url, str) for url in urls.values()):
+        return urls
     raise UsageError(f'{REPLICAS_VARIABLE} is to be a JSON object such as {{"near": "/srv/near/shop"}}: correct it')
 
 

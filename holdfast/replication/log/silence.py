@@ -60,8 +60,8 @@ def is_paused(row: ReplicaRow, now: float) -> bool:
 
 def paused_words(row: ReplicaRow, now: float) -> str:
     """Return in words why a silent replica is not asked."""
-    silent, left = human_span(max(0.0, now - row.silent_since)), human_span(max(0.0, row.ask_again_at - now))
-    return f"it has not answered for {silent}, and is asked again in {left}"
+    silent, pause = human_span(max(0.0, now - row.silent_since)), human_span(max(0.0, row.ask_again_at - now))
+    return f"it has not answered for {silent}, and is asked again in {pause}"
 
 
 def note_answers(

@@ -119,11 +119,11 @@ def source_lease(connection: Connection, archive: str, source: str) -> SourceLea
 def source_leases(connection: Connection, archive: str) -> list[SourceLease]:
     """Return the leases on an archive's sources that were not given back, by source."""
     query = sa.select(_S.source, _S.owner, _S.owned_until, _S.process).where(_S.archive == archive, _S.owner != "")
-    found = []
+    leases = []
     for source, owner, until, process in connection.execute(query.order_by(_S.source)):
         replica, _, run = owner.partition(_RUN)
-        found.append(SourceLease(source, replica, run, until, _process(process)))
-    return found
+        leases.append(SourceLease(source, replica, run, until, _process(process)))
+    return leases
 
 
 def _process(text: str) -> Owner | None:

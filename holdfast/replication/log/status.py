@@ -106,9 +106,9 @@ class ArchiveStatus:
                     "source": quorum.source,
                     "size": quorum.size,
                     "replicas": list(quorum.votes),
-                    "seconds_left": round(left, 1),
+                    "seconds_left": round(remaining, 1),
                 }
-                for quorum, left in self.pending
+                for quorum, remaining in self.pending
             ],
             "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in self.missing],
             "sources": [source.value(self.now) for source in self.sources],

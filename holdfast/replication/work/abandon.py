@@ -107,14 +107,14 @@ def prepare(
     first = entries[0] if entries else None
     if first is None or first.index != index or first.failed or not first.change.add:
         raise UsageError(f"the log has no entry {index} that adds a block: a sync that cannot go on says which one")
-    told = of_archive(ask({row.name: row.url for row in rows}, places), archive)
-    asked = _asked(coordination, index, rows, told, ask_lost=ask_lost)
+    surveyed = of_archive(ask({row.name: row.url for row in rows}, places), archive)
+    asked = _asked(coordination, index, rows, surveyed, ask_lost=ask_lost)
     before = next(
         (replica for replica in asked if replica.place.index == index - 1 and not replica.place.recovering), None
     )
     if before is None:
         raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
-    stores = [replica.archive.store for replica in told if isinstance(replica, ReadableReplica)]
+    stores = [replica.archive.store for replica in surveyed if isinstance(replica, ReadableReplica)]
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
@@ -147,16 +147,16 @@ def give_up_in_time(
 
     try:
         prepare(coordination, archive, index, places=places, ask_lost=True)
-        left = after - timedelta(seconds=coordination.run(note))
-        if left > timedelta():
-            return left, ()
-        done, _ = give_up(coordination, archive, index, wait=wait, places=places, ask_lost=True)
+        remaining = after - timedelta(seconds=coordination.run(note))
+        if remaining > timedelta():
+            return remaining, ()
+        given_up, _ = give_up(coordination, archive, index, wait=wait, places=places, ask_lost=True)
     except (BusyError, LockError):
         raise
     except (HoldfastError, StoreError):
         coordination.run(lambda c: missing.note_found(c, archive, first=index, last=index))
         raise
-    return timedelta(), tuple(entry.index for entry in done.entries)
+    return timedelta(), tuple(entry.index for entry in given_up.entries)
 
 
 def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[LogEntry]:
@@ -166,7 +166,7 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
 
 
 def _asked(
-    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told], *, ask_lost: bool
+    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], surveyed: Sequence[Told], *, ask_lost: bool
 ) -> list[ReadableReplica]:
     """Return the replicas that are not lost, once all were read.
 
@@ -176,8 +176,8 @@ def _asked(
     :raises OldStoreError: one contradicts the store.
     """
     pointers = {row.name: row.pointer for row in rows if not row.is_lost}
-    good = [replica for replica in told if replica.name in pointers]
-    waited_for = [replica for replica in (told if ask_lost else good) if isinstance(replica, UnreadableReplica)]
+    good = [replica for replica in surveyed if replica.name in pointers]
+    waited_for = [replica for replica in (surveyed if ask_lost else good) if isinstance(replica, UnreadableReplica)]
     if waited_for:
         said = "; ".join(f"{replica.name} ({replica.problem})" for replica in waited_for)
         raise RefusedError(
@@ -186,8 +186,8 @@ def _asked(
         )
     asked = [replica for replica in good if isinstance(replica, ReadableReplica)]
     for replica in asked:
-        known = coordination.run(partial(look_up, archive=replica.archive.identity.id, place=replica.place))
-        check_replica(known, replica.url, replica.place, coordination.url)
+        record = coordination.run(partial(look_up, archive=replica.archive.identity.id, place=replica.place))
+        check_replica(record, replica.url, replica.place, coordination.url)
         if max(replica.place.index, pointers[replica.name] - 1) >= index:
             raise RefusedError(
                 f"{replica.name} has executed entry {index}: 'holdfast verify {replica.url} --deep' shows what is the "

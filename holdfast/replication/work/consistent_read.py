@@ -44,8 +44,8 @@ def parse_consistency(text: str) -> Consistency:
 
     :raises UsageError: it names none.
     """
-    if text not in (known := get_args(Consistency)):
-        raise UsageError(f"a consistency is {' or '.join(known)}, not {text!r}")
+    if text not in (choices := get_args(Consistency)):
+        raise UsageError(f"a consistency is {' or '.join(choices)}, not {text!r}")
     return cast("Consistency", text)
 
 
@@ -142,16 +142,16 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
 
     try:
         with opened(address) as coordination:
-            known = coordination.run(lambda c: look_up(c, archive.identity.id, place))
+            record = coordination.run(lambda c: look_up(c, archive.identity.id, place))
     except HoldfastError as error:
         logger.info("Whether %s is an older copy of itself was not asked: %s", archive.store.url, error)
         return
     archive.refresh()  # a sync may have gone on since it was opened, and before the store was asked
     place = archive.state.log or place
-    if known.log.store == place.store and max(place.index, place.reached) < known.row.pointer - 1:
+    if record.log.store == place.store and max(place.index, place.reached) < record.row.pointer - 1:
         forget_seen(place_of(archive.store))
         raise PutBackError(
-            f"{archive.store.url} ends at entry {place.index}, and had executed {known.row.pointer - 1}: it is an "
+            f"{archive.store.url} ends at entry {place.index}, and had executed {record.row.pointer - 1}: it is an "
             f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another meanwhile"
         )
 

@@ -132,10 +132,10 @@ def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[F
 
     Every other file was checked when it was written.
     """
-    wanted = {file.path: file for file in files}
-    folders = {path.rpartition("/")[0] + "/" for path in wanted}
-    sizes = {found.key: found.size for folder in sorted(folders) for found in store.list(folder).objects}
-    return (file for path, file in wanted.items() if sizes.get(path) != file.size)
+    by_path = {file.path: file for file in files}
+    folders = {path.rpartition("/")[0] + "/" for path in by_path}
+    sizes = {item.key: item.size for folder in sorted(folders) for item in store.list(folder).objects}
+    return (file for path, file in by_path.items() if sizes.get(path) != file.size)
 
 
 def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:

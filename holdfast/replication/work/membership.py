@@ -81,8 +81,8 @@ def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wai
         state = archive.state
 
         def enter(connection: Connection) -> None:
-            for known in log_states(connection):
-                if (known.archive, known.store) == (log.archive, log.store):
+            for log_before in log_states(connection):
+                if (log_before.archive, log_before.store) == (log.archive, log.store):
                     return  # by an earlier try
             register(connection, log, name=name, url=store.url, ends=state.ends, streams=state.streams)
 
@@ -111,7 +111,7 @@ def add(
     :raises BusyError: too few replicas could execute the entry; names them.
     """
     check_line(coordination, archive, name, places(url))
-    index = run_agreed(coordination, archive, lambda c, told: join(c, archive, name=name, url=url), places)
+    index = run_agreed(coordination, archive, lambda c, answers: join(c, archive, name=name, url=url), places)
     if index:
         _spread(coordination, archive, index, wait=wait, places=places)
 
@@ -142,7 +142,7 @@ def remove(
         index = leave(connection, archive, name, force=force)
         return index, entry_id(connection, archive, index)
 
-    removal = run_agreed(coordination, archive, lambda c, told: begin(c), places)
+    removal = run_agreed(coordination, archive, lambda c, answers: begin(c), places)
     index = removal[0]
     why = _execute(coordination, archive, row, wait, places) if index else ""
     gone = name if why else ""
@@ -199,23 +199,23 @@ def _spread(
     coordination.run(lambda c: check_counts(c, archive, index, but_for=but_for))
 
 
-def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogState:
+def only_archive(coordination: CoordinationStore, archive: str | None) -> LogState:
     """Return the log of the archive that is named, or of the only one.
 
-    :param wanted: its id or its name; None: the only one there is.
+    :param archive: its id or its name; None: the only one there is.
     :raises UsageError: there is none, or several.
     """
     there = coordination.run(log_states)
-    meant = [log for log in there if wanted in (None, log.archive, log.name)]
+    meant = [log for log in there if archive in (None, log.archive, log.name)]
     if len(meant) == 1:
         return meant[0]
     if not there:
         raise UsageError(
             f"no archive has replicas in {coordination.url} yet: 'holdfast replica add' makes the first one"
         )
-    known = ", ".join(f"{log.name} ({log.archive})" for log in there)
+    names = ", ".join(f"{log.name} ({log.archive})" for log in there)
     what = "several archives" if meant else "no such archive"
-    raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {known}")
+    raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {names}")
 
 
 @dataclass(frozen=True)
@@ -270,7 +270,7 @@ def elect(
             )
         log = coordination.run(lambda c: _all_lost(c, archive, unnoticed))
         check_line(coordination, archive, name, store)
-        run_agreed(coordination, archive, lambda c, told: None, places)
+        run_agreed(coordination, archive, lambda c, answers: None, places)
         count = given_up(log, place.index)
         if count:
             _check_said(log, name, place.index, lose_entries=lose_entries, lose_acknowledged=lose_acknowledged)
@@ -354,8 +354,8 @@ def _lost_unnoticed(
 ) -> dict[ReplicaRow, str]:
     """Return why replicas have to be recovered that the store takes for good ones, by their rows."""
     good = [row for row in coordination.run(lambda c: replicas(c, archive)) if not row.is_lost]
-    found = look_at(coordination, archive, good, places)
-    whys = {row: why_lost(row, place) for row in good if not isinstance(place := found[row.name], str)}
+    positions = look_at(coordination, archive, good, places)
+    whys = {row: why_lost(row, place) for row in good if not isinstance(place := positions[row.name], str)}
     return {row: why for row, why in whys.items() if why}
 
 
@@ -364,9 +364,9 @@ def _all_lost(connection: Connection, archive: str, unnoticed: Collection[Replic
 
     :param unnoticed: rows of those that are, too, whatever the store says.
     """
-    known = {(row.name, row.epoch) for row in unnoticed}
+    lost = {(row.name, row.epoch) for row in unnoticed}
     rows = replicas(connection, archive)
-    good = [row.name for row in rows if not row.is_lost and (row.name, row.epoch) not in known]
+    good = [row.name for row in rows if not row.is_lost and (row.name, row.epoch) not in lost]
     if good:
         raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
     return log_state(connection, archive)

@@ -148,52 +148,60 @@ def prepare(
     :raises UsageError: the replicas are of several archives, or none is named.
     :raises RefusedError: the log could go on from none of them.
     """
-    told = ask(urls, places)
-    archive, name = _archive(coordination, told, wanted)
-    known = coordination.run(lambda c: _known(c, archive))
-    if known is not None:
-        told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
-    told += ask(_named(told), places)
-    told = sorted(of_archive(told, archive), key=lambda replica: replica.name)
-    needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
+    surveyed = ask(urls, places)
+    archive, name = _archive(coordination, surveyed, wanted)
+    record = coordination.run(lambda c: _record(c, archive))
+    if record is not None:
+        surveyed += ask({row.name: row.url for row in record.rows if row.name not in urls}, places)
+    surveyed += ask(_named(surveyed), places)
+    surveyed = sorted(of_archive(surveyed, archive), key=lambda replica: replica.name)
+    needed = record is None or coordination.run(lambda c: _contradicts(c, record, surveyed, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
-    survey = decide(told, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
+    survey = decide(surveyed, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
     return Rebuilding(
-        archive, name, known, tuple(told), survey, needed, source, tuple(without), lose_acknowledged=lose_acknowledged
+        archive,
+        name,
+        record,
+        tuple(surveyed),
+        survey,
+        needed,
+        source,
+        tuple(without),
+        lose_acknowledged=lose_acknowledged,
     )
 
 
-def _named(told: Sequence[Told]) -> dict[str, str]:
+def _named(surveyed: Sequence[Told]) -> dict[str, str]:
     """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
-    readable = [replica.place for replica in told if isinstance(replica, ReadableReplica)]
+    readable = [replica.place for replica in surveyed if isinstance(replica, ReadableReplica)]
     furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
-    asked = {replica.name for replica in told}
+    asked = {replica.name for replica in surveyed}
     return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
-def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
+def _archive(coordination: CoordinationStore, surveyed: Sequence[Told], name_or_id: str | None) -> tuple[str, str]:
     """Return the id and the name of the archive to rebuild."""
     there = {
         replica.archive.identity.id: replica.archive.identity.name
-        for replica in told
+        for replica in surveyed
         if isinstance(replica, ReadableReplica)
     }
     if not there:
         there = {log.archive: log.name for log in coordination.run(log_states)}
-    meant = {archive: name for archive, name in there.items() if wanted in (None, archive, name)}
+    meant = {archive: name for archive, name in there.items() if name_or_id in (None, archive, name)}
     if len(meant) == 1:
         return meant.popitem()
     if meant:
         several = ", ".join(f"{name} ({archive})" for archive, name in sorted(meant.items()))
         raise UsageError(f"there are several archives, {several}: say which by --archive")
     unread = "".join(
-        f"; {replica.name}: {replica.problem}" for replica in told if isinstance(replica, UnreadableReplica)
+        f"; {replica.name}: {replica.problem}" for replica in surveyed if isinstance(replica, UnreadableReplica)
     )
-    what = f"an archive {wanted}" if wanted else "an archive with replicas"
+    what = f"an archive {name_or_id}" if name_or_id else "an archive with replicas"
     raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
 
 
-def _known(connection: Connection, archive: str) -> KnownArchive | None:
+def _record(connection: Connection, archive: str) -> KnownArchive | None:
     log = next((log for log in log_states(connection) if log.archive == archive), None)
     if log is None:
         return None
@@ -210,23 +218,23 @@ def _lost(connection: Connection, archive: str) -> dict[str, str]:
     return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
-def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Told], store: str) -> bool:
+def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[Told], store: str) -> bool:
     """Return whether a replica contradicts the coordination store.
 
     It follows another log, or has executed an entry that the store does not have; or the store has no replica at all.
     """
-    if not known.rows:
+    if not record.rows:
         return True
-    good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
-    readable = [replica for replica in told if isinstance(replica, ReadableReplica)]
+    good = {row.name for row in record.rows if not row.is_lost} or {row.name for row in record.rows}
+    readable = [replica for replica in surveyed if isinstance(replica, ReadableReplica)]
     if any(
-        replica.place.store != known.log.store
+        replica.place.store != record.log.store
         for replica in readable
         if replica.name in good and not replica.place.recovering
     ):
         return True
     try:
-        check_others(connection, known.log.archive, {replica.url: replica.place for replica in readable}, store)
+        check_others(connection, record.log.archive, {replica.url: replica.place for replica in readable}, store)
     except OldStoreError:
         return True
     return False
@@ -266,18 +274,18 @@ def rebuild(
     with ExitStack() as stack:
         held = {replica.name: stack.enter_context(_locked(replica, wait)) for replica in _in_order(planned.told)}
         # Once more: what was told before the locks were held may be old. What could not be read then has none.
-        again = ask({replica.name: replica.url for replica in _in_order(planned.told)}, places)
+        locked = ask({replica.name: replica.url for replica in _in_order(planned.told)}, places)
         unread = [replica for replica in planned.told if replica.name not in held]
-        told = sorted((*of_archive(again, planned.archive), *unread), key=lambda replica: replica.name)
+        surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
         survey = decide(
-            told,
+            surveyed,
             source=planned.chosen,
             without=planned.without,
             lost=lost,
             lose_acknowledged=planned.lose_acknowledged,
         )
-        work = replace(planned, told=tuple(told), survey=survey)
+        work = replace(planned, told=tuple(surveyed), survey=survey)
         work.survey.check()
 
         def check() -> None:
@@ -287,26 +295,26 @@ def rebuild(
         closed, store = str(uuid.uuid4()), str(uuid.uuid4())
         coordination.run(lambda c: _close(c, work, closed))
         log = {"store": store, "before": _stores_before(work), "members": _members(work)}
-        for replica in _in_order(told):
+        for replica in _in_order(surveyed):
             _move(work, replica, log, check, held[replica.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
     return Rebuilt(store, work)
 
 
-def _in_order(told: Sequence[Told]) -> list[ReadableReplica]:
+def _in_order(surveyed: Sequence[Told]) -> list[ReadableReplica]:
     """Return the readable replicas in the order of their locks.
 
     Every process takes the locks in this order.
     """
     return sorted(
-        (replica for replica in told if isinstance(replica, ReadableReplica)), key=lambda replica: replica.url
+        (replica for replica in surveyed if isinstance(replica, ReadableReplica)), key=lambda replica: replica.url
     )
 
 
-def _locked(told: ReadableReplica, wait: float) -> HeldLocks:
+def _locked(locked: ReadableReplica, wait: float) -> HeldLocks:
     purpose = "rebuilding the coordination store"
-    return locks.acquire(told.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
+    return locks.acquire(locked.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
 
 
 def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
@@ -330,7 +338,10 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
     """Return the stores that the log was in before, each with the index of its last entry that counts."""
     same = [fate.told for fate in work.survey.fates if not fate.lost or fate.told is work.survey.source]
     before: dict[str, int] = {}
-    for place in (*(told.place for told in same if isinstance(told, ReadableReplica)), work.survey.source.place):
+    for place in (
+        *(follower.place for follower in same if isinstance(follower, ReadableReplica)),
+        work.survey.source.place,
+    ):
         before |= {**place.before, place.store: work.head}
     return before
 
@@ -342,7 +353,7 @@ def _members(work: Rebuilding) -> dict[str, str]:
 
 def _move(
     work: Rebuilding,
-    told: ReadableReplica,
+    moved: ReadableReplica,
     log: Mapping[str, Any],
     check: Callable[[], None],
     fence: str | None,
@@ -356,13 +367,20 @@ def _move(
     lost = {fate.told.name for fate in work.survey.fates if fate.lost}
 
     def plan(state: State) -> Change:
-        if state.log != told.place:  # locks give order only: this process may have been suspended for long
-            raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
+        if state.log != moved.place:  # locks give order only: this process may have been suspended for long
+            raise BusyError(f"somebody else has changed {moved.url} meanwhile: start again")
         # It joins the others at this index; one that is being recovered is still not to be read.
-        place = {**log, "entry": "", "passed": False, "reached": 0, "reached_entry": "", "set_aside": told.name in lost}
-        return Change(kind="rebuilt", log=told.place.model_copy(update=place))
+        place = {
+            **log,
+            "entry": "",
+            "passed": False,
+            "reached": 0,
+            "reached_entry": "",
+            "set_aside": moved.name in lost,
+        }
+        return Change(kind="rebuilt", log=moved.place.model_copy(update=place))
 
-    told.archive.add(plan, check=check, fence=fence)
+    moved.archive.add(plan, check=check, fence=fence)
 
 
 def _write(connection: Connection, work: Rebuilding, closed: str, store: str, entries: Mapping[int, str]) -> None:
@@ -400,32 +418,32 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
 
     Two lines with the same entry at one index have the same ones before it.
     """
-    known = coordination.run(lambda c: line.entry_ids(c, work.archive))
-    found = _executed(work.survey.source.archive, known)
+    logged = coordination.run(lambda c: line.entry_ids(c, work.archive))
+    ids = _executed(work.survey.source.archive, logged)
     others = [
-        _executed(replica.archive, known) for replica in _in_order(work.told) if replica is not work.survey.source
+        _executed(replica.archive, logged) for replica in _in_order(work.told) if replica is not work.survey.source
     ]
-    for entries in (known, *others):
-        shared = max((index for index, entry in entries.items() if found.get(index) == entry), default=0)
-        found = {index: entry for index, entry in entries.items() if index < shared} | found
-    return found
+    for entries in (logged, *others):
+        shared = max((index for index, entry in entries.items() if ids.get(index) == entry), default=0)
+        ids = {index: entry for index, entry in entries.items() if index < shared} | ids
+    return ids
 
 
-def _executed(archive: Archive, known: Mapping[int, str]) -> dict[int, str]:
+def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
     """Return the ids of the entries that a replica has executed since it was last made anew, by index.
 
-    :param known: the ids before the first entry that is in it, too, are left out.
+    :param logged: the ids before the first entry that is in it, too, are left out.
     """
-    found: dict[int, str] = {}
+    ids: dict[int, str] = {}
     with suppress(DamagedError):
-        for commit in archive.newest_first() if known else reversed(list(archive.commits())):
+        for commit in archive.newest_first() if logged else reversed(list(archive.commits())):
             if commit.log is None or commit.log.recovering:
                 break
             if commit.log.entry:
-                found.setdefault(commit.log.index, commit.log.entry)
-                if known.get(commit.log.index) == commit.log.entry:
+                ids.setdefault(commit.log.index, commit.log.entry)
+                if logged.get(commit.log.index) == commit.log.entry:
                     break
-    return found
+    return ids
 
 
 def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
@@ -434,20 +452,20 @@ def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
     Their files may be gone. Each comes with the replica that they lie at.
     """
     b = schema.abandoned.c
-    known = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
-    told = {block: replica.name for replica in _in_order(work.told) for block in replica.archive.state.abandoned}
-    return told | {row.block: row.replica for row in known}
+    recorded = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
+    committed = {block: replica.name for replica in _in_order(work.told) for block in replica.archive.state.abandoned}
+    return committed | {row.block: row.replica for row in recorded}
 
 
 def _write_replica(connection: Connection, work: Rebuilding, fate: ReplicaFate, epoch: int) -> None:
-    told = fate.told
-    if told is not work.survey.source:
-        add(connection, work.archive, name=told.name, url=told.url)
+    surveyed = fate.told
+    if surveyed is not work.survey.source:
+        add(connection, work.archive, name=surveyed.name, url=surveyed.url)
     change_row(
         connection,
-        Acting(work.archive, told.name, replica(connection, work.archive, told.name).epoch),
+        Acting(work.archive, surveyed.name, replica(connection, work.archive, surveyed.name).epoch),
         epoch=epoch,
-        pointer=min(told.place.index, work.head) + 1 if isinstance(told, ReadableReplica) else 0,
+        pointer=min(surveyed.place.index, work.head) + 1 if isinstance(surveyed, ReadableReplica) else 0,
         is_lost=bool(fate.lost),
         lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
     )

@@ -128,10 +128,10 @@ def recover(
 
     def agreed(claim: Callable[[Connection], tuple[T, ReplicaRow]]) -> tuple[T, ReplicaRow]:
         def take() -> tuple[T, ReplicaRow]:
-            return run_agreed(coordination, archive, lambda c, told: claim(c), places, but_for=name)
+            return run_agreed(coordination, archive, lambda c, answers: claim(c), places, but_for=name)
 
-        left = max(0.0, until - time.monotonic())
-        return in_turn(take, wait=left, say=lambda words: logger.warning("%s", words))
+        remaining = max(0.0, until - time.monotonic())
+        return in_turn(take, wait=remaining, say=lambda words: logger.warning("%s", words))
 
     # Before the target is locked: a refusal neither waits for its place nor leaves anything there.
     row, _ = agreed(lambda c: recovery_claim.choose(c, archive, name, source=source))
@@ -171,13 +171,13 @@ def recover(
                     raise
             check()
 
-            def take(connection: Connection, told: Answers) -> None:
+            def take(connection: Connection, answers: Answers) -> None:
                 recovery_claim.take_pointer(connection, acting, pointer=work.index + 1)
 
             # Once more, this one too: the store may have been brought back from an older copy since.
             run_agreed(coordination, archive, take, places)
             aside = work.adopt(check)
-            run_agreed(coordination, archive, lambda c, told: recovery_claim.finish(c, acting), places)
+            run_agreed(coordination, archive, lambda c, answers: recovery_claim.finish(c, acting), places)
     return Recovered(name, chosen.name, work.index, files, size, kept, aside)
 
 
@@ -221,8 +221,8 @@ def _vanished(
     """
     rows = coordination.run(lambda c: replicas(c, archive))
     good = [row for row in rows if not row.is_lost and row.name != source.name]
-    found = look_at(coordination, archive, good, places)
-    readable = [name for name, place in found.items() if not isinstance(place, str) and not place.recovering]
+    positions = look_at(coordination, archive, good, places)
+    readable = [name for name, place in positions.items() if not isinstance(place, str) and not place.recovering]
     choices = " or ".join(f"--from {name}" for name in readable)
     hint = f"{choices} copies from another one, and keeps what is there" if readable else "no other one can be read"
     return HoldfastError(f"{sentence(error)}; {hint}")
@@ -230,13 +230,13 @@ def _vanished(
 
 def _read(coordination: CoordinationStore, origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
     try:
-        found, place = open_replica(origin, archive, row.name)
+        opened, place = open_replica(origin, archive, row.name)
     except (HoldfastError, LockError, StoreError) as error:
         raise UnreadableSourceError(f"replica {row.name} cannot be copied from: {error}") from error
     if why := why_lost(row, place):
         coordination.run(lambda c: mark_lost(c, archive, row.name, why))
         raise DamagedError(f"{row.name} is lost itself, since {why}: run this again to copy from another one")
-    return found
+    return opened
 
 
 class _Recovery:
@@ -324,24 +324,24 @@ class _Recovery:
         :param deep: look for damaged files, too.
         """
         load(self._origin.state.blocks.values())
-        wanted = {file.path: file for block in self._blocks() for file in block.files()}
-        missing = list(missing_files(self._target, wanted.values()))
+        files = {file.path: file for block in self._blocks() for file in block.files()}
+        missing = list(missing_files(self._target, files.values()))
         for some in _some(missing):
             check()
             fetch(self._origin.store, self._target, some)
-        damaged = self._damaged(wanted.keys() - {file.path for file in missing}, wanted, check) if deep else []
+        damaged = self._damaged(files.keys() - {file.path for file in missing}, files, check) if deep else []
         for file in damaged:
             check()
             replace_file(self._origin.store, self._target, file)
         copied = missing + damaged
-        return len(copied), sum(file.size for file in copied), len(wanted) - len(copied)
+        return len(copied), sum(file.size for file in copied), len(files) - len(copied)
 
     def _damaged(
-        self, there: Iterable[str], wanted: Mapping[str, FileRecord], check: Callable[[], object]
+        self, there: Iterable[str], files: Mapping[str, FileRecord], check: Callable[[], object]
     ) -> list[FileRecord]:
         """Return the damaged files of the target; all are read."""
         damaged: list[FileRecord] = []
-        for some in _some([wanted[path] for path in sorted(there)]):
+        for some in _some([files[path] for path in sorted(there)]):
             check()
             whole = do_each(lambda file: is_whole(self._target, file), some, at_once=_AT_ONCE)
             damaged += [file for file, good in zip(some, whole, strict=True) if not good]
@@ -393,14 +393,14 @@ class _Recovery:
         They belong to no replica any more. All commits of the source are read, where there are any such blocks; a
         commit that cannot be read tells nothing.
         """
-        found: set[str] = set()
+        removed: set[str] = set()
         if extra:
             with suppress(DamagedError):
                 for commit in self._origin.commits():
                     if commit.adopted is not None and commit.adopted.numbers:  # it was made anew itself: begin again
-                        found.clear()
-                    found |= extra & set(commit.remove)
-        return found
+                        removed.clear()
+                    removed |= extra & set(commit.remove)
+        return removed
 
 
 def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
@@ -408,8 +408,8 @@ def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
 
     :param before: where it stood; `after`: where it will.
     """
-    known = [(before.index, before.entry), (before.reached, before.reached_entry)]
-    index, entry = max(known, key=lambda item: item[0])
+    positions = [(before.index, before.entry), (before.reached, before.reached_entry)]
+    index, entry = max(positions, key=lambda item: item[0])
     if before.set_aside or (before.recovering and not before.recovery) or index <= after.index:
         return {}
     return {"reached": index, "reached_entry": entry}

@@ -57,13 +57,13 @@ def look(coordination: CoordinationStore, status: ArchiveStatus, places: Callabl
     :param places: opens a replica by its URL.
     """
     archive, rows = status.log.archive, [one.row for one in status.replicas]
-    found = look_at(coordination, archive, rows, places)
-    readable = {row.url: place for row in rows if not isinstance(place := found[row.name], str)}
+    positions = look_at(coordination, archive, rows, places)
+    readable = {row.url: place for row in rows if not isinstance(place := positions[row.name], str)}
     try:
         coordination.run(lambda c: check_others(c, archive, readable, coordination.url))
     except OldStoreError as error:
-        return ArchiveLook(status, found, error)
-    return ArchiveLook(status, found, None)
+        return ArchiveLook(status, positions, error)
+    return ArchiveLook(status, positions, None)
 
 
 @dataclass(frozen=True)
@@ -138,14 +138,14 @@ def findings(
         return [_old_store(coordination, looked, places, old)]
     if all(one.row.is_lost or _why_lost(looked, one) for one in status.replicas):  # as an election judges, too
         return [_all_lost(looked)]
-    found = [finding for one in status.replicas for finding in _of_replica(coordination, looked, one)]
+    troubled = [finding for one in status.replicas for finding in _of_replica(coordination, looked, one)]
     stopped = {index for index, _ in status.missing} | {
         trouble.index for trouble in tried if isinstance(trouble, MissingFilesError)
     }
-    found += [_missing(coordination, status, index, places) for index in sorted(stopped)]
-    found += _undecided(status)
+    troubled += [_missing(coordination, status, index, places) for index in sorted(stopped)]
+    troubled += _undecided(status)
     order = ("sync", "remove", "recover")
-    return sorted(found, key=lambda finding: order.index(finding.step.verb) if finding.step else len(order))
+    return sorted(troubled, key=lambda finding: order.index(finding.step.verb) if finding.step else len(order))
 
 
 def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: ReplicaStatus) -> Iterator[Finding]:
@@ -252,8 +252,8 @@ def _missing(
 
 
 def _undecided(status: ArchiveStatus) -> Iterator[Finding]:
-    for quorum, left in status.pending:
-        if not left:
+    for quorum, remaining in status.pending:
+        if not remaining:
             sync = WayOut(
                 "the backup, if enough replicas have it by then",
                 "the backup, if not: nobody was told that it counts",
@@ -273,18 +273,18 @@ def _old_store(
 
 
 def unknown_archive(
-    coordination: CoordinationStore, urls: Mapping[str, str], places: Callable[[str], ObjectStore], wanted: str | None
+    coordination: CoordinationStore, urls: Mapping[str, str], places: Callable[[str], ObjectStore], archive: str | None
 ) -> Finding:
     """Return the finding of a coordination store that knows nothing of an archive.
 
     A store that was lost cannot be told from a wrong address. So nothing is done alone.
 
     :param urls: of the replicas that are known otherwise, by name.
-    :param wanted: the archive's id or name.
+    :param archive: the archive's id or name.
     """
     address = WayOut("all", action="is the address right (--store, HOLDFAST_STORE, store in archives.yaml)? Correct it")
-    ways = rebuild_ways(coordination, urls, places, wanted=wanted, lost={}, alone=False)
-    about = wanted or "the archive"
+    ways = rebuild_ways(coordination, urls, places, wanted=archive, lost={}, alone=False)
+    about = archive or "the archive"
     return Finding(about, "the coordination store knows no replica of it", (address, *ways), DamagedError.exit_code)
 
 
@@ -293,19 +293,19 @@ def rebuild_ways(
     urls: Mapping[str, str],
     places: Callable[[str], ObjectStore],
     *,
-    wanted: str | None,
+    archive: str | None,
     lost: Mapping[str, str],
     alone: bool = True,
 ) -> tuple[WayOut, ...]:
     """Return the ways in which an archive's log can be rebuilt from its replicas.
 
     :param urls: of replicas, by name; those that the store and their commits name come to them.
-    :param wanted: the archive's id or name.
+    :param archive: the archive's id or name.
     :param lost: why the store says that replicas are lost, by name.
     :param alone: a repair may do it by itself, where nothing is lost by it.
     """
     try:
-        planned = rebuild_store.prepare(coordination, urls, wanted=wanted, places=places)
+        planned = rebuild_store.prepare(coordination, urls, wanted=archive, places=places)
     except (HoldfastError, StoreError) as error:
         return (WayOut("all", action=sentence(error)),)
     if not planned.survey.objections:
@@ -326,7 +326,7 @@ def _choices(
     """Yield a way for each replica that the log may go on from, where they contradict each other."""
     objecting = {fate.told.name for fate in planned.survey.fates if fate.objection} | {planned.survey.source.name}
     usable = [replica for replica in planned.told if isinstance(replica, ReadableReplica) and replica.name in objecting]
-    for replica in sorted(usable, key=lambda told: (told is not planned.survey.source, -told.place.index)):
+    for replica in sorted(usable, key=lambda replica: (replica is not planned.survey.source, -replica.place.index)):
         chosen = partial(decide, planned.told, source=replica.name, without=unread, lost=lost)
         acknowledged = chosen().objections
         survey = chosen(lose_acknowledged=True)

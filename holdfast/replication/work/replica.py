@@ -135,13 +135,13 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
 
-        known = coordination.run(lambda c: look_up(c, self.identity.id, place))
-        row = known.row
+        record = coordination.run(lambda c: look_up(c, self.identity.id, place))
+        row = record.row
         if row.is_lost:
             raise lost(row)
         if place.recovering:
             self._is_lost(row, why_lost(row, place))
-        check_replica(known, self.store.url, place, coordination.url)
+        check_replica(record, self.store.url, place, coordination.url)
         if why_lost(row, place):
             self.refresh()  # another process may have executed entries since this was opened
         if why := why_lost(row, self._place()):
@@ -166,13 +166,13 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
         archive = self.identity.id
-        told = ask_others(coordination, archive, self._place().replica, self.places)
-        known = {replica.replica for replica in self.not_asked}
-        for replica in told.not_asked:
-            if replica.replica not in known:
+        answers = ask_others(coordination, archive, self._place().replica, self.places)
+        noted = {replica.replica for replica in self.not_asked}
+        for replica in answers.not_asked:
+            if replica.replica not in noted:
                 logger.warning("%s.", replica.words)
-        self.not_asked, self.unread = told.not_asked, told.unread
-        coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
+        self.not_asked, self.unread = answers.not_asked, answers.unread
+        coordination.run(lambda c: check_others(c, archive, answers.places, coordination.url))
 
     def check_readable(self, wish: QuorumRequest | None) -> None:
         """Check that enough replicas could be read for a quorum to be asked for.
@@ -241,8 +241,8 @@ class ReplicatedArchive(Archive):
 
     def _to_execute(self, upto: int | None) -> Sequence[LogEntry]:
         coordination, acting = self.in_use()
-        here = self._place().index
-        if upto is not None and here >= upto:
+        index = self._place().index
+        if upto is not None and index >= upto:
             return ()
         if coordination.run(lambda c: quorum.overdue(c, acting.archive)):
             self.check_others_agree()
@@ -250,10 +250,10 @@ class ReplicatedArchive(Archive):
         def read(connection: Connection) -> Sequence[LogEntry]:
             # First: who cannot fetch the block of an entry passes it once that has failed.
             log.fail_overdue(connection, acting.archive, by=acting.name, unread=self.unread)
-            return log.entries(connection, acting.archive, here + 1, most=_ENTRIES)
+            return log.entries(connection, acting.archive, index + 1, most=_ENTRIES)
 
-        found = coordination.run(read)
-        return [entry for entry in found if upto is None or entry.index <= upto]
+        entries = coordination.run(read)
+        return [entry for entry in entries if upto is None or entry.index <= upto]
 
     def _execute(self, entry: LogEntry, others: Others, check: Check, fence: str | None) -> None:
         """Fetch the files of an entry, commit it, and record its execution."""

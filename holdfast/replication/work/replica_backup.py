@@ -118,9 +118,9 @@ def await_quorum(
     places = opener_like(store)
     with opened_to_wait(address, block, patience=patience) as coordination:
         waiting = QuorumWait(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
-        found = waiting.decided(patience=patience)
-        waiting.check_success(found)
-    return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
+        waited = waiting.decided(patience=patience)
+        waiting.check_success(waited)
+    return {"entry": waited.index, "size": waited.size, "replicas": list(waited.votes)}
 
 
 def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> str:
@@ -139,10 +139,10 @@ def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> st
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
-        found = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
-        over = coordination.run(clock) > found.deadline + SILENT_S
-    helps = found.state == quorum.COMMITTED and by not in found.told
-    return "" if found.is_settled or over or helps else found.describe()
+        waited = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
+        over = coordination.run(clock) > waited.deadline + SILENT_S
+    helps = waited.state == quorum.COMMITTED and by not in waited.told
+    return "" if waited.is_settled or over or helps else waited.describe()
 
 
 @contextmanager

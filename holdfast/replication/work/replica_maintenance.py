@@ -67,8 +67,8 @@ def state_to_plan(archive: Archive, coordination: AnyAddress = None) -> State:
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.replica import settled
 
-    with opened(coordination) as found:
-        return settled(archive, found)
+    with opened(coordination) as log_store:
+        return settled(archive, log_store)
 
 
 @contextmanager

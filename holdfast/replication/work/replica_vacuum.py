@@ -55,9 +55,9 @@ def abandon(connection: Connection, acting: Acting, blocks: Collection[str]) -> 
     guard(connection, acting)
     going = unnamed(connection, acting.archive, blocks)
     a = schema.abandoned.c
-    known = connection.execute(sa.select(a.block).where(a.archive == acting.archive, a.block.in_(going))).scalars()
+    abandoned = connection.execute(sa.select(a.block).where(a.archive == acting.archive, a.block.in_(going))).scalars()
     now = clock(connection)
-    for block in sorted(going - frozenset(known)):
+    for block in sorted(going - frozenset(abandoned)):
         row = {"archive": acting.archive, "block": block, "replica": acting.name, "at": now}
         connection.execute(schema.abandoned.insert(), row)
     return going

@@ -79,13 +79,13 @@ def listed(store: ObjectStore, archive: str, name: str) -> list[AsideBlock]:
     :param archive: its id; `name`: of the replica.
     """
     replica, _ = open_replica(store, archive, name)
-    found = []
+    blocks = []
     for identity in aside_ids(replica.state):
         aside = replica.state.aside[identity]
         block = next(block for block in replica.commit(aside.added).add if block.id == identity)
         missing = sum(1 for _ in missing_files(store, block.files()))
-        found.append(AsideBlock(block, aside.removed, aside.at, missing))
-    return sorted(found, key=lambda aside: (aside.commit, aside.block.covers.to_time, aside.block.id))
+        blocks.append(AsideBlock(block, aside.removed, aside.at, missing))
+    return sorted(blocks, key=lambda aside: (aside.commit, aside.block.covers.to_time, aside.block.id))
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ def bring_back(
         for some in _parts(files):
             held.check()
             fetch(store, target, some)
-        done = _commit(made, before, kept, sources, check=held.check)
+        committed = _commit(made, before, kept, sources, check=held.check)
     others = tuple(part.id for part in kept if part.id not in ids)
     size = sum(file.size for file in files)
-    return BroughtBack(made.identity.id, done, tuple(ids), others, tuple(left_out), len(files), size)
+    return BroughtBack(made.identity.id, committed, tuple(ids), others, tuple(left_out), len(files), size)
 
 
 def _chosen(state: State, commit: int | None) -> tuple[int, list[str]]:
@@ -151,8 +151,8 @@ def _chosen(state: State, commit: int | None) -> tuple[int, list[str]]:
         raise UsageError("no block is set aside at this replica: there is nothing to bring back")
     chosen = max(by_commit) if commit is None else commit
     if chosen not in by_commit:
-        known = ", ".join(map(str, sorted(by_commit)))
-        raise UsageError(f"commit {chosen} of this replica has set nothing aside; these have: {known}")
+        commits = ", ".join(map(str, sorted(by_commit)))
+        raise UsageError(f"commit {chosen} of this replica has set nothing aside; these have: {commits}")
     return chosen, by_commit[chosen]
 
 

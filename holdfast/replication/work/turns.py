@@ -36,11 +36,11 @@ def in_turn(
         try:
             return take()
         except BusyError as busy:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 raise
             if not said:
                 say(f"waiting: {busy}")
                 said = True
-        time.sleep(min(POLL_S, left))
+        time.sleep(min(POLL_S, remaining))
         meanwhile()

@@ -49,12 +49,13 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
                 return log
         return None
 
-    if (found := coordination.run(look)) is None:
+    state = coordination.run(look)
+    if state is None:
         raise UsageError(
             f"{coordination.url} knows no replica at {', '.join(sorted(urls))}: 'holdfast replica add' makes the first "
             "one"
         )
-    return found
+    return state
 
 
 def report_damage(archive: Archive, damaged: int, *, address: AnyAddress) -> None:
@@ -98,7 +99,7 @@ def sync_replica(
     :raises SilentReplicaError: its place does not answer.
     :raises DamagedError: it is not at its place, or nobody has what an entry adds.
     """
-    execute = execute or partial(_execute_here, coordination, row, wait, places)
+    execute = execute or partial(_execute, coordination, row, wait, places)
     given_up: tuple[int, ...] = ()
     before = 0
     while True:
@@ -135,7 +136,9 @@ def _give_up(
     :raises BusyError, LockBusy: somebody works on a replica.
     """
     try:
-        left, given_up = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
+        remaining, given_up = give_up_in_time(
+            coordination, archive, missing.index, after=after, wait=wait, places=places
+        )
     except UsageError:
         return ()
     except (BusyError, LockError):
@@ -145,9 +148,9 @@ def _give_up(
         if isinstance(missing, FilesAwayError):
             raise FilesAwayError(words, missing.index) from why
         raise DamagedError(words) from why
-    if left:
+    if remaining:
         raise DamagedError(
-            f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(left)}"
+            f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(remaining)}"
         )
     return given_up
 
@@ -163,7 +166,7 @@ def _place(
     return place
 
 
-def _execute_here(
+def _execute(
     coordination: CoordinationStore,
     row: ReplicaRow,
     wait: float,

@@ -77,7 +77,7 @@ def test_a_store_from_before_a_rebuilding_is_refused(two: Replicas) -> None:
     put_back = copied(two)
     rebuild(two.coordination, urls(two), force=True)
     put_back()
-    with pytest.raises(OldStoreError, match="it is another store, or one that was made anew"):
+    with pytest.raises(OldStoreError, match="it is another store, or a new one"):
         two.back_up("near")
     rebuild(two.coordination, urls(two))
     go_on(two)

@@ -178,7 +178,7 @@ def test_a_copy_of_a_replica_is_refused(two: Replicas) -> None:
 
 def test_a_store_that_was_made_anew_is_refused(two: Replicas) -> None:
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
-    with pytest.raises(OldStoreError, match="it is another store, or one that was made anew"):
+    with pytest.raises(OldStoreError, match="it is another store, or a new one"):
         read(two, "near")
 
 
