@@ -64,7 +64,7 @@ def rebuild_store(
         planned = rebuilding.prepare(
             asked.coordination,
             _urls(asked, replica or []),
-            wanted=None if asked.configured else asked.word,
+            word=None if asked.configured else asked.word,
             source=source,
             without=without or (),
             lose_acknowledged=lose_acknowledged,
@@ -76,8 +76,8 @@ def rebuild_store(
         if planned.survey.objections:
             show_rows(output.words, *_table(planned.survey.fates))
         rebuilt = rebuilding.rebuild(asked.coordination, planned, force=force, wait=wait, places=asked.place)
-    value = _value(rebuilt.done, store=rebuilt.store)
-    output.result(value, lambda console: _show(console, rebuilt.done, value))
+    value = _value(rebuilt.plan, store=rebuilt.store)
+    output.result(value, lambda console: _show(console, rebuilt.plan, value))
 
 
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
@@ -119,8 +119,8 @@ def _value(plan: Rebuilding, *, store: str | None) -> dict[str, Any]:
 
 def _fate_value(fate: ReplicaFate) -> dict[str, Any]:
     return {
-        "name": fate.told.name,
-        "url": fate.told.url,
+        "name": fate.replica.name,
+        "url": fate.replica.url,
         "index": _index(fate),
         "lost": bool(fate.lost),
         "lost_reason": fate.lost or None,
@@ -129,14 +129,14 @@ def _fate_value(fate: ReplicaFate) -> dict[str, Any]:
 
 
 def _index(fate: ReplicaFate) -> int | None:
-    return fate.told.place.index if isinstance(fate.told, ReadableReplica) else None
+    return fate.replica.place.index if isinstance(fate.replica, ReadableReplica) else None
 
 
 def _table(fates: Sequence[ReplicaFate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     def row(fate: ReplicaFate) -> tuple[str, ...]:
         index = _index(fate)
         becomes = f"lost: {fate.lost}" if fate.lost else "goes on"
-        return fate.told.name, fate.told.url, "?" if index is None else str(index), becomes
+        return fate.replica.name, fate.replica.url, "?" if index is None else str(index), becomes
 
     return ("replica", "url", "has entries up to", "becomes"), [row(fate) for fate in fates]
 

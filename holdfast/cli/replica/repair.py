@@ -121,11 +121,11 @@ def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -
     """Run the verb that a step names; return its result in words."""
     if step.verb == "rebuild-store":
         urls = asked.coordination.named
-        planned = rebuilding.prepare(asked.coordination, urls, wanted=log.archive, places=asked.place)
+        planned = rebuilding.prepare(asked.coordination, urls, word=log.archive, places=asked.place)
         rebuilt = rebuilding.rebuild(asked.coordination, planned, wait=wait, places=asked.place)
-        source = rebuilt.done.survey.source.name
+        source = rebuilt.plan.survey.source.name
         return (
-            f"{log.name} goes on from {source}, which has entries up to {rebuilt.done.head}, in store {rebuilt.store}"
+            f"{log.name} goes on from {source}, which has entries up to {rebuilt.plan.head}, in store {rebuilt.store}"
         )
     row = asked.row(step.replica)
     if step.verb == "sync":

@@ -140,7 +140,7 @@ def ask_others(
         return _position(archive, row, places)
 
     answers = _ask(coordination, archive, asked, question, named.questions(archive))
-    positions, more_not_asked = named.told(answers)
+    positions, more_not_asked = named.positions(answers)
     not_asked = {row.name: paused_words(row, now) for row in others if is_paused(row, now)}
     for row in asked:
         answer = answers[row.name]

@@ -78,7 +78,7 @@ class NamedPlaces:
         """
         return {url: partial(_position, archive, store) for url, store in self.stores.items()}
 
-    def told(
+    def positions(
         self, answers: Mapping[str, LogPlace | Exception | None]
     ) -> tuple[dict[str, LogPlace], tuple[NotAsked, ...]]:
         """Return the positions in the log, by URL, and those that could not be asked.

@@ -54,7 +54,7 @@ class Quorum:
     :param dropped_by: index of the entry that takes the backup back; 0: none.
     :param votes: names of the replicas that hold it.
     :param acknowledged_by: index of the entry that says it has succeeded; 0: none, as of earlier releases' successes.
-    :param told: names of the replicas that have executed that one.
+    :param executed_by: names of the replicas that have executed that one.
     """
 
     index: int
@@ -66,23 +66,23 @@ class Quorum:
     dropped_by: int
     votes: tuple[str, ...] = ()
     acknowledged_by: int = 0
-    told: tuple[str, ...] = ()
+    executed_by: tuple[str, ...] = ()
 
     @property
     def is_settled(self) -> bool:
         """Return whether it is decided, and no copy of the store could decide it otherwise."""
         if self.state == COMMITTED:
-            return not self.acknowledged_by or len(self.told) >= self.size
+            return not self.acknowledged_by or len(self.executed_by) >= self.size
         return self.state == FAILED
 
     def describe(self) -> str:
         """Return the votes of the quorum in words."""
         which = f"entry {self.index} (a backup of {self.source})"
         if self.state == COMMITTED:
-            names = ", ".join(self.told) or "none"
+            names = ", ".join(self.executed_by) or "none"
             return (
-                f"{which}: its quorum has succeeded, and {len(self.told)} of {self.size} replicas have executed entry "
-                f"{self.acknowledged_by}, which says so ({names})"
+                f"{which}: its quorum has succeeded, and {len(self.executed_by)} of {self.size} replicas have executed "
+                f"entry {self.acknowledged_by}, which says so ({names})"
             )
         return f"{which}: {len(self.votes)} of {self.size} replicas ({', '.join(self.votes) or 'none'})"
 

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.log import Ends, LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
-    from holdfast.replication.work.survey import Told
+    from holdfast.replication.work.survey import SurveyedReplica
     from holdfast.storage import ObjectStore
 
 
@@ -166,7 +166,12 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
 
 
 def _asked(
-    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], surveyed: Sequence[Told], *, ask_lost: bool
+    coordination: CoordinationStore,
+    index: int,
+    rows: Sequence[ReplicaRow],
+    surveyed: Sequence[SurveyedReplica],
+    *,
+    ask_lost: bool,
 ) -> list[ReadableReplica]:
     """Return the replicas that are not lost, once all were read.
 

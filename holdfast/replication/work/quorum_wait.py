@@ -276,7 +276,7 @@ class QuorumWait:
         for row in sorted(rows, key=lambda row: row.name not in waiting.votes):
             if waiting.state != state or waiting.is_settled:
                 break
-            if row.name in (waiting.votes if state == quorum.PENDING else waiting.told):
+            if row.name in (waiting.votes if state == quorum.PENDING else waiting.executed_by):
                 continue
             now = _ask(self.coordination, clock)
             if is_paused(row, now):
@@ -288,7 +288,7 @@ class QuorumWait:
 
     def describe(self, waiting: Quorum) -> str:
         """Return the state in words, with the obstacles of missing replicas."""
-        there = waiting.votes if waiting.state != quorum.COMMITTED else waiting.told
+        there = waiting.votes if waiting.state != quorum.COMMITTED else waiting.executed_by
         why = "; ".join(f"{name}: {words}" for name, words in sorted(self.refused.items()) if name not in there)
         return waiting.describe() + (f". {why}" if why else "")
 

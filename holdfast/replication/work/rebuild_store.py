@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
-    from holdfast.replication.work.survey import ReplicaFate, Survey, Told
+    from holdfast.replication.work.survey import ReplicaFate, Survey, SurveyedReplica
     from holdfast.storage import ObjectStore
 
 
@@ -74,15 +74,15 @@ class Rebuilding:
     """Plan of a rebuild.
 
     :param archive: its id; `name`: its name.
-    :param known: None: the store knows nothing of it.
+    :param record: None: the store knows nothing of it.
     :param is_needed: the store knows nothing of it, or no replica of it, or contradicts one.
     :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
     archive: str
     name: str
-    known: KnownArchive | None
-    told: tuple[Told, ...]
+    record: KnownArchive | None
+    replicas: tuple[SurveyedReplica, ...]
     survey: Survey
     is_needed: bool
     chosen: str | None
@@ -105,12 +105,12 @@ class Rebuilding:
 
         Their quorum was pending or had failed.
         """
-        return tuple(sorted(self.known.unsettled & self.state.blocks.keys())) if self.known else ()
+        return tuple(sorted(self.record.unsettled & self.state.blocks.keys())) if self.record else ()
 
     @property
     def given_up(self) -> int:
         """Return the number of the store's entries beyond the new head."""
-        return max(0, self.known.log.head - self.head) if self.known else 0
+        return max(0, self.record.log.head - self.head) if self.record else 0
 
     def check(self, *, force: bool) -> None:
         """Check that the rebuild is needed and loses nothing unasked.
@@ -119,7 +119,7 @@ class Rebuilding:
         :raises RefusedError: it is as it should be; or a replica has what would be lost.
         """
         if not self.is_needed and not force:
-            unread = [replica.name for replica in self.told if isinstance(replica, UnreadableReplica)]
+            unread = [replica.name for replica in self.replicas if isinstance(replica, UnreadableReplica)]
             raise RefusedError(
                 "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
                 + (f"Look again once {', '.join(unread)} can be, too; " if unread else "")
@@ -132,7 +132,7 @@ def prepare(
     coordination: CoordinationStore,
     urls: Mapping[str, str],
     *,
-    wanted: str | None = None,
+    word: str | None = None,
     source: str | None = None,
     without: Collection[str] = (),
     lose_acknowledged: bool = False,
@@ -141,7 +141,7 @@ def prepare(
     """Plan a rebuild from the replicas, without changing anything.
 
     :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
-    :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
+    :param word: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
     :param without: names of replicas that are left out: they are lost, whatever they have.
     :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
@@ -149,7 +149,7 @@ def prepare(
     :raises RefusedError: the log could go on from none of them.
     """
     surveyed = ask(urls, places)
-    archive, name = _archive(coordination, surveyed, wanted)
+    archive, name = _archive(coordination, surveyed, word)
     record = coordination.run(lambda c: _record(c, archive))
     if record is not None:
         surveyed += ask({row.name: row.url for row in record.rows if row.name not in urls}, places)
@@ -171,7 +171,7 @@ def prepare(
     )
 
 
-def _named(surveyed: Sequence[Told]) -> dict[str, str]:
+def _named(surveyed: Sequence[SurveyedReplica]) -> dict[str, str]:
     """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
     readable = [replica.place for replica in surveyed if isinstance(replica, ReadableReplica)]
     furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
@@ -179,7 +179,9 @@ def _named(surveyed: Sequence[Told]) -> dict[str, str]:
     return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
-def _archive(coordination: CoordinationStore, surveyed: Sequence[Told], name_or_id: str | None) -> tuple[str, str]:
+def _archive(
+    coordination: CoordinationStore, surveyed: Sequence[SurveyedReplica], name_or_id: str | None
+) -> tuple[str, str]:
     """Return the id and the name of the archive to rebuild."""
     there = {
         replica.archive.identity.id: replica.archive.identity.name
@@ -218,7 +220,7 @@ def _lost(connection: Connection, archive: str) -> dict[str, str]:
     return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
-def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[Told], store: str) -> bool:
+def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[SurveyedReplica], store: str) -> bool:
     """Return whether a replica contradicts the coordination store.
 
     It follows another log, or has executed an entry that the store does not have; or the store has no replica at all.
@@ -248,7 +250,7 @@ class Rebuilt:
     """
 
     store: str
-    done: Rebuilding
+    plan: Rebuilding
 
 
 def rebuild(
@@ -272,10 +274,10 @@ def rebuild(
     """
     planned.check(force=force)
     with ExitStack() as stack:
-        held = {replica.name: stack.enter_context(_locked(replica, wait)) for replica in _in_order(planned.told)}
+        held = {replica.name: stack.enter_context(_locked(replica, wait)) for replica in _in_order(planned.replicas)}
         # Once more: what was told before the locks were held may be old. What could not be read then has none.
-        locked = ask({replica.name: replica.url for replica in _in_order(planned.told)}, places)
-        unread = [replica for replica in planned.told if replica.name not in held]
+        locked = ask({replica.name: replica.url for replica in _in_order(planned.replicas)}, places)
+        unread = [replica for replica in planned.replicas if replica.name not in held]
         surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
         survey = decide(
@@ -285,7 +287,7 @@ def rebuild(
             lost=lost,
             lose_acknowledged=planned.lose_acknowledged,
         )
-        work = replace(planned, told=tuple(surveyed), survey=survey)
+        work = replace(planned, replicas=tuple(surveyed), survey=survey)
         work.survey.check()
 
         def check() -> None:
@@ -302,7 +304,7 @@ def rebuild(
     return Rebuilt(store, work)
 
 
-def _in_order(surveyed: Sequence[Told]) -> list[ReadableReplica]:
+def _in_order(surveyed: Sequence[SurveyedReplica]) -> list[ReadableReplica]:
     """Return the readable replicas in the order of their locks.
 
     Every process takes the locks in this order.
@@ -322,7 +324,7 @@ def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
 
     Nothing can be appended to it any more, not even by a process that is just about to.
     """
-    _check_unchanged(connection, work, work.known.log.store if work.known else None)
+    _check_unchanged(connection, work, work.record.log.store if work.record else None)
     a, r = schema.archives.c, schema.replicas.c
     connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
     connection.execute(schema.replicas.update().where(r.archive == work.archive).values(epoch=r.epoch + 1))
@@ -336,7 +338,7 @@ def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None
 
 def _stores_before(work: Rebuilding) -> dict[str, int]:
     """Return the stores that the log was in before, each with the index of its last entry that counts."""
-    same = [fate.told for fate in work.survey.fates if not fate.lost or fate.told is work.survey.source]
+    same = [fate.replica for fate in work.survey.fates if not fate.lost or fate.replica is work.survey.source]
     before: dict[str, int] = {}
     for place in (
         *(follower.place for follower in same if isinstance(follower, ReadableReplica)),
@@ -348,7 +350,9 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
 
 def _members(work: Rebuilding) -> dict[str, str]:
     """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
-    return {fate.told.name: fate.told.url for fate in work.survey.fates} if work.survey.source.place.members else {}
+    return (
+        {fate.replica.name: fate.replica.url for fate in work.survey.fates} if work.survey.source.place.members else {}
+    )
 
 
 def _move(
@@ -364,7 +368,7 @@ def _move(
 
     :param log: what all are to say of that.
     """
-    lost = {fate.told.name for fate in work.survey.fates if fate.lost}
+    lost = {fate.replica.name for fate in work.survey.fates if fate.lost}
 
     def plan(state: State) -> Change:
         if state.log != moved.place:  # locks give order only: this process may have been suspended for long
@@ -390,9 +394,9 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
 
     :param entries: ids of these by index, as far as they are known.
     """
-    _check_unchanged(connection, work, closed if work.known else None)
+    _check_unchanged(connection, work, closed if work.record else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
-    first = first_epoch(connection, work.archive) if work.known else 0
+    first = first_epoch(connection, work.archive) if work.record else 0
     abandoned = _abandoned(connection, work)
     for table in reversed(schema.metadata.sorted_tables):
         connection.execute(table.delete().where(table.c.archive == work.archive))
@@ -403,11 +407,11 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
     connection.execute(
         schema.archives.update()
         .where(a.archive == work.archive)
-        .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0, epochs=first)
+        .values(quorum_index=head, leader_epoch=work.record.leader_epoch + 1 if work.record else 0, epochs=first)
     )
     line.write(connection, work.archive, entries, _stores_before(work))
     for fate in work.survey.fates:
-        _write_replica(connection, work, fate, epochs.get(fate.told.name, first) + 1)
+        _write_replica(connection, work, fate, epochs.get(fate.replica.name, first) + 1)
     for block, name in sorted(abandoned.items()):
         row = {"archive": work.archive, "block": block, "replica": name, "at": clock(connection)}
         connection.execute(schema.abandoned.insert(), row)
@@ -421,7 +425,7 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
     logged = coordination.run(lambda c: line.entry_ids(c, work.archive))
     ids = _executed(work.survey.source.archive, logged)
     others = [
-        _executed(replica.archive, logged) for replica in _in_order(work.told) if replica is not work.survey.source
+        _executed(replica.archive, logged) for replica in _in_order(work.replicas) if replica is not work.survey.source
     ]
     for entries in (logged, *others):
         shared = max((index for index, entry in entries.items() if ids.get(index) == entry), default=0)
@@ -453,12 +457,14 @@ def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
     """
     b = schema.abandoned.c
     recorded = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
-    committed = {block: replica.name for replica in _in_order(work.told) for block in replica.archive.state.abandoned}
+    committed = {
+        block: replica.name for replica in _in_order(work.replicas) for block in replica.archive.state.abandoned
+    }
     return committed | {row.block: row.replica for row in recorded}
 
 
 def _write_replica(connection: Connection, work: Rebuilding, fate: ReplicaFate, epoch: int) -> None:
-    surveyed = fate.told
+    surveyed = fate.replica
     if surveyed is not work.survey.source:
         add(connection, work.archive, name=surveyed.name, url=surveyed.url)
     change_row(

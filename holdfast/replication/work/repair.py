@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.status import ArchiveStatus, ReplicaStatus
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.rebuild_store import Rebuilding
-    from holdfast.replication.work.survey import Told
+    from holdfast.replication.work.survey import SurveyedReplica
     from holdfast.storage import ObjectStore
 
 _MEND = "mend its place (mount, bucket, network, credentials), then run this again"
@@ -268,7 +268,7 @@ def _old_store(
 ) -> Finding:
     log = looked.status.log
     lost = {one.row.name: one.row.lost_reason for one in looked.status.replicas if one.row.is_lost}
-    ways = rebuild_ways(coordination, coordination.named, places, wanted=log.archive, lost=lost)
+    ways = rebuild_ways(coordination, coordination.named, places, archive=log.archive, lost=lost)
     return Finding(log.name, sentence(error), ways, error.exit_code)
 
 
@@ -283,7 +283,7 @@ def unknown_archive(
     :param archive: the archive's id or name.
     """
     address = WayOut("all", action="is the address right (--store, HOLDFAST_STORE, store in archives.yaml)? Correct it")
-    ways = rebuild_ways(coordination, urls, places, wanted=archive, lost={}, alone=False)
+    ways = rebuild_ways(coordination, urls, places, archive=archive, lost={}, alone=False)
     about = archive or "the archive"
     return Finding(about, "the coordination store knows no replica of it", (address, *ways), DamagedError.exit_code)
 
@@ -305,14 +305,14 @@ def rebuild_ways(
     :param alone: a repair may do it by itself, where nothing is lost by it.
     """
     try:
-        planned = rebuild_store.prepare(coordination, urls, wanted=archive, places=places)
+        planned = rebuild_store.prepare(coordination, urls, word=archive, places=places)
     except (HoldfastError, StoreError) as error:
         return (WayOut("all", action=sentence(error)),)
     if not planned.survey.objections:
         loses = f"{planned.given_up:,} entries of the log that no replica has executed" if planned.given_up else ""
         step = Step("rebuild-store") if alone and not loses else None
         return (WayOut(_kept(planned.survey.source), loses, command=_rebuild(planned, urls), step=step),)
-    unread = [replica for replica in planned.told if isinstance(replica, UnreadableReplica)]
+    unread = [replica for replica in planned.replicas if isinstance(replica, UnreadableReplica)]
     mend = [
         WayOut("all", action=f"mend the place of {replica.name} ({replica.url}): {replica.problem}")
         for replica in unread
@@ -324,14 +324,16 @@ def _choices(
     planned: Rebuilding, urls: Mapping[str, str], unread: Sequence[str], lost: Mapping[str, str]
 ) -> Iterator[WayOut]:
     """Yield a way for each replica that the log may go on from, where they contradict each other."""
-    objecting = {fate.told.name for fate in planned.survey.fates if fate.objection} | {planned.survey.source.name}
-    usable = [replica for replica in planned.told if isinstance(replica, ReadableReplica) and replica.name in objecting]
+    objecting = {fate.replica.name for fate in planned.survey.fates if fate.objection} | {planned.survey.source.name}
+    usable = [
+        replica for replica in planned.replicas if isinstance(replica, ReadableReplica) and replica.name in objecting
+    ]
     for replica in sorted(usable, key=lambda replica: (replica is not planned.survey.source, -replica.place.index)):
-        chosen = partial(decide, planned.told, source=replica.name, without=unread, lost=lost)
+        chosen = partial(decide, planned.replicas, source=replica.name, without=unread, lost=lost)
         acknowledged = chosen().objections
         survey = chosen(lose_acknowledged=True)
-        others = [fate for fate in survey.fates if fate.told.name in objecting and fate.lost]
-        more = "; ".join((*(f"what {fate.told.name} has more ({fate.lost})" for fate in others), *acknowledged))
+        others = [fate for fate in survey.fates if fate.replica.name in objecting and fate.lost]
+        more = "; ".join((*(f"what {fate.replica.name} has more ({fate.lost})" for fate in others), *acknowledged))
         loses = f"{more}. All files stay at their places, and the recovery keeps them aside"
         options = [word for name in unread for word in ("--without", name)]
         options += ["--from", replica.name] if len(usable) > 1 or replica.name in lost else []
@@ -345,5 +347,5 @@ def _kept(source: ReadableReplica) -> str:
 
 def _rebuild(planned: Rebuilding, urls: Mapping[str, str]) -> tuple[str, ...]:
     """Return the words of the command; a store that knows nothing is told where the replicas are."""
-    names: list[Told] = [] if planned.known or urls else list(planned.told)
+    names: list[SurveyedReplica] = [] if planned.record or urls else list(planned.replicas)
     return ("rebuild-store", *(word for replica in names for word in ("--replica", f"{replica.name}={replica.url}")))

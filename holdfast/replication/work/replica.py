@@ -282,7 +282,7 @@ class ReplicatedArchive(Archive):
         def note(connection: Connection) -> None:
             self._check_line(connection)
             if index:
-                move_pointer(connection, acting, done=index)
+                move_pointer(connection, acting, index=index)
                 missing.note_found(connection, acting.archive, first=1, last=index)
             log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:

@@ -141,7 +141,7 @@ def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> st
     with opened(address) as coordination:
         waited = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
         over = coordination.run(clock) > waited.deadline + SILENT_S
-    helps = waited.state == quorum.COMMITTED and by not in waited.told
+    helps = waited.state == quorum.COMMITTED and by not in waited.executed_by
     return "" if waited.is_settled or over or helps else waited.describe()
 
 

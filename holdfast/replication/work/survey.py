@@ -55,12 +55,12 @@ class UnreadableReplica:
 LIMIT_S = 60.0
 """So many seconds all replicas together have to be read in: somebody decides by what they have."""
 
-Told = ReadableReplica | UnreadableReplica
+SurveyedReplica = ReadableReplica | UnreadableReplica
 
 _NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
 
-def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[Told]:
+def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[SurveyedReplica]:
     """Read the archives of replicas at their URLs, side by side.
 
     :param urls: by name.
@@ -72,7 +72,7 @@ def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[T
     ]
 
 
-def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
+def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> SurveyedReplica:
     try:
         store = places(url)
         store.head(IDENTITY_KEY)
@@ -88,13 +88,13 @@ def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
     return UnreadableReplica(name, url, f"{what} lies there ({archive.identity.name}, {archive.identity.id})")
 
 
-def of_archive(replicas: Sequence[Told], archive: str) -> list[Told]:
+def of_archive(replicas: Sequence[SurveyedReplica], archive: str) -> list[SurveyedReplica]:
     """Return the replicas, with those of other archives as unreadable.
 
     :param archive: the id of the one that is meant.
     """
 
-    def look(replica: Told) -> Told:
+    def look(replica: SurveyedReplica) -> SurveyedReplica:
         if isinstance(replica, UnreadableReplica) or replica.archive.identity.id == archive:
             return replica
         identity = replica.archive.identity
@@ -112,7 +112,7 @@ class ReplicaFate:
     :param objection: what it may have that no other one has, and how to say that this is meant; "": nothing.
     """
 
-    told: Told
+    replica: SurveyedReplica
     lost: str = ""
     objection: str = ""
     was_lost: bool = False
@@ -143,7 +143,7 @@ class Survey:
 
 
 def decide(
-    replicas: Sequence[Told],
+    replicas: Sequence[SurveyedReplica],
     *,
     source: str | None = None,
     without: Collection[str] = (),
@@ -188,7 +188,7 @@ def decide(
 _SET_ASIDE = "it was set aside"
 
 
-def _why_not(replica: Told) -> str:
+def _why_not(replica: SurveyedReplica) -> str:
     if isinstance(replica, UnreadableReplica):
         return replica.problem
     if replica.place.recovering:
@@ -201,10 +201,10 @@ def _why_not(replica: Told) -> str:
 
 
 def _still_lost(fate: ReplicaFate, best: ReadableReplica, is_chosen: bool, lost: Mapping[str, str]) -> ReplicaFate:
-    why = lost.get(fate.told.name)
+    why = lost.get(fate.replica.name)
     if why is None:
         return fate
-    if fate.told is not best:
+    if fate.replica is not best:
         return replace(fate, lost=why, was_lost=True)
     sure = f"{best.name} is lost ({why}), and so are all that could be read: say by --from {best.name} that it is right"
     return fate if is_chosen else replace(fate, objection=sure)
@@ -222,7 +222,7 @@ class _Choice:
     without: frozenset[str]
     lose_acknowledged: bool
 
-    def fate(self, replica: Told) -> ReplicaFate:
+    def fate(self, replica: SurveyedReplica) -> ReplicaFate:
         if replica is self.best:
             return ReplicaFate(replica)
         if isinstance(replica, UnreadableReplica):

@@ -191,7 +191,7 @@ def test_nobody_is_told_of_success_before_as_many_replicas_know_it(three: Replic
     with pytest.raises(OutcomeUnknownError, match=rf"{said}.* The backup counts, unless the coordination store is put"):
         waiting.decided(patience=0)
     away(three, "near", back=True)
-    assert waiting.decided(patience=0).told == ("near", "off")
+    assert waiting.decided(patience=0).executed_by == ("near", "off")
 
 
 def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:

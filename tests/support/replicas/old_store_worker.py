@@ -343,8 +343,8 @@ def told_by_rebuild(done: Rebuilt | None) -> dict[str, object]:
     """Return whom a rebuilding goes on from, and whom it names as lost."""
     if done is None:
         return {"from": "", "lost": []}
-    survey = done.done.survey
-    return {"from": survey.source.name, "lost": [fate.told.name for fate in survey.fates if fate.lost]}
+    survey = done.plan.survey
+    return {"from": survey.source.name, "lost": [fate.replica.name for fate in survey.fates if fate.lost]}
 
 
 def _is_there(store: ObjectStore) -> bool:

@@ -287,7 +287,7 @@ def _append(connection: Connection, acting: Acting, source: str, was: str, becom
 def _note(connection: Connection, acting: Acting, index: int, blocks: tuple[str, ...]) -> None:
     """Do what a replica does once it has committed an entry."""
     if index:
-        replicas.move_pointer(connection, acting, done=index)
+        replicas.move_pointer(connection, acting, index=index)
     log.join(connection, acting, index=index, blocks=blocks, unread=())
     _name_decisions(connection)
 

@@ -62,15 +62,15 @@ def test_it_is_settled_once_as_many_know_that_it_has_succeeded(three: Replicas) 
     block = begin(three).add[0].id
     three.sync("off")
     found = stands(three, block)
-    assert (found.told, found.is_settled) == (("off",), False)
+    assert (found.executed_by, found.is_settled) == (("off",), False)
     assert three.coordination.run(lambda c: quorum.unsettled(c, three.archive, "shop_db")) == [found]
     assert three.coordination.run(lambda c: quorum.unsettled(c, three.archive, "other_db")) == []
     three.sync("near")
-    assert (stands(three, block).told, stands(three, block).is_settled) == (("near", "off"), True)
+    assert (stands(three, block).executed_by, stands(three, block).is_settled) == (("near", "off"), True)
     assert [three.place_of(name).acknowledged for name in ("near", "off", "far")] == [2, 2, 0]
     assert three.state("near").min_writer == 4
     three.lose("off")
-    assert stands(three, block).told == ("near",)
+    assert stands(three, block).executed_by == ("near",)
 
 
 def test_what_an_earlier_release_had_succeed_is_settled(three: Replicas) -> None:

@@ -125,7 +125,7 @@ DEEDS: dict[str, Deed] = {
     "guard": replicas.guard,
     "renew": replicas.renew,
     "note_synced": replicas.note_synced,
-    "move_pointer": lambda c, acting: replicas.move_pointer(c, acting, done=9),
+    "move_pointer": lambda c, acting: replicas.move_pointer(c, acting, index=9),
 }
 
 
@@ -169,9 +169,9 @@ def test_a_lease_is_renewed_from_now_on_and_a_sync_is_noted(store: CoordinationS
 
 def test_a_pointer_goes_forward_only(store: CoordinationStore) -> None:
     acting = activated(store)
-    store.run(lambda c: replicas.move_pointer(c, acting, done=9))
+    store.run(lambda c: replicas.move_pointer(c, acting, index=9))
     assert row(store, "near").pointer == 10
-    store.run(lambda c: replicas.move_pointer(c, acting, done=6))
+    store.run(lambda c: replicas.move_pointer(c, acting, index=6))
     assert row(store, "near").pointer == 10
 
 

@@ -165,9 +165,9 @@ def test_what_lies_at_another_place_is_told_and_not_touched(two: Replicas, empty
     where = {**urls(two), "third": alone.store.url}
     with pytest.raises(UsageError, match=r"several archives, (shop|alone) \(.*\): say which by --archive"):
         rebuild(empty, where)
-    assert [each for each in prepare(empty, where, wanted="shop").survey.objections if "a replica of alone" in each]
+    assert [each for each in prepare(empty, where, word="shop").survey.objections if "a replica of alone" in each]
     with pytest.raises(RefusedError, match=r"third .* a replica of alone"):
-        rebuild(empty, where, wanted="shop")
+        rebuild(empty, where, word="shop")
     assert Archive.open(alone.store).state.sequence == 1
     assert not list(alone.store.list("locks/").objects)
 
