@@ -198,7 +198,7 @@ def _log(store: CoordinationStore, url: str, entries: int) -> dict[str, float]:
             trimmed.append(_timed(lambda: trim(other, archive, min_keep=0, max_keep=0)))
         ended.set()
 
-    store.run(lambda c: replicas.move_pointer(c, acting, done=entries))
+    store.run(lambda c: replicas.move_pointer(c, acting, index=entries))
     thread = threading.Thread(target=run)
     thread.start()
     meanwhile = _appends(store, acting, ended, least=1)
