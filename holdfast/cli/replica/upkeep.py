@@ -24,7 +24,7 @@ from holdfast.replication.log import trimming
 from holdfast.replication.log.consistency_check import silent_among
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
 from holdfast.replication.work import recovery
-from holdfast.replication.work.upkeep import sync_replica, told_by_job
+from holdfast.replication.work.upkeep import sync_of_result, sync_replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -126,7 +126,7 @@ def _each(
 
 
 def _in_spark(asked: Asked, wait: float, output: Output, place: ObjectStore) -> Synced:
-    return told_by_job(run_job(asked.context(place.url), SyncRequest(), wait=wait, output=output))
+    return sync_of_result(run_job(asked.context(place.url), SyncRequest(), wait=wait, output=output))
 
 
 def synced(value: dict[str, Any]) -> str:

@@ -177,7 +177,7 @@ def _execute(
         return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
 
 
-def told_by_job(result: Mapping[str, Any]) -> Synced:
+def sync_of_result(result: Mapping[str, Any]) -> Synced:
     """Return the sync that a job's result reports.
 
     :raises FilesAwayError: the job ended at an entry whose files could not be had from a replica that is away.

@@ -15,7 +15,7 @@ from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.work import upkeep
 from holdfast.replication.work.synced import Synced
-from holdfast.replication.work.upkeep import log_at, report_damage, sync_replica, told_by_job
+from holdfast.replication.work.upkeep import log_at, report_damage, sync_of_result, sync_replica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.replicas.replicated import Replicas
@@ -119,12 +119,12 @@ RESULT = {"replica": "far", "index": 7, "entries": 1, "files": 2, "bytes": 3}
 
 
 def test_a_job_tells_its_sync_or_the_entry_that_it_stopped_at() -> None:
-    assert told_by_job(RESULT) == Synced("far", 7, 1, 2, 3)
+    assert sync_of_result(RESULT) == Synced("far", 7, 1, 2, 3)
     left = NotAsked("off", "/off", "it hangs")
-    assert told_by_job({**RESULT, "not_asked": [left.describe()]}).not_asked == (left,)
+    assert sync_of_result({**RESULT, "not_asked": [left.describe()]}).not_asked == (left,)
     with pytest.raises(MissingFilesError, match="nobody has it") as caught:
-        told_by_job({"missing": {"why": "nobody has it", "entry": 9}})
+        sync_of_result({"missing": {"why": "nobody has it", "entry": 9}})
     assert caught.value.index == 9
     assert exit_code_of(caught.value) == 4
     with pytest.raises(FilesAwayError):
-        told_by_job({"missing": {"why": "near cannot be read", "entry": 9, "away": True}})
+        sync_of_result({"missing": {"why": "near cannot be read", "entry": 9, "away": True}})
