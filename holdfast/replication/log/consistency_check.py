@@ -20,7 +20,7 @@ from holdfast.replication.log import line
 from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
 from holdfast.replication.log.named_places import NamedPlaces
 from holdfast.replication.log.replicas import log_state, replica, replicas
-from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
+from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, silence_words
 from holdfast.replication.log.store import clock
 from locking.one_line import line_logger
 from locking.store import ObjectNotFound, StoreError
@@ -141,7 +141,7 @@ def ask_others(
 
     answers = _ask(coordination, archive, asked, question, named.questions(archive))
     positions, more_not_asked = named.positions(answers)
-    not_asked = {row.name: paused_words(row, now) for row in others if is_paused(row, now)}
+    not_asked = {row.name: silence_words(row, now) for row in others if is_paused(row, now)}
     for row in asked:
         answer = answers[row.name]
         if isinstance(answer, (HoldfastError, StoreError)):
@@ -255,7 +255,7 @@ def silent_among(
     :param at_once: also ask those that were silent a short while ago; else they count as silent.
     """
     now = coordination.run(clock)
-    paused = {row.name: paused_words(row, now) for row in rows if not at_once and is_paused(row, now)}
+    paused = {row.name: silence_words(row, now) for row in rows if not at_once and is_paused(row, now)}
     asked = [row for row in rows if row.name not in paused]
     answers = _ask(coordination, archive, asked, lambda row: places(row.url).impatient().head(IDENTITY_KEY))
     late = {name: sentence(answer) for name, answer in answers.items() if isinstance(answer, NoAnswerError)}

@@ -58,7 +58,7 @@ def is_paused(row: ReplicaRow, now: float) -> bool:
     return row.ask_again_at > now
 
 
-def paused_words(row: ReplicaRow, now: float) -> str:
+def silence_words(row: ReplicaRow, now: float) -> str:
     """Return in words why a silent replica is not asked."""
     silent, pause = human_span(max(0.0, now - row.silent_since)), human_span(max(0.0, row.ask_again_at - now))
     return f"it has not answered for {silent}, and is asked again in {pause}"

@@ -14,7 +14,7 @@ from holdfast.common.side_by_side import do_each
 from holdfast.replication.log.consistency_check import open_replica
 from holdfast.replication.log.errors import FilesAwayError, MissingFilesError, SilentReplicaError
 from holdfast.replication.log.replicas import replicas
-from holdfast.replication.log.silence import is_paused, paused_words
+from holdfast.replication.log.silence import is_paused, silence_words
 from holdfast.replication.log.store import clock
 from locking import LockError, Owner
 from locking.store import ObjectExists, StoreError
@@ -107,7 +107,7 @@ class Others:
         The store is under the locks of a reader.
         """
         if row.name not in self._opened and is_paused(row, self._now):
-            return SilentReplicaError(paused_words(row, self._now))
+            return SilentReplicaError(silence_words(row, self._now))
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)

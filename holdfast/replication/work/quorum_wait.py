@@ -19,7 +19,7 @@ from holdfast.replication.log.consistency_check import open_replica, run_agreed
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, replicas
-from holdfast.replication.log.silence import is_paused, paused_words
+from holdfast.replication.log.silence import is_paused, silence_words
 from holdfast.replication.log.store import clock, opened
 from holdfast.replication.work.upkeep import sync_replica
 from holdfast.storage import open_store
@@ -280,7 +280,7 @@ class QuorumWait:
                 continue
             now = _ask(self.coordination, clock)
             if is_paused(row, now):
-                self.refused[row.name] = paused_words(row, now)
+                self.refused[row.name] = silence_words(row, now)
             else:
                 self._sync(row.name, row)
                 waiting = self._look()
