@@ -52,7 +52,7 @@ def stores_before(connection: Connection, archive: str) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def write(connection: Connection, archive: str, entries: Mapping[int, str], before: Mapping[str, int]) -> None:
+def write_line(connection: Connection, archive: str, entries: Mapping[int, str], before: Mapping[str, int]) -> None:
     """Write the line of a log that was rebuilt.
 
     :param entries: ids by index; `before`: as `stores_before` returns them.

@@ -409,7 +409,7 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
         .where(a.archive == work.archive)
         .values(quorum_index=head, leader_epoch=work.record.leader_epoch + 1 if work.record else 0, epochs=first)
     )
-    line.write(connection, work.archive, entries, _stores_before(work))
+    line.write_line(connection, work.archive, entries, _stores_before(work))
     for fate in work.survey.fates:
         _write_replica(connection, work, fate, epochs.get(fate.replica.name, first) + 1)
     for block, name in sorted(abandoned.items()):
