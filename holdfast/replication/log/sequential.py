@@ -40,8 +40,8 @@ logger = line_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Answer of the coordination store to a sequential read.
+class SequentialAnswer:
+    """SequentialAnswer of the coordination store to a sequential read.
 
     :param hidden: ids of blocks that must not be shown.
     :param behind: entries that the log has beyond what was opened.
@@ -55,7 +55,7 @@ class Answer:
 
 def ask(
     coordination: CoordinationStore, archive: str, url: str, place: LogPlace, places: Callable[[str], ObjectStore]
-) -> Answer:
+) -> SequentialAnswer:
     """Return the coordination store's answer to a sequential read.
 
     It names the blocks that must be hidden. A read that must not be shown at all is refused.
@@ -78,7 +78,7 @@ def ask(
 
 def _ask(
     connection: Connection, archive: str, url: str, place: LogPlace, positions: Mapping[str, LogPlace], store: str
-) -> Answer:
+) -> SequentialAnswer:
     record = look_up(connection, archive, place)
     if record.row.is_lost:
         raise lost(record.row)
@@ -87,7 +87,7 @@ def _ask(
     _check_far_enough(connection, record.log, place)
     q = schema.quorums.c
     hidden = sa.select(q.block).where(q.archive == archive, q.state != quorum.COMMITTED)
-    return Answer(frozenset(connection.execute(hidden).scalars()), record.log.head - place.index)
+    return SequentialAnswer(frozenset(connection.execute(hidden).scalars()), record.log.head - place.index)
 
 
 def _check_readable(connection: Connection, archive: str, unread: Collection[str]) -> None:

@@ -308,7 +308,7 @@ def _name_decisions(connection: Connection) -> None:
                 )
 
 
-def _ask(connection: Connection, name: str, index: int) -> sequential.Answer:
+def _ask(connection: Connection, name: str, index: int) -> sequential.SequentialAnswer:
     entry = line.entry_id(connection, ARCHIVE, index) or ""
     place = LogPlace(store="s", replica=name, index=index, entry=entry)
     return sequential._ask(connection, ARCHIVE, name, place, {}, "the store")
