@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.replica.options import Asked
     from holdfast.replication.log.replicas import LogState
-    from holdfast.replication.work.repair import Finding, Step, WayOut
+    from holdfast.replication.work.repair import Finding, RepairStep, WayOut
 
 
 def repair(
@@ -85,8 +85,8 @@ def _repaired(
     After each step all is looked at again: it may have settled more, or brought something else to light.
     """
     steps: list[dict[str, Any]] = []
-    failed: dict[Step, Exception] = {}
-    tries: Counter[Step] = Counter()
+    failed: dict[RepairStep, Exception] = {}
+    tries: Counter[RepairStep] = Counter()
     while True:
         remaining = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
         # Again once only: where backups go on meanwhile, a replica may be behind at every look.
@@ -117,7 +117,7 @@ def _repaired(
             steps.append({"command": command, "result": result, "error": None})
 
 
-def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -> str:
+def _run(asked: Asked, log: LogState, step: RepairStep, output: Output, wait: float) -> str:
     """Run the verb that a step names; return its result in words."""
     if step.verb == "rebuild-store":
         urls = asked.coordination.named

@@ -67,7 +67,7 @@ def look(coordination: CoordinationStore, status: ArchiveStatus, places: Callabl
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """Verb that a repair runs by itself, on one replica.
 
     :param replica: its name; "" where the verb is of all replicas.
@@ -91,7 +91,7 @@ class WayOut:
     loses: str = ""
     action: str = ""
     command: tuple[str, ...] = ()
-    step: Step | None = None
+    step: RepairStep | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Finding:
     exit_code: int = HoldfastError.exit_code
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> RepairStep | None:
         """Return what a repair runs by itself; None where a person has to decide."""
         return next((way.step for way in self.ways if way.step), None)
 
@@ -151,7 +151,7 @@ def findings(
 def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: ReplicaStatus) -> Iterator[Finding]:
     row, place = one.row, looked.places[one.row.name]
     if row.leaves_by:
-        step = Step("remove", row.name)
+        step = RepairStep("remove", row.name)
         way = WayOut("what lies at its place", command=("remove", row.name), step=step)
         yield Finding(row.name, "its removal was begun, and has not come to its end", (way,))
     elif row.is_lost:
@@ -160,7 +160,7 @@ def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: Repli
         mend = WayOut("all", action=_MEND)
         yield Finding(row.name, f"{row.url} cannot be read: {place}", (mend, _forget(coordination, looked, row)))
     elif behind := _why_lost(looked, one) or _behind(one):
-        way = WayOut("all", command=("sync", row.name), step=Step("sync", row.name))
+        way = WayOut("all", command=("sync", row.name), step=RepairStep("sync", row.name))
         yield Finding(row.name, behind, (way,))
 
 
@@ -182,7 +182,7 @@ def _lost(looked: ArchiveLook, one: ReplicaStatus, place: LogPlace | str) -> Fin
     recover = WayOut(
         f"all that the others have; backups that only {row.name} has are kept aside at its place",
         command=("recover", row.name),
-        step=Step("recover", row.name),
+        step=RepairStep("recover", row.name),
     )
     if not isinstance(place, str) or row.is_new:
         return Finding(row.name, problem, (recover,))
@@ -310,7 +310,7 @@ def rebuild_ways(
         return (WayOut("all", action=sentence(error)),)
     if not planned.survey.objections:
         loses = f"{planned.given_up:,} entries of the log that no replica has executed" if planned.given_up else ""
-        step = Step("rebuild-store") if alone and not loses else None
+        step = RepairStep("rebuild-store") if alone and not loses else None
         return (WayOut(_kept(planned.survey.source), loses, command=_rebuild(planned, urls), step=step),)
     unread = [replica for replica in planned.replicas if isinstance(replica, UnreadableReplica)]
     mend = [
