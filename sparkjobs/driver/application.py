@@ -34,7 +34,7 @@ from holdfast.operations.requests.base import Request
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.log.settings import CoordinationAddress
-from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.replication.work.replica_backup import opened_for_backup
 from holdfast.replication.work.replica_maintenance import opened_to_lead
 from holdfast.storage import open_place, open_store
 from locking import LockError, LockStateUnknown
@@ -123,7 +123,7 @@ class Job:
 
         :param wish: the quorum that backups need which are added; None: none.
         """
-        self._added_to = open_to_write(
+        self._added_to = opened_for_backup(
             self.store, check=self.check, wish=wish, wait=self.wait, coordination=self.coordination
         )
         return self._added_to

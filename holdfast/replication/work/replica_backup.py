@@ -30,7 +30,7 @@ _RENEW_S = 180.0
 """A fifth of a source's lease."""
 
 
-def open_to_write(
+def opened_for_backup(
     store: ObjectStore,
     *,
     check: Check,

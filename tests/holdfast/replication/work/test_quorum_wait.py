@@ -18,7 +18,7 @@ from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.leader_work import leading
 from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
-from holdfast.replication.work.replica_backup import await_quorum, open_to_write, pending_quorum, source_taken
+from holdfast.replication.work.replica_backup import await_quorum, opened_for_backup, pending_quorum, source_taken
 from tests.support.replicas.quorums import overdue
 from tests.support.replicas.replicated import Replicas, nothing
 
@@ -254,7 +254,7 @@ def test_an_archive_at_one_place_has_no_quorum(three: Replicas, monkeypatch: pyt
     monkeypatch.setenv(ENVIRONMENT, three.coordination.url)
     alone = Archive.create(three.place("alone"), name="alone").store
     with pytest.raises(UsageError, match="a quorum of 2 cannot be: this archive is at one place only"):
-        open_to_write(alone, check=nothing, wish=QuorumRequest(2))
+        opened_for_backup(alone, check=nothing, wish=QuorumRequest(2))
     with (
         pytest.raises(UsageError, match="at one place only"),
         source_taken(alone, "shop_db", "run", None, wish=QuorumRequest(2)),

@@ -15,7 +15,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import turns
 from holdfast.replication.work.replica_backup import (
     await_quorum,
-    open_to_write,
+    opened_for_backup,
     pending_quorum,
     source_taken,
     until_kept,
@@ -50,7 +50,7 @@ def alone(tmp_path: Path) -> ObjectStore:
 
 
 def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
-    archive = open_to_write(alone, check=nothing)
+    archive = opened_for_backup(alone, check=nothing)
     assert archive.state.log is None
     with source_taken(alone, "shop_db", "run", None) as settle:
         settle()
@@ -60,7 +60,7 @@ def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
 def test_an_archive_at_one_place_has_no_quorum(alone: ObjectStore) -> None:
     wish, said = QuorumRequest(3), "a quorum of 3 cannot be: this archive is at one place only"
     with pytest.raises(UsageError, match=said):
-        open_to_write(alone, check=nothing, wish=wish)
+        opened_for_backup(alone, check=nothing, wish=wish)
     with pytest.raises(UsageError, match=said), source_taken(alone, "shop_db", "run", None, wish=wish):
         pass
     with pytest.raises(UsageError, match=r"alone is no replica: no quorum was asked for"):
@@ -71,13 +71,13 @@ def test_changes_of_a_replica_that_nobody_acts_for_are_not_let_go_of(two: Replic
     plain = Archive.open(two.place("near"))
     with pytest.raises(UsageError, match="near is a replica that nobody acts for"):
         until_kept(plain, "shop_db", "", check=nothing, say=pytest.fail)
-    acting = open_to_write(two.place("near"), check=nothing)
+    acting = opened_for_backup(two.place("near"), check=nothing)
     until_kept(acting, "shop_db", "", check=nothing, say=pytest.fail)
 
 
 def test_a_quorum_is_pending_until_as_many_replicas_have_the_block(two: Replicas) -> None:
     url = two.coordination.url
-    archive = open_to_write(two.place("near"), check=nothing, wish=QuorumRequest(2))
+    archive = opened_for_backup(two.place("near"), check=nothing, wish=QuorumRequest(2))
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     block = two.backups[-1]
     assert "1 of 2" in pending_quorum(two.place("near"), block, address=url)
@@ -156,7 +156,7 @@ def begin_backup(two: Replicas) -> None:
 
 
 def write(two: Replicas) -> None:
-    open_to_write(two.place("far"), check=nothing)
+    opened_for_backup(two.place("far"), check=nothing)
 
 
 @pytest.mark.parametrize("work", [begin_backup, write])
@@ -182,7 +182,7 @@ def test_a_replica_that_is_worked_on_is_waited_for_and_its_holder_is_named(
     held = RWLock(place, "replica").write(purpose="a sync")
     ends = threading.Timer(0.2, held.release)
     ends.start()
-    open_to_write(place, check=nothing, wait=60.0)
+    opened_for_backup(place, check=nothing, wait=60.0)
     ends.join()
     assert "Waiting for replica far, up to 60 s: replica is held for writing for a sync" in caplog.text
 
