@@ -35,7 +35,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.log.settings import CoordinationAddress
 from holdfast.replication.work.replica_backup import opened_for_backup
-from holdfast.replication.work.replica_maintenance import opened_to_lead
+from holdfast.replication.work.replica_maintenance import opened_for_maintenance
 from holdfast.storage import open_place, open_store
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line
@@ -131,7 +131,7 @@ class Job:
     @contextmanager
     def lead_archive(self) -> Iterator[Archive]:
         """Open the archive to compact or truncate it; a replica leads meanwhile."""
-        with opened_to_lead(
+        with opened_for_maintenance(
             self.store, check=self.check, wait=self.wait, coordination=self.coordination
         ) as self._added_to:
             yield self._added_to

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_to_lead(
+def opened_for_maintenance(
     store: ObjectStore, *, check: Callable[[], None], wait: float = 0.0, coordination: AnyAddress = None
 ) -> Iterator[Archive]:
     """Open an archive to compact or truncate it.
