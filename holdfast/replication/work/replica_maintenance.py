@@ -41,7 +41,7 @@ def opened_for_maintenance(
         yield archive
         return
     from holdfast.replication.log.store import opened
-    from holdfast.replication.work.leader_work import leading
+    from holdfast.replication.work.leading import leading
     from holdfast.replication.work.replica import ReplicatedArchive
 
     until = time.monotonic() + wait

@@ -15,7 +15,7 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log import log
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.given_up import append, changes, full
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.replicated import Replicas, nothing
 

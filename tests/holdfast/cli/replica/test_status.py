@@ -13,7 +13,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.source_lease import take_source
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import PATIENCE_S, hanging
 from tests.support.replicas.rebuilt import go_two_ways

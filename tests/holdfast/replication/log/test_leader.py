@@ -17,8 +17,8 @@ from holdfast.replication.log.leader import go_on, lead, leader, resign
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting, mark_lost, replica, take_lease
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work import leader_work as leading_module
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work import leading as leading_module
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow

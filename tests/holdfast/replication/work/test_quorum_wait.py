@@ -16,7 +16,7 @@ from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
 from holdfast.replication.work.replica_backup import await_quorum, opened_for_backup, pending_quorum, source_taken
 from tests.support.replicas.quorums import overdue

@@ -16,7 +16,7 @@ from holdfast.replication.log import recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.work import fetch_files, membership, recovery
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.membership import elect, remove
 from holdfast.replication.work.set_aside import bring_back, drop
 from holdfast.storage import ObjectStore, open_store

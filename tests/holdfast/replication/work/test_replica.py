@@ -21,7 +21,7 @@ from holdfast.replication.log.log import Draft, EntryChange, append
 from holdfast.replication.log.replicas import log_state, replica, take_lease
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
 from holdfast.storage.contract import base

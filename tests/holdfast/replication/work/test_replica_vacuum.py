@@ -18,7 +18,7 @@ from holdfast.replication.log.errors import EpochOverError, LostReplicaError, Ol
 from holdfast.replication.log.recovery_claim import begin, give_up
 from holdfast.replication.log.replicas import mark_lost, replica, take_lease
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit

@@ -7,7 +7,7 @@ import pytest
 from holdfast.common.errors import BusyError
 from holdfast.replication.log.leader import lead, leader, resign
 from holdfast.replication.work import turns
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
