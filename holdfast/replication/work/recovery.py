@@ -37,7 +37,7 @@ from holdfast.replication.log.consistency_check import (
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
 from holdfast.replication.log.replicas import LEASE_S, Acting, mark_lost, replicas, why_lost
 from holdfast.replication.work.fetch_files import fetch, missing_files
-from holdfast.replication.work.turns import in_turn
+from holdfast.replication.work.turn import in_turn
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.one_line import line_logger

@@ -181,7 +181,7 @@ def source_taken(
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.quorum_wait import settle
     from holdfast.replication.work.replica import ReplicatedArchive
-    from holdfast.replication.work.turns import in_turn
+    from holdfast.replication.work.turn import in_turn
 
     with opened(address) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)

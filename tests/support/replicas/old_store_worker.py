@@ -45,7 +45,7 @@ from holdfast.replication.log.replicas import ReplicaRow, mark_lost, replica, re
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work import membership, quorum_wait, turns
+from holdfast.replication.work import membership, quorum_wait, turn
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.rebuild_store import Rebuilt, prepare

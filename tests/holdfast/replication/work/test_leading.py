@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.common.errors import BusyError
 from holdfast.replication.log.leader import lead, leader, resign
-from holdfast.replication.work import turns
+from holdfast.replication.work import turn
 from holdfast.replication.work.leading import leading
 from tests.support.replicas.replicated import Replicas
 
@@ -48,7 +48,7 @@ def test_who_leads_is_waited_for(
     with pytest.raises(BusyError, match="near"), leading(far):
         pass
     monkeypatch.setattr(
-        "holdfast.replication.work.turns.time.sleep", lambda seconds: run(lambda c: resign(c, near, epoch))
+        "holdfast.replication.work.turn.time.sleep", lambda seconds: run(lambda c: resign(c, near, epoch))
     )
     with leading(far, wait=60.0):
         assert far.leader_epoch

@@ -12,7 +12,7 @@ from holdfast.archive import Archive
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log import source_lease
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work import turns
+from holdfast.replication.work import turn
 from holdfast.replication.work.replica_backup import (
     await_quorum,
     opened_for_backup,

@@ -12,7 +12,7 @@ from holdfast.archive import Archive
 from holdfast.archive.maintenance.vacuum_guard import Permit
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
-from holdfast.replication.work import turns
+from holdfast.replication.work import turn
 from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_maintenance import opened_for_maintenance, state_to_plan, vacuum_permit
