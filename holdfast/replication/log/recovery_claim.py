@@ -58,7 +58,7 @@ def choose(
     return row, chosen
 
 
-def begin(
+def claim(
     connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
 ) -> tuple[Acting, ReplicaRow]:
     """Begin the recovery of a lost replica, and choose its source.

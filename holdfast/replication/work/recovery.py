@@ -138,7 +138,7 @@ def recover(
     target = archive_place(coordination, archive, row, places)
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         check_line(coordination, archive, name, target)
-        acting, chosen = agreed(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease))
+        acting, chosen = agreed(lambda c: recovery_claim.claim(c, archive, name, source=source, lease=lease))
         with _given_up_where_it_fails(coordination, acting):
             origin = places(chosen.url)
             vanished = partial(_vanished, coordination, archive, chosen, places)

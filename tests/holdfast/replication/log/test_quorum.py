@@ -270,4 +270,4 @@ def test_a_recovery_of_which_nothing_is_left_to_choose_says_what_to_sync(three: 
     for name in ("near", "far"):
         three.coordination.run(partial(mark_lost, archive=three.archive, name=name, reason="rot"))
     with pytest.raises(RefusedError, match=r"'holdfast replica sync off' first"):
-        three.coordination.run(lambda c: recovery_claim.begin(c, three.archive, "near"))
+        three.coordination.run(lambda c: recovery_claim.claim(c, three.archive, "near"))

@@ -15,7 +15,7 @@ from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
 from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
-from holdfast.replication.log.recovery_claim import begin, give_up
+from holdfast.replication.log.recovery_claim import claim, give_up
 from holdfast.replication.log.replicas import mark_lost, replica, take_lease
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.leading import leading
@@ -111,7 +111,7 @@ def test_a_replica_that_was_brought_back_behind_its_own_removals_keeps_what_it_a
 def test_the_pointer_of_a_replica_that_is_being_recovered_counts(two: Replicas) -> None:
     two.back_up("near")
     two.lose("far")
-    recovery, _ = two.coordination.run(lambda c: begin(c, two.archive, "far"))
+    recovery, _ = two.coordination.run(lambda c: claim(c, two.archive, "far"))
     truncated(two, "near")
     assert vacuumed(two, "near").awaited == {two.backups[0]: ("far",)}
     two.coordination.run(lambda c: give_up(c, recovery))
