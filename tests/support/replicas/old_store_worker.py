@@ -357,7 +357,7 @@ def _is_there(store: ObjectStore) -> bool:
 
 def main() -> None:
     """Fork a worker for each line."""
-    quorum_wait.POLL_S = turns.POLL_S = POLL_S
+    quorum_wait.POLL_S = turn.POLL_S = POLL_S
     if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
         raise RuntimeError(f"{threads} threads are here, and must not be when processes are forked")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends is gone at once

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between two looks."""
-    monkeypatch.setattr(turns, "POLL_S", 0.0)
+    monkeypatch.setattr(turn, "POLL_S", 0.0)
 
 
 def test_it_leads_while_the_block_runs_and_gives_that_back_however_it_ends(two: Replicas) -> None:

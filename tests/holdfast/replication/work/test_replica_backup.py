@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between two looks."""
-    monkeypatch.setattr(turns, "POLL_S", 0.0)
+    monkeypatch.setattr(turn, "POLL_S", 0.0)
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
 @pytest.fixture
 def two(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> Replicas:
     """The replicas, whose store the environment names; no pause between two looks."""
-    monkeypatch.setattr(turns, "POLL_S", 0.0)
+    monkeypatch.setattr(turn, "POLL_S", 0.0)
     monkeypatch.setenv("HOLDFAST_STORE", two.coordination.url)
     return two
 
