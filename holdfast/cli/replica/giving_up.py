@@ -11,13 +11,13 @@ from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.words import named
-from holdfast.replication.work import abandon
+from holdfast.replication.work import giving_up
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.replication.log.replicas import LogState
-    from holdfast.replication.work.abandon import GivingUp
+    from holdfast.replication.work.giving_up import GivingUp
 
 
 def give_up(
@@ -37,12 +37,12 @@ def give_up(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
-        planned = abandon.prepare(asked.coordination, log.archive, index, places=asked.place)
+        planned = giving_up.prepare(asked.coordination, log.archive, index, places=asked.place)
         if dry_run:
             value = _value(log, planned, None)
         else:
             confirm(log.name, _consequence(log, planned), yes=yes, output=output)
-            given_up, entry = abandon.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
+            given_up, entry = giving_up.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
             value = _value(log, given_up, entry)
     output.result(value, lambda console: _show(console, value))
 
@@ -53,16 +53,16 @@ def _consequence(log: LogState, planned: GivingUp) -> str:
     return f"{log.name} goes on without entries {entries} of its log: the backups of {lost} in them are lost"
 
 
-def _value(log: LogState, giving_up: GivingUp, entry: int | None) -> dict[str, Any]:
+def _value(log: LogState, plan: GivingUp, entry: int | None) -> dict[str, Any]:
     return {
         "archive": log.archive,
         "name": log.name,
-        "missing": list(giving_up.missing),
+        "missing": list(plan.missing),
         "given_up": [
             {"entry": entry.index, "kind": entry.change.kind, "blocks": [block.id for block in entry.change.add]}
-            for entry in giving_up.entries
+            for entry in plan.entries
         ],
-        "sources": sorted(giving_up.ends),
+        "sources": sorted(plan.ends),
         "entry": entry,
         "dry_run": entry is None,
     }

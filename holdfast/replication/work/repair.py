@@ -17,7 +17,7 @@ from holdfast.replication.log import status as standing
 from holdfast.replication.log.consistency_check import check_others, look_at
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.replicas import check_removable, why_lost
-from holdfast.replication.work import abandon, membership, rebuild_store
+from holdfast.replication.work import giving_up, membership, rebuild_store
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, decide
 from locking.store import StoreError
 
@@ -235,7 +235,7 @@ def _missing(
 ) -> Finding:
     problem = f"entry {index} stops replicas: no replica has all of its files"
     try:
-        planned = abandon.prepare(coordination, status.log.archive, index, places=places)
+        planned = giving_up.prepare(coordination, status.log.archive, index, places=places)
     except (HoldfastError, StoreError) as error:
         way = WayOut("all", action=sentence(error))
         return Finding(status.log.name, problem, (way,), exit_code_of(error))

@@ -17,7 +17,7 @@ from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.log.store import opened
-from holdfast.replication.work.abandon import give_up_in_time
+from holdfast.replication.work.giving_up import give_up_in_time
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store

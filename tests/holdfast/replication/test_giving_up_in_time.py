@@ -13,8 +13,8 @@ from holdfast.config.archives_model import GAP_AFTER
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.status import status
-from holdfast.replication.work import abandon, upkeep
-from holdfast.replication.work.abandon import give_up, give_up_in_time
+from holdfast.replication.work import giving_up, upkeep
+from holdfast.replication.work.giving_up import give_up, give_up_in_time
 from holdfast.replication.work.synced import Synced
 from holdfast.replication.work.upkeep import sync_replica
 from locking import LockBusy, RWLock
@@ -181,7 +181,7 @@ def test_a_store_that_does_not_answer_lets_the_time_begin_anew(
         raise StoreUnavailable("timed out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(abandon, "missing_files", silent)
+        patch.setattr(giving_up, "missing_files", silent)
         with pytest.raises(DamagedError, match="by itself: timed out"):
             sync(waiting, "far")
     assert missing(waiting) == []

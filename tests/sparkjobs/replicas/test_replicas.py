@@ -20,7 +20,7 @@ from holdfast.postgresql.restore.rows import load
 from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work.abandon import give_up
+from holdfast.replication.work.giving_up import give_up
 from holdfast.replication.work.membership import found
 from holdfast.replication.work.rebuild_store import prepare, rebuild
 from holdfast.replication.work.recovery import recover
