@@ -34,7 +34,7 @@ from holdfast.replication.work.membership import found as first_replica
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

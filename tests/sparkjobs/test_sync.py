@@ -25,7 +25,7 @@ from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work import fetch_files
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.upkeep import sync_of_result
+from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 from holdfast.storage.encryption.key_source import new_key

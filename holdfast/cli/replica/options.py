@@ -19,7 +19,7 @@ from holdfast.config.archives_yaml import ReadArchives, find_config, read_archiv
 from holdfast.replication.log.replicas import replica, replicas
 from holdfast.replication.log.store import ENVIRONMENT, is_there, opened
 from holdfast.replication.work import membership
-from holdfast.replication.work.upkeep import log_at
+from holdfast.replication.work.sync import log_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -19,7 +19,7 @@ from holdfast.replication.log.replicas import log_states
 from holdfast.replication.work import membership
 from holdfast.replication.work import rebuild_store as rebuilding
 from holdfast.replication.work.repair import findings, unknown_archive
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -24,7 +24,7 @@ from holdfast.replication.log import trimming
 from holdfast.replication.log.consistency_check import silent_among
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
 from holdfast.replication.work import recovery
-from holdfast.replication.work.upkeep import sync_of_result, sync_replica
+from holdfast.replication.work.sync import sync_of_result, sync_replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence

@@ -31,7 +31,7 @@ from holdfast.replication.log.replicas import (
     why_lost,
 )
 from holdfast.replication.work.survey import LIMIT_S
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.one_line import line_logger

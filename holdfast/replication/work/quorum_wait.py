@@ -21,7 +21,7 @@ from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, replicas
 from holdfast.replication.log.silence import is_paused, silence_words
 from holdfast.replication.log.store import clock, opened
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreError

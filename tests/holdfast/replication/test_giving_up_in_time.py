@@ -13,10 +13,10 @@ from holdfast.config.archives_model import GAP_AFTER
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.status import status
-from holdfast.replication.work import giving_up, upkeep
+from holdfast.replication.work import giving_up, sync
 from holdfast.replication.work.giving_up import give_up, give_up_in_time
+from holdfast.replication.work.sync import sync_replica
 from holdfast.replication.work.synced import Synced
-from holdfast.replication.work.upkeep import sync_replica
 from locking import LockBusy, RWLock
 from locking.store import StoreUnavailable
 from tests.support.replicas.given_up import append, changes, destroyed, ends, equal, full
@@ -123,7 +123,7 @@ def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
                 stuck.sync("off", upto=2)
         return give_up_in_time(*arguments, **named)
 
-    monkeypatch.setattr(upkeep, "give_up_in_time", others_first)
+    monkeypatch.setattr(sync, "give_up_in_time", others_first)
     assert sync(stuck, "far").given_up == ()
     assert equal(stuck, "far", "off").ends["shop_db"] == "0/A00"
 

@@ -18,7 +18,7 @@ from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import not_asked
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from tests.support.replicas.hung import HUNG, LIMIT_S, PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas

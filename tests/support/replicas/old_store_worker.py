@@ -54,7 +54,7 @@ from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_backup import source_taken
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError

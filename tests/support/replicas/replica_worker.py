@@ -23,7 +23,7 @@ from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from tests.support.replicas.replicated import made_backup, nothing

@@ -13,9 +13,9 @@ from holdfast.common.errors import DamagedError, RefusedError, UsageError, exit_
 from holdfast.replication.log.errors import FilesAwayError, LostReplicaError, MissingFilesError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.silence import NotAsked
-from holdfast.replication.work import upkeep
+from holdfast.replication.work import sync
+from holdfast.replication.work.sync import log_at, report_damage, sync_of_result, sync_replica
 from holdfast.replication.work.synced import Synced
-from holdfast.replication.work.upkeep import log_at, report_damage, sync_of_result, sync_replica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.replicas.replicated import Replicas
@@ -107,7 +107,7 @@ def test_files_of_a_replica_that_is_away_stay_another_try_where_they_cannot_be_g
     def refuse(*_: object, **__: object) -> None:
         raise RefusedError("near cannot be read: mend or remove it")
 
-    monkeypatch.setattr(upkeep, "give_up_in_time", refuse)
+    monkeypatch.setattr(sync, "give_up_in_time", refuse)
     with pytest.raises(FilesAwayError, match="It is not given up by itself: near cannot be read") as caught:
         sync_replica(
             two.coordination, two.archive, row(two, "far"), wait=0, gap_after=timedelta(days=1), execute=execute

@@ -1,4 +1,4 @@
-"""Daily upkeep of replicas.
+"""Sync of a replica with its log, and the report of damage.
 
 Schedulers and people start it, as often as they like.
 """
