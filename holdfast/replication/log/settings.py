@@ -77,12 +77,12 @@ class CoordinationAddress:
         :param replicas: of archives.yaml; without them, those of the environment.
         :raises UsageError: the environment has something else than replicas.
         """
-        named = replicas or parse_replicas(os.environ.get(REPLICAS_VARIABLE, ""))
+        named = replicas or parse_replicas_setting(os.environ.get(REPLICAS_VARIABLE, ""))
         return cls(url or os.environ.get(COORDINATION_VARIABLE) or configured, named)
 
     def environment(self) -> dict[str, str]:
         """Return the variables by which a job has the same address."""
-        said = {COORDINATION_VARIABLE: self.url, REPLICAS_VARIABLE: self.replicas and show_replicas(self.replicas)}
+        said = {COORDINATION_VARIABLE: self.url, REPLICAS_VARIABLE: self.replicas and replicas_setting(self.replicas)}
         return {name: value for name, value in said.items() if value}
 
 
@@ -92,7 +92,7 @@ environment says of both.
 """
 
 
-def parse_replicas(text: str) -> dict[str, str]:
+def parse_replicas_setting(text: str) -> dict[str, str]:
     """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` has them.
 
     :raises UsageError: it has something else.
@@ -106,6 +106,6 @@ def parse_replicas(text: str) -> dict[str, str]:
     raise UsageError(f'{REPLICAS_VARIABLE} is to be a JSON object such as {{"near": "/srv/near/shop"}}: correct it')
 
 
-def show_replicas(replicas: Mapping[str, str]) -> str:
+def replicas_setting(replicas: Mapping[str, str]) -> str:
     """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` is to have them."""
     return json.dumps(dict(replicas), sort_keys=True)
