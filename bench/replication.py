@@ -30,7 +30,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.membership import found as first_replica
+from holdfast.replication.work.membership import begin_membership as first_replica
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive

@@ -90,7 +90,7 @@ def _found(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: fl
     """Register an archive that is unknown to the store as its first replica."""
     if asked.word is not None:
         _check_meant(asked, place, there)
-    log = membership.found(asked.coordination, place, name, wait=wait)
+    log = membership.begin_membership(asked.coordination, place, name, wait=wait)
     return _added_value(log, name, place, first=True)
 
 

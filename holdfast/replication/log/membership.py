@@ -68,7 +68,7 @@ def leave(connection: Connection, archive: str, name: str, *, force: bool) -> in
     return _append(connection, archive, name, "leaves_by", stay)
 
 
-def end(
+def end_membership(
     connection: Connection, archive: str, name: str, removal: tuple[int, str | None], *, force: bool, but_for: str = ""
 ) -> None:
     """Delete the row of a replica whose removal counts in this store.

@@ -20,7 +20,7 @@ from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
-from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
+from holdfast.replication.log.membership import check_counts, end_membership, join, leave, waited_for
 from holdfast.replication.log.replicas import (
     LogState,
     log_state,
@@ -52,7 +52,7 @@ FORMAT_SINCE = 2
 """The format of archives that can have replicas."""
 
 
-def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
+def begin_membership(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
     """Make an archive the first replica of a new update log.
 
     Run again after a kill it goes on.
@@ -152,7 +152,7 @@ def remove(
         except HoldfastError:
             if not force:
                 raise
-    coordination.run(lambda c: end(c, archive, name, removal, force=force, but_for=gone))
+    coordination.run(lambda c: end_membership(c, archive, name, removal, force=force, but_for=gone))
     if not why:
         return ""
     return (

@@ -22,7 +22,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership
-from holdfast.replication.work.membership import candidates, elect, found, only_archive
+from holdfast.replication.work.membership import begin_membership, candidates, elect, only_archive
 from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
 from tests.support.replicas.rebuilt import away, copied, joined, rebuild
@@ -45,22 +45,22 @@ def test_an_archive_becomes_a_replica_once_and_again_after_a_kill(
 
     monkeypatch.setattr("holdfast.replication.work.membership.register", die)
     with pytest.raises(KeyboardInterrupt):
-        found(coordination, archive.store, "near")
+        begin_membership(coordination, archive.store, "near")
     monkeypatch.undo()
-    first = found(coordination, archive.store, "near")
-    assert found(coordination, archive.store, "near") == first
+    first = begin_membership(coordination, archive.store, "near")
+    assert begin_membership(coordination, archive.store, "near") == first
     archive.refresh()
     assert archive.state.sequence == 1
     assert archive.state.log is not None
     assert archive.state.log.store == first.store
     with pytest.raises(UsageError, match="is replica near already"):
-        found(coordination, archive.store, "another")
+        begin_membership(coordination, archive.store, "another")
 
 
 def test_an_archive_of_format_1_is_to_be_migrated_first(tmp_path: Path, coordination: CoordinationStore) -> None:
     archive = Archive.create(open_store(str(tmp_path / "old")), name="old", number=1)
     with pytest.raises(UsageError, match=r"holdfast migrate .* --to 2"):
-        found(coordination, archive.store, "near")
+        begin_membership(coordination, archive.store, "near")
     assert archive.state.sequence == 0
 
 
@@ -189,7 +189,7 @@ def test_candidates_are_told_by_what_lies_at_their_places(two: Replicas) -> None
 def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_path: Path) -> None:
     assert only_archive(two.coordination, None).archive == two.archive
     other = Archive.create(open_store(str(tmp_path / "crm")), name="crm")
-    found(two.coordination, other.store, "near")
+    begin_membership(two.coordination, other.store, "near")
     assert only_archive(two.coordination, "crm").archive == other.identity.id
     assert only_archive(two.coordination, two.archive).name == "shop"
     with pytest.raises(UsageError, match="several archives"):
