@@ -13,7 +13,8 @@ from holdfast.config.archives_model import GAP_AFTER
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.status import status
-from holdfast.replication.work import giving_up, sync
+from holdfast.replication.work import giving_up
+from holdfast.replication.work import sync as sync_module
 from holdfast.replication.work.giving_up import give_up, give_up_in_time
 from holdfast.replication.work.sync import sync_replica
 from holdfast.replication.work.synced import Synced
@@ -123,7 +124,7 @@ def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
                 stuck.sync("off", upto=2)
         return give_up_in_time(*arguments, **named)
 
-    monkeypatch.setattr(sync, "give_up_in_time", others_first)
+    monkeypatch.setattr(sync_module, "give_up_in_time", others_first)
     assert sync(stuck, "far").given_up == ()
     assert equal(stuck, "far", "off").ends["shop_db"] == "0/A00"
 

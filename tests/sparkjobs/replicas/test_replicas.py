@@ -21,7 +21,7 @@ from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.giving_up import give_up
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.rebuild_store import prepare, rebuild
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
@@ -54,7 +54,7 @@ class Shop:
             begun.back_up()
             self.moments = begun.moments
         self.archive = Archive.open(self.place("near")).identity.id
-        found(coordination, self.place("near"), "near")
+        begin_membership(coordination, self.place("near"), "near")
         coordination.run(lambda c: add(c, self.archive, name="far", url=self.place("far").url))
         self.recover("far")
         self.near, self.far = self._followed("near"), self._followed("far")

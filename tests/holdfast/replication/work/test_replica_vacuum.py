@@ -19,7 +19,7 @@ from holdfast.replication.log.recovery_claim import claim, give_up
 from holdfast.replication.log.replicas import mark_lost, replica, take_lease
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.leading import leading
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
@@ -127,7 +127,7 @@ def test_what_was_removed_before_there_was_a_log_goes_at_once(tmp_path: Path, co
     for _ in range(2):
         archive.add(replicas.backup(archive.store), check=nothing, fence=None)
     truncate(archive, parse_rules(["last=1"]), check=nothing, fence=None)
-    found(coordination, archive.store, "near")
+    begin_membership(coordination, archive.store, "near")
     replicas.add("far")
     assert vacuumed(replicas, "near").blocks == [replicas.backups[0]]
 

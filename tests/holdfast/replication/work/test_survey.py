@@ -13,7 +13,7 @@ from holdfast.archive.format.model import Adopted
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.rebuild_store import prepare
 from tests.support.replicas.rebuilt import at_place, become, commit, go_on, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
@@ -161,7 +161,7 @@ def test_what_lies_at_another_place_is_told_and_not_touched(two: Replicas, empty
     for name, said in (("copy", "replica near lies there"), ("alone", r"an archive at one place lies there \(alone")):
         with pytest.raises(RefusedError, match=rf"third \(.*\) cannot be read: {said}"):
             rebuild(empty, {**urls(two), "third": two.place(name).url})
-    found(empty, alone.store, "third")
+    begin_membership(empty, alone.store, "third")
     where = {**urls(two), "third": alone.store.url}
     with pytest.raises(UsageError, match=r"several archives, (shop|alone) \(.*\): say which by --archive"):
         rebuild(empty, where)
