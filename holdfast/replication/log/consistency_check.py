@@ -211,9 +211,9 @@ def _position(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore
 
 
 def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
-    """Check that a place has nothing that the coordination store does not know, before a replica is made anew there.
+    """Check that a place has nothing that the coordination store does not know, before a replica is recovered there.
 
-    A place that cannot be read tells nothing.
+    A place that cannot be read contradicts nothing.
 
     :param archive: its id.
     :param name: of the replica; `store`: of the place.

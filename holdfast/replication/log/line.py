@@ -1,10 +1,10 @@
 """Line of an archive's update log: the id that the entry at each index had, in this store and in those before it.
 
 Ids stay when their entries are trimmed, and when the log is rebuilt. So a replica that has executed another entry is
-told from one that is behind, however long it was away.
+never taken for one that is behind, however long it was away.
 
 The rule for every memory of how far something was, of an archive, a machine or this store: a number is kept with the id
-of what it numbers, and both are compared. A number alone does not tell a replica from one that went another way.
+of what it numbers, and both are compared. By a number alone, a replica looks like one that went another way.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 It holds the changes that the archive's replicas are to commit, in order. One transaction each. An index is taken by
 adding one to the head in the transaction that appends, so that there is no hole and the order is that of the commits: a
-sequence of the database would give neither. Whatever is to be refused is refused here: an entry that was appended is
+sequence of the database would give neither. All refusals happen here: an entry that was appended is
 executed by every replica.
 """
 
@@ -185,7 +185,7 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     An entry that was appended already is found by its id.
 
     :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
-    :raises HeadMovedError: it is to be planned anew.
+    :raises HeadMovedError: it is to be planned again.
     :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
         what is to be removed waits for its quorum.
     :raises BusyError: the last backup of the source still waits for its quorum.

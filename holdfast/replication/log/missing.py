@@ -20,7 +20,7 @@ def note_missing(connection: Connection, archive: str, index: int, *, pause: flo
 
     Return for how many seconds that has been known.
 
-    :param pause: seconds; where nobody has looked for longer, it is known from now on.
+    :param pause: seconds; after a longer time without a look, it counts from now on.
     """
     now, m = clock(connection), schema.missing.c
     of_entry = (m.archive == archive, m.index == index)

@@ -1,7 +1,7 @@
 """Places that a configuration names as replicas, and the coordination store does not know.
 
 A store that was brought back from an older copy may not know a replica that was added since, and the replicas that it
-knows may not, either. So the places that somebody has named are asked, too. What lies there need not be a replica of
+knows may not, either. So the places that a configuration names are asked, too. What lies there need not be a replica of
 the archive: then it says nothing.
 """
 

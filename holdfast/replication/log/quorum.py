@@ -3,12 +3,12 @@
 A backup with a quorum counts only once several replicas hold it. One transaction each.
 
 The entry is appended like any other, and is *pending*: each replica that has executed it says so, and who completes the
-number has it succeed, with an entry that says so. Where that takes longer than its deadline, whoever sees it first has
+number has it succeed, with an entry that says so. After its deadline, the first process that sees it has
 it fail: the backup is taken back, with an entry that removes its block from those that hold it. Either happens once,
 and for all. It is *settled* once as many replicas have executed that it has succeeded: a copy of the store from before
 that is then contradicted by them, and cannot fail it again.
 
-What tells a retry from its first try is where the source's backups end: a second backup from the same position is
+A retry differs from its first try by where the source's backups end: a second backup from the same position is
 refused while the first one is pending, and after it has succeeded; a failure goes back to that position.
 
 Source of the rules: the paper that docs/replication.md names. `specs/Quorum.tla` checks them, and what goes wrong
@@ -227,7 +227,7 @@ def begin(
 def vote(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[Quorum]:
     """Vote for the pending entries that a replica holds.
 
-    Return the quorums that are complete by that. Whoever votes has them succeed in the same transaction.
+    Return the quorums that are complete by that. The vote has them succeed in the same transaction.
 
     :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.

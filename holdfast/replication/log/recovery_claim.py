@@ -85,7 +85,7 @@ def claim(
 def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
     """Renew the lease of a recovery.
 
-    :raises EpochOverError: somebody else has begun another one.
+    :raises EpochOverError: another process has begun another one.
     """
     _recovering(connection, acting)
     change_row(connection, acting, active_until=clock(connection) + lease)
@@ -94,7 +94,7 @@ def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
 def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
     """Set the pointer of a replica that has the content of all earlier entries.
 
-    :raises EpochOverError: somebody else has begun another recovery.
+    :raises EpochOverError: another process has begun another recovery.
     :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
     """
     row = _recovering(connection, acting)
@@ -109,7 +109,7 @@ def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> Non
 def finish(connection: Connection, acting: Acting) -> None:
     """Mark a replica as no longer lost, as the last step; a new one is one of the archive's from then on.
 
-    :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
+    :raises EpochOverError: another process has begun another recovery, or may have: the lease is over.
     :raises RefusedError: the log was trimmed beyond its pointer.
     """
     row = _recovering(connection, acting)
@@ -142,5 +142,5 @@ def give_up(connection: Connection, acting: Acting) -> None:
 def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
     row = replica(connection, acting.archive, acting.name)
     if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
-        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun anew by somebody else")
+        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun again by another process")
     return row

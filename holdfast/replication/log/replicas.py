@@ -3,7 +3,7 @@
 A pointer says how far its replica has come in the log. One transaction each.
 
 A replica is *active* while its lease runs. All processes that act for it share its epoch, and any of them renews the
-lease. Who comes after the lease has ended begins a new epoch, and whatever those of the old one ask for is refused.
+lease. Who comes after the lease has ended begins a new epoch, and all requests of the old one are refused.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ReplicaRow:
 
     :param pointer: index of the entry that it executes next; 0: it never had any.
     :param active_until, synced_at: seconds since 1970 by the store's clock.
-    :param recovers_from: the replica it is being made anew from; "": it is not.
+    :param recovers_from: the replica it is being recovered from; "": it is not.
     :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
-    :param ask_again_at: until then nobody waits for its answer.
+    :param ask_again_at: until then no process waits for its answer.
     :param trimmed_bytes: what entries add that it lacks and that the log no longer has.
     :param joined_by: index of the entry that has added it; 0: it founded the log, or an earlier release has added it.
     :param leaves_by: index of the entry that removes it; 0: it stays.
@@ -214,7 +214,7 @@ def _insert(connection: Connection, archive: str, name: str, url: str, *, pointe
 def first_epoch(connection: Connection, archive: str) -> int:
     """Return the first epoch of a new replica.
 
-    It is greater than those of all replicas that were removed. Else whoever still acts for one of these would act for
+    It is greater than those of all replicas that were removed. Else a process of one of these would act for
     the new one, where both have the same name.
     """
     c = schema.archives.c
@@ -304,13 +304,13 @@ def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: flo
 def guard(connection: Connection, acting: Acting) -> ReplicaRow:
     """Return a replica's row, if this process still acts for it.
 
-    :raises EpochOverError: somebody else has begun a new epoch.
+    :raises EpochOverError: another process has begun a new epoch.
     :raises LostReplicaError: it is lost.
     """
     row = replica(connection, acting.archive, acting.name)
     if row.epoch != acting.epoch:
         raise EpochOverError(
-            f"replica {acting.name} was activated anew while this process was away (epoch {row.epoch}, before "
+            f"replica {acting.name} was activated again while this process was away (epoch {row.epoch}, before "
             f"{acting.epoch}): nothing was changed. Start again"
         )
     if row.is_lost:
@@ -390,7 +390,7 @@ def change_row(connection: Connection, acting: Acting, **values: object) -> None
         .values(**values)
     )
     if updated.rowcount != 1:
-        raise EpochOverError(f"replica {acting.name} was changed by somebody else at the same time: start again")
+        raise EpochOverError(f"replica {acting.name} was changed by another process at the same time: start again")
 
 
 def lost(row: ReplicaRow) -> LostReplicaError:

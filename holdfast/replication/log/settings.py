@@ -30,7 +30,7 @@ MAX_KEEP = 10_000
 """So many entries are kept for a replica that is away; then it is lost."""
 
 QUORUM_TIMEOUT_S = 3600.0
-"""So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
+"""Seconds that replicas have for a backup that needs a quorum, unless an option says otherwise."""
 
 
 @dataclass(frozen=True)

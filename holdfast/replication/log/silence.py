@@ -69,7 +69,7 @@ def note_answers(
 ) -> None:
     """Record which replicas have not answered in time, and which have.
 
-    Whoever is not a replica any more is passed over.
+    Names that are no replica any more are passed over.
     """
     r, now = schema.replicas.c, clock(connection)
     for row in replicas(connection, archive):

@@ -112,7 +112,7 @@ def take_source(
 
 
 def source_lease(connection: Connection, archive: str, source: str) -> SourceLease | None:
-    """Return the lease on a source, be it over; None where nobody has taken one since it was given back."""
+    """Return the lease on a source, be it over; None where none was taken since it was given back."""
     return next((lease for lease in source_leases(connection, archive) if lease.source == source), None)
 
 

@@ -73,8 +73,8 @@ class ArchiveStatus:
     :param leader: the replica that compactions and truncations go through, or went through last.
     :param leader_s: so long its lease runs on; 0: another one may lead.
     :param pending: backups that wait for their quorum, each with the seconds that are left for it.
-    :param missing: indexes of entries that stop replicas, since nobody has their files, each with the seconds for which
-        that has been known.
+    :param missing: indexes of entries that stop replicas, since no replica has their files, each with the seconds
+        for which that has been known.
     :param sources: leases of backups on their sources; `now`: the store's time.
     """
 

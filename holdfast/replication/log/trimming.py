@@ -93,7 +93,7 @@ def trim(
 
     trimmed = run_agreed(store, archive, move, places)
     if not dry_run:
-        # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
+        # The start of the log is what counts: entries before it may go at any time, and in any pieces.
         oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)
         for first in range(oldest or trimmed.start, trimmed.start, BATCH):
             began = time.monotonic()
@@ -167,7 +167,7 @@ def _new_start(
 ) -> tuple[int, list[ReplicaRow], list[ReplicaRow]]:
     """Return the new start of the log, the replicas lost by it, and those that are spared, as that would win little."""
     # One that is being recovered counts by the pointer it took from its source; one whose recovery has died, for as
-    # long as any other that is away: whoever goes on with it begins anew.
+    # long as any other that is away: the process that goes on with it starts over.
     held_by = [row.pointer for row in rows if row.is_active(now)]
     away = [row for row in rows if not row.is_active(now)]
     start = min([log.head + 1 - min_keep, *held_by])

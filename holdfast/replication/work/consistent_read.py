@@ -161,7 +161,7 @@ def open_first(
 ) -> Opened:
     """Open the first replica that can be read in a consistency.
 
-    For a sequential read all are opened side by side: one that hangs keeps nobody from reading the others.
+    For a sequential read all are opened side by side: one that hangs does not keep the others from being read.
 
     :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
     :param address: as `open_to_read` takes it.

@@ -59,7 +59,7 @@ class Others:
         """Fetch the files that an entry adds and that are not here.
 
         :raises FilesAwayError: one that may have them could not be read.
-        :raises MissingFilesError: nobody has one of them.
+        :raises MissingFilesError: no replica has one of them.
         """
         missing = list(
             missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))

@@ -50,7 +50,7 @@ class GivingUp:
     """Entries that are given up together.
 
     :param archive: its id.
-    :param missing: keys of the files of the first entry that nobody has.
+    :param missing: keys of the files of the first entry that no replica has.
     :param entries: that one, and those that build on it.
     :param ends: of each source of theirs, what is left.
     :param head: index of the last entry of the log.
@@ -133,8 +133,8 @@ def give_up_in_time(
 ) -> tuple[timedelta, tuple[int, ...]]:
     """Give up an entry once its files have been missing for long.
 
-    Nobody has been asked what would be lost: so all replicas must be readable, lost ones, too. The time begins anew
-    whenever one is not, or nobody has looked for as long.
+    No person was asked what would be lost: so all replicas must be readable, lost ones, too. The time starts over
+    whenever one is not, or after as long without a look.
 
     :param after: so long a file may be looked for, and put where a replica finds it.
     :return: how long that is still to be; or zero, and the indexes of the entries that were given up.
@@ -305,7 +305,7 @@ def give_up(
     :param archive: its id.
     :param wait: seconds for locks that others hold, on each replica.
     :raises UsageError, RefusedError: as `prepare` does.
-    :raises LockBusy: somebody works on a replica.
+    :raises LockBusy: another process works on a replica.
     :raises BusyError: the log has changed meanwhile.
     """
     planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
@@ -314,7 +314,7 @@ def give_up(
         for row in sorted((row for row in rows if not row.is_lost), key=lambda row: row.url):
             purpose = f"giving up entry {index}"
             stack.enter_context(locks.acquire(places(row.url), "sync", owner=Owner(), purpose=purpose, wait=wait))
-        # Once more: nobody executes entries any more.
+        # Once more: from here on no entry is executed.
         planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
         return planned, coordination.run(lambda c: _write(c, planned))
 

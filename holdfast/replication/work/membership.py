@@ -157,7 +157,7 @@ def remove(
         return ""
     return (
         f"{name} could not record that it was removed ({why}): should the coordination store be put back from a copy "
-        f"that is older than this, and used at {row.url} alone, nothing would tell"
+        f"that is older than this, and used at {row.url} alone, nothing would show that"
     )
 
 
@@ -263,7 +263,7 @@ def elect(
         place = opened.state.log
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
-        if place.set_aside:  # what it has is not of this line, whatever its index is
+        if place.set_aside:  # what it has is not of this line, at any index
             raise RefusedError(
                 f"{name} was set aside when the coordination store was rebuilt: elect another one, or have the log go "
                 f"on from it all the same by 'holdfast replica rebuild-store --from {name}'"
@@ -297,7 +297,7 @@ def elect(
                     active_until=0.0,
                 )
             )
-            if index == log.head:  # else entries follow that tell what becomes of the sources, and of quorums
+            if index == log.head:  # else entries follow that say what becomes of the sources, and of quorums
                 _forget_entries(connection, archive, log.head)
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
@@ -362,7 +362,7 @@ def _lost_unnoticed(
 def _all_lost(connection: Connection, archive: str, unnoticed: Collection[ReplicaRow]) -> LogState:
     """Check that all replicas are lost.
 
-    :param unnoticed: rows of those that are, too, whatever the store says.
+    :param unnoticed: rows of those that are, too, though the store says otherwise.
     """
     lost = {(row.name, row.epoch) for row in unnoticed}
     rows = replicas(connection, archive)
@@ -389,7 +389,7 @@ def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Can
     blank = Candidate(name, url, None)
     try:
         place = Archive.open(places(url)).state.log
-    except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
+    except Exception as error:  # noqa: BLE001 - a fault of one does not hide the others
         return replace(blank, problem=sentence(error))
     if place is None or place.replica != name:
         return replace(blank, problem="something else lies there")

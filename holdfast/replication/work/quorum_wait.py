@@ -179,7 +179,7 @@ def opened_to_wait(address: AnyAddress, block: str, *, patience: float) -> Itera
 
 
 def _unanswered(error: StoreAwayError) -> str:
-    return f"the coordination store, to tell how the quorum stands: {sentence(error)}"
+    return f"the coordination store, to say how the quorum stands: {sentence(error)}"
 
 
 def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
@@ -209,7 +209,7 @@ class QuorumWait:
     :param by: the replica that it was appended by.
     :param places: opens another one by its URL.
     :param check: raises if there is no reason to wait any more.
-    :param say: is told what is waited for, when that changes.
+    :param say: takes words that say what is waited for, when that changes.
     """
 
     coordination: CoordinationStore

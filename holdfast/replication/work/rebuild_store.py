@@ -1,7 +1,7 @@
 """Rebuild of an archive's update log from its replicas.
 
 It is for a coordination store that was lost. The log goes on behind the entry that the furthest replica has executed.
-Whatever is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
+All that is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
 unless the store still knows that they were lost before; all others are lost, and recovery gives them what they lack.
 Nothing is deleted anywhere.
 
@@ -143,7 +143,7 @@ def prepare(
     :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
     :param word: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
-    :param without: names of replicas that are left out: they are lost, whatever they have.
+    :param without: names of replicas that are left out: they are lost, even with files that no other has.
     :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
     :raises UsageError: the replicas are of several archives, or none is named.
     :raises RefusedError: the log could go on from none of them.
@@ -200,7 +200,7 @@ def _archive(
         f"; {replica.name}: {replica.problem}" for replica in surveyed if isinstance(replica, UnreadableReplica)
     )
     what = f"an archive {name_or_id}" if name_or_id else "an archive with replicas"
-    raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
+    raise UsageError(f"nothing shows {what}{unread}. Say by --replica NAME=URL where its replicas are")
 
 
 def _record(connection: Connection, archive: str) -> KnownArchive | None:
@@ -269,13 +269,13 @@ def rebuild(
     :param force: also where the store is as it should be.
     :param wait: seconds for locks that others hold, on each replica.
     :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
-    :raises LockBusy: somebody works on a replica, or rebuilds, too.
+    :raises LockBusy: another process works on a replica, or rebuilds, too.
     :raises BusyError: a replica or the store was changed meanwhile.
     """
     planned.check(force=force)
     with ExitStack() as stack:
         held = {replica.name: stack.enter_context(_locked(replica, wait)) for replica in _in_order(planned.replicas)}
-        # Once more: what was told before the locks were held may be old. What could not be read then has none.
+        # Once more: answers from before the locks were held may be old. What could not be read then has none.
         locked = ask({replica.name: replica.url for replica in _in_order(planned.replicas)}, places)
         unread = [replica for replica in planned.replicas if replica.name not in held]
         surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
@@ -333,7 +333,7 @@ def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
 def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None) -> None:
     now = next((log.store for log in log_states(connection) if log.archive == work.archive), None)
     if now != store:
-        raise BusyError(f"somebody else has changed the log of {work.name} meanwhile: look at it, and start again")
+        raise BusyError(f"another process has changed the log of {work.name} meanwhile: look at it, and start again")
 
 
 def _stores_before(work: Rebuilding) -> dict[str, int]:
@@ -372,7 +372,7 @@ def _move(
 
     def plan(state: State) -> Change:
         if state.log != moved.place:  # locks give order only: this process may have been suspended for long
-            raise BusyError(f"somebody else has changed {moved.url} meanwhile: start again")
+            raise BusyError(f"another process has changed {moved.url} meanwhile: start again")
         # It joins the others at this index; one that is being recovered is still not to be read.
         place = {
             **log,
@@ -434,7 +434,7 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
 
 
 def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
-    """Return the ids of the entries that a replica has executed since it was last made anew, by index.
+    """Return the ids of the entries that a replica has executed since its last recovery, by index.
 
     :param logged: the ids before the first entry that is in it, too, are left out.
     """

@@ -4,7 +4,7 @@ Only files that are missing or damaged are copied.
 
 The order is what makes it safe. The replica gets a new epoch while it is still lost, and says in its own archive that
 it must not be read. What it is to have comes from *one* commit of the other one, whose pointer was taken before and
-keeps the log from being trimmed. It is no longer lost only after all is there, and only where nobody else took over.
+keeps the log from being trimmed. It is no longer lost only after all is there, if no other process took over.
 """
 
 from __future__ import annotations
@@ -271,7 +271,7 @@ class _Recovery:
         An archive is created where there is none.
 
         :param check: raises if this is no longer the recovery that counts.
-        :raises EpochOverError: somebody else has changed the target meanwhile.
+        :raises EpochOverError: another process has changed the target meanwhile.
         """
         try:
             self._target.head(IDENTITY_KEY)
@@ -296,7 +296,7 @@ class _Recovery:
                 f"{self._origin.state.format}: recover it at an empty place"
             )
         if there is not None:
-            # What it has executed stays known until it is made anew: an old store is told by that.
+            # What it has executed stays known until its recovery ends: an old store shows by that.
             self._closed = there.model_copy(update=_recovering())
             self._place = self._place.model_copy(update=_reached(there, self._place))
         self._place = self._place.model_copy(update={"recovery": self._closed.recovery})
@@ -306,7 +306,7 @@ class _Recovery:
 
         def plan(state: State) -> Change:
             if state.tip != seen:
-                raise EpochOverError(f"{self._target.url} was changed by somebody else meanwhile: nothing was added")
+                raise EpochOverError(f"{self._target.url} was changed by another process meanwhile: nothing was added")
             return Change(kind="recovering", log=self._closed)
 
         archive.add(plan, check=check, fence=self._fence)
@@ -365,7 +365,7 @@ class _Recovery:
             nonlocal aside
             if state.log != self._closed:  # locks give order only: this process may have been suspended for long
                 raise EpochOverError(
-                    f"somebody else has begun to recover {self._acting.name} meanwhile: nothing was added"
+                    f"another process has begun to recover {self._acting.name} meanwhile: nothing was added"
                 )
             extra = [key for key in state.blocks if key not in theirs.blocks]
             aside = tuple(key for key in extra if key not in removed)
@@ -391,13 +391,13 @@ class _Recovery:
         """Return those of some blocks that the source had and has removed.
 
         They belong to no replica any more. All commits of the source are read, where there are any such blocks; a
-        commit that cannot be read tells nothing.
+        commit that cannot be read is passed over.
         """
         removed: set[str] = set()
         if extra:
             with suppress(DamagedError):
                 for commit in self._origin.commits():
-                    if commit.adopted is not None and commit.adopted.numbers:  # it was made anew itself: begin again
+                    if commit.adopted is not None and commit.adopted.numbers:  # it was recovered itself: begin again
                         removed.clear()
                     removed |= extra & set(commit.remove)
         return removed

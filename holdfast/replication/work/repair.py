@@ -256,7 +256,7 @@ def _undecided(status: ArchiveStatus) -> Iterator[Finding]:
         if not remaining:
             sync = WayOut(
                 "the backup, if enough replicas have it by then",
-                "the backup, if not: nobody was told that it counts",
+                "the backup, if not: no success was reported",
                 command=("sync", "--all"),
             )
             problem = f"the deadline of a quorum is over, and it is not decided: {quorum.describe()}"
@@ -277,7 +277,7 @@ def unknown_archive(
 ) -> Finding:
     """Return the finding of a coordination store that knows nothing of an archive.
 
-    A store that was lost cannot be told from a wrong address. So nothing is done alone.
+    A lost store looks like a wrong address. So no step is run alone.
 
     :param urls: of the replicas that are known otherwise, by name.
     :param archive: the archive's id or name.
@@ -346,6 +346,6 @@ def _kept(source: ReadableReplica) -> str:
 
 
 def _rebuild(planned: Rebuilding, urls: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words of the command; a store that knows nothing is told where the replicas are."""
+    """Return the words of the command; for a store that knows nothing, they say where the replicas are."""
     names: list[SurveyedReplica] = [] if planned.record or urls else list(planned.replicas)
     return ("rebuild-store", *(word for replica in names for word in ("--replica", f"{replica.name}={replica.url}")))

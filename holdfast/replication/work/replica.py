@@ -1,7 +1,7 @@
 """Archive that is a replica of an update log.
 
 It follows the log entry by entry, and adds its own changes to it. A replica makes exactly one commit for each entry, in
-the order of the log, its own entries included: so its commits alone tell how far it is, and the log can be told from
+the order of the log, its own entries included: so its commits alone show how far it is, and the log can be told from
 them again.
 """
 
@@ -72,7 +72,7 @@ class ReplicatedArchive(Archive):
     :param acting: whom one acts for; None until `activate`.
     :param places: opens another replica by its URL.
     :param wish: the quorum that backups need which are added here; None: none.
-    :param leader_epoch: of the leadership that whatever is added is made under; None: the replica need not lead.
+    :param leader_epoch: of the leadership that additions are made under; None: the replica need not lead.
     :param fetch: brings the files of entries.
     """
 
@@ -122,7 +122,7 @@ class ReplicatedArchive(Archive):
     def in_use(self) -> tuple[CoordinationStore, Acting]:
         """Return the coordination store, and the identity to act under."""
         if self.coordination is None or self.acting is None:
-            raise RuntimeError("nobody acts for this replica")
+            raise RuntimeError("no process acts for this replica")
         return self.coordination, self.acting
 
     def _agree(self) -> None:
@@ -217,7 +217,7 @@ class ReplicatedArchive(Archive):
         :param check: raises if a lock of the plan "sync" is no longer held.
         :param upto: index of the last one; None: the head of the log.
         :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
-        :raises EpochOverError: somebody else acts for the replica now.
+        :raises EpochOverError: another process acts for the replica now.
         """
         _, acting = self.in_use()
         self.refresh()  # another process of this replica may have had the locks before
@@ -308,7 +308,7 @@ class ReplicatedArchive(Archive):
         :param plan: makes the change for a state; called again where the log has grown.
         :param check: raises if a lock this work stands under is no longer held.
         :raises RefusedError: the change is not valid behind what the log has by now.
-        :raises OutcomeUnknownError: the store never told whether the entry was appended; nothing may be cleaned up.
+        :raises OutcomeUnknownError: the store never said whether the entry was appended; nothing may be cleaned up.
         """
         with self._executing() as executing:
 
@@ -381,7 +381,7 @@ class ReplicatedArchive(Archive):
         The change must be valid in the replica's present state.
 
         :param planned: the state that it was planned by.
-        :raises RefusedError: it is not valid, or would remove what a hold keeps: nobody asks for that any more later.
+        :raises RefusedError: it is not valid, or would remove what a hold keeps: it is not asked for again.
         """
         place = self._place()
         ours = replace(change, log=place.model_copy(update={"index": place.index + 1, "entry": "planned"}))
@@ -417,9 +417,9 @@ class ReplicatedArchive(Archive):
             except StoreAwayError:
                 if not lost_answers:
                     raise
-                break  # this one has changed nothing, which tells nothing of those before
+                break  # this one has changed nothing, which says nothing of those before
         raise OutcomeUnknownError(
-            f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
+            f"the coordination store {coordination.url} did not say whether entry {draft.id} was appended; nothing "
             "was cleaned up: look with 'holdfast replica status', and sync before trying again"
         )
 

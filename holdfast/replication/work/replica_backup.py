@@ -46,7 +46,7 @@ def opened_for_backup(
     :param wish: the quorum that backups need which are added; None: none.
     :param wait: seconds for locks that others hold on the replica.
     :param coordination: address of the store with its log; None for what the environment says.
-    :raises LockBusy: somebody else works on the replica, such as a sync; names it.
+    :raises LockBusy: another process works on the replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
     """
     archive = Archive.open(store)
@@ -77,7 +77,7 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
 
     Their server may then forget them.
 
-    :param say: is told what is waited for.
+    :param say: takes words that say what is waited for.
     :raises QuorumFailedError: they were taken back.
     :raises RefusedError: the log has others by now.
     """
@@ -88,7 +88,7 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
     from holdfast.replication.work.replica import ReplicatedArchive
 
     if not isinstance(archive, ReplicatedArchive):
-        raise UsageError(f"{archive.store.url} is a replica that nobody acts for")
+        raise UsageError(f"{archive.store.url} is a replica that no process acts for")
     waiting.settle(archive, source, check=check, say=say)
     coordination, acting = archive.in_use()
     coordination.run(lambda c: log.check_settled_at(c, acting.archive, source, position))
@@ -103,7 +103,7 @@ def await_quorum(
     this does itself.
 
     :param address: of the coordination store; None for what the environment says.
-    :param say: is told what is waited for.
+    :param say: takes words that say what is waited for.
     :param patience: seconds; the quorum's own deadline ends the wait in any case.
     :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
     :raises BusyError: it is still pending when the patience is over, as far as is known.
@@ -165,10 +165,10 @@ def source_taken(
     :param address: of the coordination store; None for what the environment says.
     :param wish: the quorum that is asked for; None: none.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
-    :param say: is told what is waited for.
+    :param say: takes words that say what is waited for.
     :raises BusyError: it is being backed up through another replica; names the run and its process. Or too few replicas
         can be read for the quorum: it is not begun.
-    :raises LockBusy: somebody else works on this replica, such as a sync; names it.
+    :raises LockBusy: another process works on this replica, such as a sync; names it.
     :raises UsageError: there are not enough replicas for the quorum.
     """
     if Archive.open(store).state.log is None:

@@ -32,7 +32,7 @@ def opened_for_maintenance(
     :param wait: seconds for another replica that leads, and for locks that others hold on this one.
     :param coordination: address of the store with its log; None for what the environment says.
     :raises BusyError: another replica leads; names it.
-    :raises LockBusy: somebody else works on this replica, such as a sync; names it.
+    :raises LockBusy: another process works on this replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is.
     """
     archive = Archive.open(store)

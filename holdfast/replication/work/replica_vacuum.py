@@ -1,7 +1,7 @@
 """Guard of a replica's files during its vacuum.
 
 It keeps the files that another replica may still fetch. A removed block's files stay until every other one has executed
-the entry that removed it: one that is behind fetches the block itself first, and one that is being made anew copies
+the entry that removed it: one that is behind fetches the block itself first, and one that is being recovered copies
 what its source had when it took that one's pointer. Files that no block names here may be those of an entry that is
 being executed, or is to be: only what no entry of the log names is abandoned, and that is said in the store first,
 where every append asks. Each is one transaction.

@@ -1,6 +1,6 @@
 """Blocks that a recovery has set aside, since only the recovered replica had them.
 
-They are no part of the archive, and nobody removes their files. Here they are listed, brought back as an archive of
+They are no part of the archive, and no vacuum removes their files. Here they are listed, brought back as an archive of
 their own that can be read, or given to the vacuum.
 """
 

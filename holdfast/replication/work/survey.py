@@ -1,7 +1,7 @@
 """Survey of an archive's replicas, from their own commits.
 
 It shows what would become of each where the log went on from one. A replica's commits name the entries that it has
-executed. So the one that has come furthest tells how far the log was; another one can be made equal to it where its
+executed. So the one that has come furthest shows how far the log was; another one can be made equal to it where its
 commits, or else its blocks, show that it has nothing that this one lacks.
 """
 
@@ -53,7 +53,7 @@ class UnreadableReplica:
 
 
 LIMIT_S = 60.0
-"""So many seconds all replicas together have to be read in: somebody decides by what they have."""
+"""So many seconds all replicas together have to be read in: a person decides by what they have."""
 
 SurveyedReplica = ReadableReplica | UnreadableReplica
 
@@ -79,7 +79,7 @@ def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> SurveyedR
         archive = Archive.open(store, recovering=True)
     except ObjectNotFound:
         return UnreadableReplica(name, url, f"there is no {IDENTITY_KEY}, so no archive")
-    except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
+    except Exception as error:  # noqa: BLE001 - a fault of one does not hide the others
         return UnreadableReplica(name, url, sentence(error))
     place = archive.state.log
     if place is not None and place.replica == name:
@@ -107,7 +107,7 @@ def of_archive(replicas: Sequence[SurveyedReplica], archive: str) -> list[Survey
 class ReplicaFate:
     """Fate of a replica when the log goes on.
 
-    :param lost: why it has to be made anew; "": the log goes on with it as it is.
+    :param lost: why it has to be recovered; "": the log goes on with it as it is.
     :param was_lost: that is what the store said before.
     :param objection: what it may have that no other one has, and how to say that this is meant; "": nothing.
     """
@@ -154,8 +154,8 @@ def decide(
 
     :param source: its name; None: of those that are not lost, the one that has come furthest. One that was set aside
         is gone on from only where it is named.
-    :param without: names of replicas that are left out, whatever they have.
-    :param lost: why the store says that replicas are lost, by name. Commits do not tell that files are damaged: so they
+    :param without: names of replicas that are left out, even with files that no other has.
+    :param lost: why the store says that replicas are lost, by name. Commits do not show that files are damaged: so they
         stay lost, and the log goes on from one of them only where `source` names it.
     :param lose_acknowledged: also backups whose quorum had succeeded are given up where lines differ.
     :raises UsageError: there is no replica of such a name.
@@ -235,7 +235,7 @@ class _Choice:
             )
         if replica.place.recovering:
             return ReplicaFate(replica, lost="it was not recovered to its end")
-        if replica.place.set_aside:  # somebody has decided on what it has more, and only its recovery ends that
+        if replica.place.set_aside:  # a person has decided on what it has more, and only its recovery ends that
             return ReplicaFate(replica, lost=_SET_ASIDE)
         more = _more(replica, self.best)
         if replica.name in self.without:
@@ -286,7 +286,7 @@ def _more(replica: ReadableReplica, best: ReadableReplica) -> str:
 def _lacks(best: ReadableReplica, replica: ReadableReplica, index: int) -> bool:
     """Return whether a replica lacks what another one had at an entry, and did not truncate since.
 
-    Which backups had succeeded by then, commits do not tell: so all that were there count.
+    Which backups had succeeded by then, commits do not show: so all that were there count.
     """
     mine = _entry_at(replica.archive, index)
     if mine and mine == _entry_at(best.archive, index):
@@ -340,7 +340,7 @@ def _entry_at(archive: Archive, index: int) -> str:
     for commit in archive.newest_first():
         place = commit.log
         if place is None or place.index < index or place.recovering:
-            return ""  # what it executed before it was made anew may be of another line
+            return ""  # what it executed before its recovery may be of another line
         if place.index == index and place.entry:
             return place.entry
     return ""

@@ -66,12 +66,12 @@ def report_damage(archive: Archive, damaged: int, *, address: AnyAddress) -> Non
     :param archive: of the replica.
     :param damaged: how many files: only of those that another replica may have as they were written.
     :param address: of the coordination store; None for what the environment says.
-    :raises UsageError: it is no replica, or nobody says where the store is.
+    :raises UsageError: it is no replica, or nothing says where the store is.
     :raises RefusedError: no other replica is left that is not lost.
     """
     place = archive.state.log
     if place is None:
-        raise UsageError(f"{archive.store.url} is no replica: nobody else has its files")
+        raise UsageError(f"{archive.store.url} is no replica: no other place has its files")
     reason = f"verification has found {damaged} files that are damaged or missing"
     with opened(address) as coordination:
         coordination.run(lambda c: mark_lost(c, archive.identity.id, place.replica, reason))
@@ -93,11 +93,11 @@ def sync_replica(
 
     :param archive: its id.
     :param wait: seconds for locks that others hold.
-    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person gives them up.
+    :param gap_after: entries without files for so long are given up; None: only a person gives them up.
     :param execute: takes those locks at the replica's place, and executes the log there; None: this process does.
     :raises LostReplicaError: it has to be recovered first.
     :raises SilentReplicaError: its place does not answer.
-    :raises DamagedError: it is not at its place, or nobody has what an entry adds.
+    :raises DamagedError: it is not at its place, or no replica has what an entry adds.
     """
     execute = execute or partial(_execute, coordination, row, wait, places)
     given_up: tuple[int, ...] = ()
@@ -115,7 +115,7 @@ def sync_replica(
                 if not given_up:
                     raise
                 said = ", ".join(map(str, given_up))
-                raise DamagedError(f"entries {said} are given up: nobody has had their files for long; {why}") from why
+                raise DamagedError(f"entries {said} are given up: no replica had their files for long; {why}") from why
 
 
 def _give_up(
@@ -130,10 +130,10 @@ def _give_up(
 
     Until then, the error says how long that is still to be, or the obstacle.
 
-    :return: indexes of the entries that are given up with it; none where somebody else has done so meanwhile.
+    :return: indexes of the entries that are given up with it; none where another process has given them up meanwhile.
     :raises FilesAwayError: it is not given up, and was not looked for everywhere.
     :raises DamagedError: it is not given up.
-    :raises BusyError, LockBusy: somebody works on a replica.
+    :raises BusyError, LockBusy: another process works on a replica.
     """
     try:
         remaining, given_up = give_up_in_time(
@@ -181,7 +181,7 @@ def sync_of_result(result: Mapping[str, Any]) -> Synced:
     """Return the sync that a job's result reports.
 
     :raises FilesAwayError: the job ended at an entry whose files could not be had from a replica that is away.
-    :raises MissingFilesError: it ended at one whose files nobody has.
+    :raises MissingFilesError: it ended at one whose files no replica has.
     """
     if missing := result.get("missing"):
         raise (FilesAwayError if missing.get("away") else MissingFilesError)(missing["why"], missing["entry"])

@@ -80,7 +80,7 @@ def test_another_recovery_is_waited_for_until_its_lease_is_over(registered: Coor
     assert second.epoch == first.epoch + 1
     steps: tuple[Step, ...] = (go_on, finish, give_up, partial(take_pointer, pointer=5))
     for step in steps:
-        with pytest.raises(EpochOverError, match="the recovery of far was given up, or begun anew by somebody else"):
+        with pytest.raises(EpochOverError, match="the recovery of far was given up, or begun again by another process"):
             run(registered, step, first)
     registered.run(lambda c: finish(c, second))
 

@@ -134,7 +134,7 @@ def test_whoever_is_of_an_older_epoch_changes_nothing(store: CoordinationStore, 
     old = activated(store, lease=-1.0)
     activated(store)
     before = row(store, "near")
-    with pytest.raises(EpochOverError, match=r"activated anew while this process was away.*nothing was changed"):
+    with pytest.raises(EpochOverError, match=r"activated again while this process was away.*nothing was changed"):
         store.run(lambda c: DEEDS[deed](c, old))
     assert row(store, "near") == before
 
@@ -150,7 +150,7 @@ def test_nobody_acts_for_a_replica_that_was_lost_meanwhile(store: CoordinationSt
 
 def test_a_row_of_another_epoch_is_not_changed(store: CoordinationStore) -> None:
     acting = activated(store)
-    with pytest.raises(EpochOverError, match="changed by somebody else at the same time"):
+    with pytest.raises(EpochOverError, match="changed by another process at the same time"):
         store.run(lambda c: replicas.change_row(c, Acting("a", "near", acting.epoch + 1), pointer=1))
 
 

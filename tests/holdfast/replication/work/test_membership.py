@@ -98,7 +98,7 @@ def test_who_acted_for_a_removed_replica_does_not_act_for_a_new_one_of_its_name(
         old = two.open("far")  # a sync that is suspended here
         added_anew(two, "far", place)
         two.back_up("near")
-        with pytest.raises(EpochOverError, match="replica far was activated anew"):
+        with pytest.raises(EpochOverError, match="replica far was activated again"):
             old.sync(check=nothing, fence=None)
         pointer = two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer
         new = Archive.open(two.place(place)).state.log
@@ -312,7 +312,7 @@ def test_of_one_that_is_removed_and_away_it_is_said_what_nothing_can_tell(three:
     away(three, "off")
     words = membership.remove(three.coordination, three.archive, "off")
     assert words.startswith("off could not record that it was removed (there is no archive at ")
-    assert words.endswith("/off alone, nothing would tell")
+    assert words.endswith("/off alone, nothing would show that")
 
 
 def test_no_new_replica_is_made_before_its_addition_counts(three: Replicas) -> None:

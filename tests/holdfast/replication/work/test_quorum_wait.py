@@ -97,8 +97,8 @@ def test_a_store_that_is_away_for_a_moment_does_not_end_the_wait(
     silent(monkeypatch, StoreAwayError("refused"), StoreAwayError("refused"), OutcomeUnknownError("no answer"))
     assert waiting(three, block, said.append).decided(sleep=lambda seconds: None).state == "committed"
     assert said == [
-        "waiting for the coordination store, to tell how the quorum stands: refused",  # once
-        "waiting for the coordination store, to tell how the quorum stands: no answer",
+        "waiting for the coordination store, to say how the quorum stands: refused",  # once
+        "waiting for the coordination store, to say how the quorum stands: no answer",
     ]
 
 

@@ -245,14 +245,14 @@ def test_two_that_know_of_no_replica_in_common_do_not_both_succeed(two: Replicas
     def meanwhile() -> None:
         two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="a third one")))
 
-    with pytest.raises(BusyError, match="somebody else has changed the log of shop meanwhile"):
+    with pytest.raises(BusyError, match="another process has changed the log of shop meanwhile"):
         rebuild(two.coordination, {}, places=before_the_first_move(meanwhile))
 
 
 def test_a_store_that_another_one_has_rebuilt_meanwhile_is_left_alone(two: Replicas, empty: CoordinationStore) -> None:
     planned = prepare(empty, urls(two))
     rebuild(empty, urls(two))
-    with pytest.raises(BusyError, match="somebody else has changed the log of shop meanwhile"):
+    with pytest.raises(BusyError, match="another process has changed the log of shop meanwhile"):
         rebuild_store.rebuild(empty, planned)
     two.coordination = empty
     go_on(two)
@@ -283,7 +283,7 @@ def test_a_replica_that_is_changed_in_spite_of_its_locks_is_not_moved(two: Repli
             log = two.place_of(name).model_copy(update={"index": 1, "entry": "late"})
             archive.add(partial(at_place, two.backup(archive.store), log), check=nothing, fence=None)
 
-    with pytest.raises(BusyError, match=r"somebody else has changed .* meanwhile: start again"):
+    with pytest.raises(BusyError, match=r"another process has changed .* meanwhile: start again"):
         rebuild(empty, urls(two), places=before_the_first_move(late))
     assert empty.run(lambda c: c.execute(sa.select(schema.archives)).all()) == []
 

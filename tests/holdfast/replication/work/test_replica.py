@@ -186,7 +186,7 @@ def test_a_process_whose_epoch_is_over_changes_nothing(two: Replicas) -> None:
         take_lease(c, two.archive, replica(c, two.archive, "near"), 10.0)
 
     two.coordination.run(begin_another)
-    with pytest.raises(EpochOverError, match="activated anew while this process was away"):
+    with pytest.raises(EpochOverError, match="activated again while this process was away"):
         old.add(plan, check=nothing, fence=None)
     assert two.coordination.run(lambda c: status(c, two.archive))[0].log.head == 0
 

@@ -69,7 +69,7 @@ def test_an_archive_at_one_place_has_no_quorum(alone: ObjectStore) -> None:
 
 def test_changes_of_a_replica_that_nobody_acts_for_are_not_let_go_of(two: Replicas) -> None:
     plain = Archive.open(two.place("near"))
-    with pytest.raises(UsageError, match="near is a replica that nobody acts for"):
+    with pytest.raises(UsageError, match="near is a replica that no process acts for"):
         until_kept(plain, "shop_db", "", check=nothing, say=pytest.fail)
     acting = opened_for_backup(two.place("near"), check=nothing)
     until_kept(acting, "shop_db", "", check=nothing, say=pytest.fail)

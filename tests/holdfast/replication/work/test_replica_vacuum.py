@@ -231,9 +231,9 @@ def test_whoever_acts_for_the_replica_no_more_deletes_and_abandons_nothing(two: 
     two.change("near", active_until=0.0)
     two.coordination.run(lambda c: take_lease(c, two.archive, replica(c, two.archive, "near"), 10.0))
     archive = Archive.open(two.place("near"))
-    with pytest.raises(EpochOverError, match="activated anew"):
+    with pytest.raises(EpochOverError, match="activated again"):
         vacuum(archive, check=nothing, fence=None, grace=timedelta(0), orphans=False, permit=permit)
-    with pytest.raises(EpochOverError, match="activated anew"):
+    with pytest.raises(EpochOverError, match="activated again"):
         permit.abandon(["a"])
     assert files(two, "near", two.backups[0]) != {}
     assert abandoned(two) == set()

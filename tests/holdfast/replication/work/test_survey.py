@@ -176,7 +176,7 @@ def test_names_that_nobody_has_are_wrong_usage(two: Replicas, empty: Coordinatio
     for options in ({"source": "nobody"}, {"without": ["nobody"]}):
         with pytest.raises(UsageError, match="there is no replica nobody among these: far, near"):
             rebuild(empty, urls(two), **options)
-    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas; near: there is no archive.json"):
+    with pytest.raises(UsageError, match=r"nothing shows an archive with replicas; near: there is no archive.json"):
         rebuild(empty, {"near": str(two.folder / "nowhere")})
-    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas\. Say by --replica"):
+    with pytest.raises(UsageError, match=r"nothing shows an archive with replicas\. Say by --replica"):
         rebuild(empty, {})

@@ -47,7 +47,7 @@ def test_a_damaged_replica_is_lost_and_never_the_last_one(two: Replicas) -> None
 
 def test_an_archive_at_one_place_has_nobody_to_be_recovered_from(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "alone"))
-    with pytest.raises(UsageError, match="alone is no replica: nobody else has its files"):
+    with pytest.raises(UsageError, match="alone is no replica: no other place has its files"):
         report_damage(Archive.create(store, name="shop"), 1, address=None)
 
 
