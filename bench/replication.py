@@ -142,11 +142,11 @@ def _sync(store: CoordinationStore, *, copy_first: bool) -> dict[str, float]:
         return {**found, QUORUM: _timed(lambda: waiting.check_success(waiting.decided()))}
 
 
-def _back_up(near: ObjectStore, store: CoordinationStore, wish: QuorumRequest | None = None) -> Block:
+def _back_up(near: ObjectStore, store: CoordinationStore, quorum_request: QuorumRequest | None = None) -> Block:
     """Make a backup of files of random bytes; return its block."""
     block = _block(near)
     archive = ReplicatedArchive.begin(near, store)
-    archive.wish = wish
+    archive.quorum_request = quorum_request
 
     def plan(state: State) -> Change:
         return Change("backup", add=(block,), expected_ends={block.source.name: state.ends.get(block.source.name)})

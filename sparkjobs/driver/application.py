@@ -118,13 +118,13 @@ class Job:
         self._check_parent()
         self.locks.check()
 
-    def open_archive(self, wish: QuorumRequest | None = None) -> Archive:
+    def open_archive(self, quorum_request: QuorumRequest | None = None) -> Archive:
         """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
 
-        :param wish: the quorum that backups need which are added; None: none.
+        :param quorum_request: the quorum that backups need which are added; None: none.
         """
         self._added_to = opened_for_backup(
-            self.store, check=self.check, wish=wish, wait=self.wait, coordination=self.coordination
+            self.store, check=self.check, quorum_request=quorum_request, wait=self.wait, coordination=self.coordination
         )
         return self._added_to
 

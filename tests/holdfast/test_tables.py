@@ -74,7 +74,7 @@ def test_a_sequential_read_finds_the_moments_that_count(store: ObjectStore, tmp_
         begin_membership(coordination, store, "near")
         coordination.run(lambda c: add(c, Archive.open(store).identity.id, name="far", url=str(tmp_path / "far")))
         near = ReplicatedArchive.begin(store, coordination)
-        near.wish = QuorumRequest(2)
+        near.quorum_request = QuorumRequest(2)
         commit = near.add(made_backup(store, "shop_db")[1], check=lambda: None, fence=None)
         pending = f"commit:{commit.sequence}"
         with pytest.raises(RefusedError, match="is no restore point"):

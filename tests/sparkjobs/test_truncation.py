@@ -40,7 +40,7 @@ def test_a_dry_run_of_a_truncation_plans_without_what_may_be_taken_back(
         begin_membership(coordination, filled, "near")
         coordination.run(lambda c: add(c, Archive.open(filled).identity.id, name="far", url="nowhere"))
         near = ReplicatedArchive.begin(filled, coordination)
-        near.wish = QuorumRequest(2)
+        near.quorum_request = QuorumRequest(2)
         back_up(filled, 5, near)
     for dry_run in (["--dry-run"], []):
         done = result_of(maintain(truncation.main, "truncation", "--keep", "last=2", *dry_run))

@@ -128,7 +128,8 @@ class Draft:
         behind others, since only `expected` matters to it; all else may not.
     :param expected, becomes: what each source's ends must be, and what they are then.
     :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
-    :param wish: how many replicas are to hold the block that it adds before that counts; None: it counts at once.
+    :param quorum_request: how many replicas are to hold the block that it adds before that counts; None: none
+        need to.
     """
 
     id: str
@@ -137,7 +138,7 @@ class Draft:
     expected: Mapping[str, Ends] = field(default_factory=dict)
     becomes: Mapping[str, Ends] = field(default_factory=dict)
     leader_epoch: int | None = None
-    wish: QuorumRequest | None = None
+    quorum_request: QuorumRequest | None = None
 
     @property
     def only_adds(self) -> bool:
@@ -209,8 +210,8 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     _move_ends(connection, acting.archive, draft)
     for block in draft.change.add:
         _add_block(connection, acting.archive, block, index)
-    if draft.wish is not None:
-        _begin_quorum(connection, acting.archive, index, draft, draft.wish)
+    if draft.quorum_request is not None:
+        _begin_quorum(connection, acting.archive, index, draft, draft.quorum_request)
     _insert_entry(connection, acting.archive, index, draft.id, draft.change, by=acting.name)
     return index
 
@@ -240,10 +241,12 @@ def _insert_entry(
     line.note(connection, archive, index, identity)
 
 
-def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: QuorumRequest) -> None:
+def _begin_quorum(
+    connection: Connection, archive: str, index: int, draft: Draft, quorum_request: QuorumRequest
+) -> None:
     ((source, ends),) = draft.expected.items()
     (block,) = draft.change.add
-    quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, wish=wish)
+    quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, quorum_request=quorum_request)
 
 
 def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Collection[str]) -> list[Quorum]:

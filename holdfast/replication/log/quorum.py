@@ -196,7 +196,7 @@ def begin(
     block: str,
     source: str,
     ends: tuple[str, str],
-    wish: QuorumRequest,
+    quorum_request: QuorumRequest,
 ) -> None:
     """Record that an entry counts only with a quorum.
 
@@ -205,7 +205,7 @@ def begin(
     :param ends: of the source before it.
     :raises UsageError: there are not so many replicas.
     """
-    check_possible(connection, archive, wish.size)
+    check_possible(connection, archive, quorum_request.size)
     connection.execute(
         schema.quorums.insert(),
         {
@@ -213,9 +213,9 @@ def begin(
             "index": index,
             "block": block,
             "source": source,
-            "size": wish.size,
+            "size": quorum_request.size,
             "state": PENDING,
-            "deadline": clock(connection) + wish.timeout,
+            "deadline": clock(connection) + quorum_request.timeout,
             "end_before": ends[0],
             "stream_before": ends[1],
             "dropped_by": 0,

@@ -71,7 +71,7 @@ class ReplicatedArchive(Archive):
     :param coordination: the store with the update log.
     :param acting: whom one acts for; None until `activate`.
     :param places: opens another replica by its URL.
-    :param wish: the quorum that backups need which are added here; None: none.
+    :param quorum_request: the quorum that backups need which are added here; None: none.
     :param leader_epoch: of the leadership that additions are made under; None: the replica need not lead.
     :param fetch: brings the files of entries.
     """
@@ -79,7 +79,7 @@ class ReplicatedArchive(Archive):
     coordination: CoordinationStore | None = None
     acting: Acting | None = None
     places: Callable[[str], ObjectStore] = open_store
-    wish: QuorumRequest | None = None
+    quorum_request: QuorumRequest | None = None
     leader_epoch: int | None = None
     fetch: Fetch = fetch
     fetched: tuple[int, int] = field(default=(0, 0))
@@ -174,16 +174,18 @@ class ReplicatedArchive(Archive):
         self.not_asked, self.unread = answers.not_asked, answers.unread
         coordination.run(lambda c: check_others(c, archive, answers.places, coordination.url))
 
-    def check_readable(self, wish: QuorumRequest | None) -> None:
+    def check_readable(self, quorum_request: QuorumRequest | None) -> None:
         """Check that enough replicas could be read for a quorum to be asked for.
 
         :raises BusyError: too few could be.
         """
         coordination, acting = self.in_use()
-        if wish is None:
+        if quorum_request is None:
             return
-        if why := coordination.run(lambda c: quorum.too_few_readable(c, acting.archive, wish.size, self.unread)):
-            raise BusyError(f"a backup with a quorum of {wish.size} is not possible now: {why}")
+        if why := coordination.run(
+            lambda c: quorum.too_few_readable(c, acting.archive, quorum_request.size, self.unread)
+        ):
+            raise BusyError(f"a backup with a quorum of {quorum_request.size} is not possible now: {why}")
 
     def catch_up(self, *, check: Check = lambda: None, wait: float = _OWN_WAIT_S) -> Synced:
         """Execute the rest of the log, under the locks that this needs.
@@ -326,7 +328,7 @@ class ReplicatedArchive(Archive):
                 draft = self._draft(change, state)
                 self._agree()
                 self.check_others_agree()
-                self.check_readable(draft.wish)
+                self.check_readable(draft.quorum_request)
                 check_all()
                 try:
                     index = self._append(draft)
@@ -399,7 +401,7 @@ class ReplicatedArchive(Archive):
             expected={source: _ends(self.state, source) for source in added | gone},
             becomes={source: _ends(after, source) for source in added | gone},
             leader_epoch=self.leader_epoch,
-            wish=self.wish if added else None,
+            quorum_request=self.quorum_request if added else None,
         )
 
     def _append(self, draft: Draft) -> int:

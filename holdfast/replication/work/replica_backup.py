@@ -34,7 +34,7 @@ def opened_for_backup(
     store: ObjectStore,
     *,
     check: Check,
-    wish: QuorumRequest | None = None,
+    quorum_request: QuorumRequest | None = None,
     wait: float = 0.0,
     coordination: AnyAddress = None,
 ) -> Archive:
@@ -43,7 +43,7 @@ def opened_for_backup(
     A replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
-    :param wish: the quorum that backups need which are added; None: none.
+    :param quorum_request: the quorum that backups need which are added; None: none.
     :param wait: seconds for locks that others hold on the replica.
     :param coordination: address of the store with its log; None for what the environment says.
     :raises LockBusy: another process works on the replica, such as a sync; names it.
@@ -52,23 +52,23 @@ def opened_for_backup(
     archive = Archive.open(store)
     archive.check_may_add()
     if archive.state.log is None:
-        _refuse_quorum(wish)
+        _refuse_quorum(quorum_request)
         return archive
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.replica import ReplicatedArchive
 
     with opened(coordination) as log_store:
         replica = ReplicatedArchive.begin(store, log_store)
-        replica.wish = wish
+        replica.quorum_request = quorum_request
         replica.catch_up(check=check, wait=wait)
         return replica
 
 
-def _refuse_quorum(wish: QuorumRequest | None) -> None:
-    if wish is not None:
+def _refuse_quorum(quorum_request: QuorumRequest | None) -> None:
+    if quorum_request is not None:
         raise UsageError(
-            f"a quorum of {wish.size} cannot be: this archive is at one place only. 'holdfast replica add' makes it "
-            "the first of several"
+            f"a quorum of {quorum_request.size} cannot be: this archive is at one place only. 'holdfast replica add' "
+            "makes it the first of several"
         )
 
 
@@ -152,7 +152,7 @@ def source_taken(
     run: str,
     address: AnyAddress,
     *,
-    wish: QuorumRequest | None = None,
+    quorum_request: QuorumRequest | None = None,
     wait: float = 0.0,
     say: Say = lambda words: None,
 ) -> Iterator[Check]:
@@ -163,7 +163,7 @@ def source_taken(
     for. Yields what waits so between two commits of one run. Of an archive at one place, nothing.
 
     :param address: of the coordination store; None for what the environment says.
-    :param wish: the quorum that is asked for; None: none.
+    :param quorum_request: the quorum that is asked for; None: none.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
     :param say: takes words that say what is waited for.
     :raises BusyError: it is being backed up through another replica; names the run and its process. Or too few replicas
@@ -172,7 +172,7 @@ def source_taken(
     :raises UsageError: there are not enough replicas for the quorum.
     """
     if Archive.open(store).state.log is None:
-        _refuse_quorum(wish)
+        _refuse_quorum(quorum_request)
         yield lambda: None
         return
     from holdfast.replication.log import quorum, source_lease
@@ -186,10 +186,10 @@ def source_taken(
     with opened(address) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
         _, acting = replica.in_use()
-        if wish is not None:
-            size = wish.size
+        if quorum_request is not None:
+            size = quorum_request.size
             coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
-            replica.check_readable(wish)
+            replica.check_readable(quorum_request)
             coordination.run(lambda c: quorum.check_reachable(c, acting.archive, size, replica.unread))
         until = time.monotonic() + wait
         in_turn(

@@ -42,7 +42,7 @@ def pending_changes(given: Replicas) -> None:
     append(given, "near", changes("0/A00", "0/B00"))
     append(given, "near", plain("0/C00"))
     near = given.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     _, plan = made_backup(near.store, "shop_db")
     (block,) = plan(near.state).add
     block = changes("0/B00", "0/D00")(block)

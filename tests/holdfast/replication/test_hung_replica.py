@@ -100,7 +100,7 @@ def test_a_sequential_read_takes_another_one(hung: Replicas) -> None:
 
 def test_a_quorum_is_not_kept_waiting_by_it(hung: Replicas) -> None:
     archive = hung.open("near")
-    archive.wish = QuorumRequest(size=2, timeout=60.0)
+    archive.quorum_request = QuorumRequest(size=2, timeout=60.0)
     archive.add(hung.backup(archive.store), check=lambda: None, fence=None)
     waiting = QuorumWait(hung.coordination, hung.archive, hung.backups[-1], "near")
     assert waiting.decided(patience=5.0).votes == ("far", "near")

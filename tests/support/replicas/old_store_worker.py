@@ -172,17 +172,21 @@ class Worker:
         _, plan = made_backup(store, source, identity=uuid.uuid4().hex)
         return plan(Archive.open(store).state).add[0]
 
-    def _back_up(self, name: str, source: str, wish: QuorumRequest | None, make: Callable[[Block], Block]) -> str:
+    def _back_up(
+        self, name: str, source: str, quorum_request: QuorumRequest | None, make: Callable[[Block], Block]
+    ) -> str:
         """Add a backup through a replica, under the lock that a backup has; return its block."""
         store = self.place(name)
         with (
             locks.acquire(store, "backup", sources=[source], owner=Owner(), purpose="backup", wait=PATIENCE_S),
-            source_taken(store, source, uuid.uuid4().hex, self._job.address, wish=wish, wait=PATIENCE_S),
+            source_taken(
+                store, source, uuid.uuid4().hex, self._job.address, quorum_request=quorum_request, wait=PATIENCE_S
+            ),
         ):
             archive = self._open(name)
-            archive.wish = wish
+            archive.quorum_request = quorum_request
             block = make(self._made(store, source))
-            self._note("begun", block=block.id, name=name, quorum=wish is not None)
+            self._note("begun", block=block.id, name=name, quorum=quorum_request is not None)
             ends = {source: archive.state.ends.get(source)}
             archive.add(lambda state: Change("backup", add=(block,), expected_ends=ends), check=nothing, fence=None)
         return block.id
@@ -193,8 +197,8 @@ class Worker:
 
     def _quorum(self, name: str) -> None:
         size = self._random.randrange(2, len(self._job.names) + 1)
-        wish = QuorumRequest(size, self._random.choice(DEADLINES_S))
-        block = self._back_up(name, f"quorum_{self._random.randrange(2)}", wish, lambda block: block)
+        quorum_request = QuorumRequest(size, self._random.choice(DEADLINES_S))
+        block = self._back_up(name, f"quorum_{self._random.randrange(2)}", quorum_request, lambda block: block)
         waiting = QuorumWait(self._store, self._job.archive, block, name)
         try:
             waiting.check_success(waiting.decided(patience=PATIENCE_S))

@@ -276,7 +276,7 @@ def _append(connection: Connection, acting: Acting, source: str, was: str, becom
         planned_at=0,
         expected={source: (was, "")},
         becomes={source: (becomes, "")},
-        wish=QuorumRequest(size, _DEADLINE),
+        quorum_request=QuorumRequest(size, _DEADLINE),
     )
     index = log.append(connection, acting, draft)
     if log.append(connection, acting, draft) != index:

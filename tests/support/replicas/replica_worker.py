@@ -81,7 +81,7 @@ class Worker:
     def _back_up_with_quorum(self, name: str) -> None:
         source = f"source_{self._random.randrange(2)}"
         archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
-        archive.wish = QuorumRequest(2, self._random.choice(_DEADLINES_S))
+        archive.quorum_request = QuorumRequest(2, self._random.choice(_DEADLINES_S))
         block, plan = made_backup(archive.store, source, identity=uuid.uuid4().hex)
         try:
             archive.add(plan, check=nothing, fence=None)

@@ -41,7 +41,7 @@ def test_a_dry_run_plans_without_what_may_be_taken_back_as_the_real_run_does(
     holdfast: RunCommand, two: Replicas
 ) -> None:
     archive = two.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     near = str(two.folder / "near")
     planned = holdfast("truncate", near, "--keep", "last=1", "--dry-run", "--json").value

@@ -107,7 +107,7 @@ def test_a_store_without_archives_says_so(holdfast: RunCommand, log_address: str
 
 def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three: Replicas) -> None:
     archive = three.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(three.backup(archive.store), check=nothing, fence=None)
     (told,) = holdfast("replica", "status", "--json").value["archives"]
     (pending,) = told["pending_quorums"]

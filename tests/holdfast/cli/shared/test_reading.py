@@ -38,7 +38,7 @@ def shop(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
 
 def back_up(replicas: Replicas, name: str, source: str = "shop_db") -> None:
     archive = replicas.open(name)
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(made_backup(archive.store, source)[1], check=nothing, fence=None)
 
 

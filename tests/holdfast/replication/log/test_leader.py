@@ -112,7 +112,7 @@ def test_what_others_back_up_meanwhile_lets_the_leader_only_plan_anew(two: Repli
 def test_a_truncation_neither_removes_what_waits_for_its_quorum_nor_relies_on_it(two: Replicas) -> None:
     two.back_up("near")
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     with leading(near):
         truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)

@@ -36,7 +36,7 @@ def asked(given: Replicas, name: str, *away: str) -> SequentialAnswer:
 def pending(given: Replicas, name: str) -> str:
     """Make a backup that waits for its quorum; return its block."""
     archive = given.open(name)
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(given.backup(archive.store), check=nothing, fence=None)
     return given.backups[-1]
 

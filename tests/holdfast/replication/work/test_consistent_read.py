@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 def back_up(replicas: Replicas, name: str, source: str = "shop_db", *, size: int = 2, timeout: float = 600.0) -> str:
     """Make a backup through a replica that waits for a quorum; return its block."""
     archive = replicas.open(name)
-    archive.wish = QuorumRequest(size, timeout)
+    archive.quorum_request = QuorumRequest(size, timeout)
     block, plan = made_backup(archive.store, source)
     archive.add(plan, check=nothing, fence=None)
     return block

@@ -120,7 +120,7 @@ def test_epochs_of_removed_replicas_are_not_used_again_after_a_rebuilding(two: R
 
 def test_a_removed_replica_has_no_word_on_quorums_and_leads_no_more(three: Replicas) -> None:
     near = three.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(three.backup(near.store), check=nothing, fence=None)
     three.coordination.run(lambda c: lead(c, near.in_use()[1]))
     three.coordination.run(lambda c: remove(c, three.archive, "near", force=True))
@@ -132,7 +132,7 @@ def test_a_removed_replica_has_no_word_on_quorums_and_leads_no_more(three: Repli
 
 def test_a_quorum_does_not_count_a_replica_that_was_lost_with_its_disk_and_added_anew(two: Replicas) -> None:
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     shutil.copytree(two.folder / "near" / "data", two.folder / "far" / "data", dirs_exist_ok=True)
     added_anew(two, "near", "empty")  # the files were fetched, and then nothing else could be
@@ -255,11 +255,11 @@ def trimmed(two: Replicas) -> Replicas:
     two.back_up("near")
     two.add("off")
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     two.sync("off")
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     two.change("far", active_until=0.0)
     two.change("off", pointer=5)
@@ -300,7 +300,7 @@ def test_an_election_that_is_killed_is_run_again_and_leaves_no_quorum_pending(
 
 def test_what_waits_for_its_quorum_counts_where_the_elected_replica_has_it(two: Replicas) -> None:
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     lose_all(two)
     assert elect(two.coordination, two.archive, "near") == 0
@@ -382,7 +382,7 @@ def test_a_new_replica_has_no_word_on_a_larger_quorum_before_as_many_have_execut
     away(three, "off")
     joined(three, "new")
     near = three.open("near")
-    near.wish = QuorumRequest(3)
+    near.quorum_request = QuorumRequest(3)
     block = near.add(three.backup(near.store), check=nothing, fence=None).add[0].id
     for name in ("far", "new"):
         three.sync(name)

@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 def begin(three: Replicas, size: int = 2) -> str:
     """Make a backup through `near` that needs a quorum; return its block."""
     archive = three.open("near")
-    archive.wish = QuorumRequest(size)
+    archive.quorum_request = QuorumRequest(size)
     return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
 
 
@@ -245,7 +245,7 @@ def test_the_next_backup_of_a_source_waits_for_the_one_before_and_goes_on_where_
 def test_a_quorum_that_cannot_be_is_refused_before_anything_is_read(three: Replicas) -> None:
     with (
         pytest.raises(UsageError, match="a quorum of 4 cannot be: the archive has 3 replicas"),
-        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(4)),
+        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, quorum_request=QuorumRequest(4)),
     ):
         raise AssertionError
 
@@ -254,10 +254,10 @@ def test_an_archive_at_one_place_has_no_quorum(three: Replicas, monkeypatch: pyt
     monkeypatch.setenv(ENVIRONMENT, three.coordination.url)
     alone = Archive.create(three.place("alone"), name="alone").store
     with pytest.raises(UsageError, match="a quorum of 2 cannot be: this archive is at one place only"):
-        opened_for_backup(alone, check=nothing, wish=QuorumRequest(2))
+        opened_for_backup(alone, check=nothing, quorum_request=QuorumRequest(2))
     with (
         pytest.raises(UsageError, match="at one place only"),
-        source_taken(alone, "shop_db", "run", None, wish=QuorumRequest(2)),
+        source_taken(alone, "shop_db", "run", None, quorum_request=QuorumRequest(2)),
     ):
         raise AssertionError
     with pytest.raises(UsageError, match="is no replica: no quorum was asked for"):
