@@ -1,4 +1,4 @@
-"""`holdfast replica aside`: blocks that only a replica had that was made anew from another one."""
+"""`holdfast replica aside`: blocks that only one replica had before its recovery."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def drop_aside(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Give blocks that are set aside to the next vacuum of their replica: nobody has them any more then."""
+    """Give blocks that are set aside to the next vacuum of their replica: they are gone then."""
     output = Output(as_json=as_json)
     if bool(blocks) == every:
         raise UsageError("say either which blocks are to be dropped or --all")

@@ -187,7 +187,7 @@ def elect(
 
 
 def _consequence(log: LogState, name: str) -> str:
-    return f"{log.name} goes on with what {name} has: the others are made anew from it, and lose what it has not"
+    return f"{log.name} goes on with what {name} has: the others are recovered from it, and lose what it has not"
 
 
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:

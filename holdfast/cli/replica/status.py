@@ -72,7 +72,7 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
             )
         for missing in archive["missing"]:
             console.print(
-                f"entry {missing['entry']} stops replicas: nobody has its files, as is known for "
+                f"entry {missing['entry']} stops replicas: no replica has its files, as is known for "
                 f"{human_span(missing['for_s'])}",
                 markup=False,
             )

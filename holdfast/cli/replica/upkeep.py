@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 def sync(
     name: AnyReplica = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Each replica that is not lost, whatever becomes of one.")
+        bool, typer.Option("--all", help="Each replica that is not lost; goes on where one fails.")
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
     gap_after: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Give up an entry whose files nobody has had for so long, or 'never' do so."),
+        typer.Option(metavar="TIME", help="Give up an entry whose files no replica has had for so long, or 'never'."),
     ] = f"{GAP_AFTER // timedelta(hours=1)}h",
     spark: Annotated[
         bool, typer.Option("--spark", help="Spread the copies over Spark, for a replica that lacks much.")
@@ -131,7 +131,7 @@ def _in_spark(asked: Asked, wait: float, output: Output, place: ObjectStore) -> 
 
 def synced(value: dict[str, Any]) -> str:
     indexes = ", ".join(str(index) for index in value["given_up"])
-    given_up = f"given up, since nobody had their files: entries {indexes}; " if indexes else ""
+    given_up = f"given up, since no replica had their files: entries {indexes}; " if indexes else ""
     if not value["entries"]:
         return f"{value['replica']}: {given_up}at entry {value['index']}, nothing to do"
     return (
@@ -188,7 +188,7 @@ def _trimmed(value: dict[str, Any]) -> str:
 def recover(
     request: RecoveryRequest,
     name: AnyReplica = None,
-    every: Annotated[bool, typer.Option("--lost", help="Each replica that is lost, whatever becomes of one.")] = False,
+    every: Annotated[bool, typer.Option("--lost", help="Each replica that is lost; goes on where one fails.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Take files that are there in their size as whole, without reading them.")
     ] = False,
@@ -234,7 +234,7 @@ def recover_replica(
     :param wait: seconds for locks that others hold.
     """
     source = request.source
-    output.say(f"making {name} anew{f' from {source}' if source else ''}: files that are missing are copied")
+    output.say(f"recovering {name}{f' from {source}' if source else ''}: files that are missing are copied")
     return recovery.recover(
         asked.coordination, log.archive, name, source=source, deep=request.deep, wait=wait, places=asked.place
     )
