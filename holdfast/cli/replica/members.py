@@ -50,8 +50,8 @@ def add(
         _check_configured(asked, name, url)
         place = asked.place(url)
         there = _archive_at(place)
-        if there is not None and there.identity.id not in _known(asked):
-            value = _found(asked, place, there, name, wait)
+        if there is not None and there.identity.id not in _logs(asked):
+            value = _add_first(asked, place, there, name, wait)
         else:
             value = _add(asked, place, there, name, wait, output)
     output.result(value, lambda console: console.print(_added(value), markup=False))
@@ -82,11 +82,11 @@ def _archive_at(place: ObjectStore) -> Archive | None:
     return Archive.open(place, recovering=True)
 
 
-def _known(asked: Asked) -> dict[str, LogState]:
+def _logs(asked: Asked) -> dict[str, LogState]:
     return {log.archive: log for log in asked.coordination.run(log_states)}
 
 
-def _found(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
+def _add_first(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
     """Register an archive that is unknown to the store as its first replica."""
     if asked.word is not None:
         _check_meant(asked, place, there)
@@ -112,7 +112,7 @@ def _add(
     asked: Asked, place: ObjectStore, there: Archive | None, name: str, wait: float, output: Output
 ) -> dict[str, Any]:
     """Add a replica at a location, of an archive that the store knows."""
-    logs = _known(asked)
+    logs = _logs(asked)
     if not logs:
         raise UsageError(
             f"{place.url} holds no archive, and {asked.coordination.url} knows none yet: the first replica is an "

@@ -81,7 +81,7 @@ def sync(
                 execute=execute,
             ).describe()
 
-        _each(chosen, work, synced, output, go_on=every)
+        _for_all(chosen, work, synced, output, go_on=every)
 
 
 def _one_or(name: str | None, every: bool, option: str) -> None:
@@ -89,7 +89,7 @@ def _one_or(name: str | None, every: bool, option: str) -> None:
         raise UsageError(f"say either the name of a replica or {option}")
 
 
-def _each(
+def _for_all(
     rows: Sequence[ReplicaRow],
     work: Callable[[ReplicaRow], dict[str, Any]],
     words: Callable[[dict[str, Any]], str],
@@ -217,7 +217,7 @@ def recover(
                 asked, log, row.name, output, request.with_values(deep=not quick), wait=wait
             ).describe()
 
-        _each(chosen, work, lambda value: f"{value['replica']}: {brought(value)}", output, go_on=every)
+        _for_all(chosen, work, lambda value: f"{value['replica']}: {brought(value)}", output, go_on=every)
 
 
 def recover_replica(

@@ -31,7 +31,7 @@ def note_missing(connection: Connection, archive: str, index: int, *, pause: flo
     return float(now - since)
 
 
-def note_found(connection: Connection, archive: str, *, first: int, last: int) -> None:
+def clear_missing(connection: Connection, archive: str, *, first: int, last: int) -> None:
     """Remove the record of missing files from some entries.
 
     A replica may have their files, or they need them no more.

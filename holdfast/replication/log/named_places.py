@@ -43,11 +43,11 @@ class NamedPlaces:
 
     @classmethod
     def beside(
-        cls, known: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
+        cls, urls: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
     ) -> NamedPlaces:
         """Return the named places that are not known.
 
-        :param known: URLs of replicas that the coordination store knows.
+        :param urls: URLs of replicas that the coordination store knows.
         :param named: URLs by name; however they are written, each place is asked once.
         :param places: opens a place by its URL.
         """
@@ -55,14 +55,14 @@ class NamedPlaces:
         names: dict[str, str] = {}
         not_asked: list[NotAsked] = []
         for name, url in named.items():
-            if url in known:  # as nearly always: to open a place that is written otherwise takes longer
+            if url in urls:  # as nearly always: to open a place that is written otherwise takes longer
                 continue
             try:
                 store = places(url)
             except (HoldfastError, StoreError) as error:  # a secret may stand in such a URL: it is not shown
                 not_asked.append(NotAsked(name, "as configured", sentence(error)))
                 continue
-            if store.url in known or store.url in stores:
+            if store.url in urls or store.url in stores:
                 continue
             if (pause := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
                 why = f"it has not answered, and is asked again in {human_span(pause)}"

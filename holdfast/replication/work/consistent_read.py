@@ -118,11 +118,11 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
     :raises UsageError: a sequential read of a replica, and nothing says where its store is.
     :raises HoldfastError: a sequential read, and the store cannot be reached.
     """
-    is_new_here = state_folder() is not None and read_seen(place_of(store)) is None
+    is_unseen = state_folder() is not None and read_seen(place_of(store)) is None
     archive = Archive.open(store, before_damage=consistency == "eventual")
     if archive.state.cut_off and not archive.state.blocks:
         raise DamagedError(archive.state.cut_off)
-    if consistency == "eventual" and archive.state.log is not None and is_new_here:
+    if consistency == "eventual" and archive.state.log is not None and is_unseen:
         _check_is_no_older_copy(archive, archive.state.log, address)
     if consistency == "eventual" or archive.state.log is None:
         return Opened(store, archive.identity.id, archive.state, consistency)

@@ -154,7 +154,7 @@ def give_up_in_time(
     except (BusyError, LockError):
         raise
     except (HoldfastError, StoreError):
-        coordination.run(lambda c: missing.note_found(c, archive, first=index, last=index))
+        coordination.run(lambda c: missing.clear_missing(c, archive, first=index, last=index))
         raise
     return timedelta(), tuple(entry.index for entry in given_up.entries)
 
@@ -334,6 +334,6 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")
-        missing.note_found(connection, archive, first=entry.index, last=entry.index)
+        missing.clear_missing(connection, archive, first=entry.index, last=entry.index)
         quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
     return index

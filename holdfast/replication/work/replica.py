@@ -285,7 +285,7 @@ class ReplicatedArchive(Archive):
             self._check_line(connection)
             if index:
                 move_pointer(connection, acting, index=index)
-                missing.note_found(connection, acting.archive, first=1, last=index)
+                missing.clear_missing(connection, acting.archive, first=1, last=index)
             log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:
                 note_synced(connection, acting)
