@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import HoldfastError, exit_code_of, sentence
 from holdfast.operations.requests.recovery import RecoveryRequest
-from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
+from holdfast_airflow.replicated import replicated
 from holdfast_airflow.requests import request_of
 from holdfast_airflow.spans import Span, check_spans, span
 from locking import LockError
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.work.recovery import Recovered
-    from holdfast_airflow.coordination import Replicated
+    from holdfast_airflow.replicated import Replicated
 
 
 class RecoverReplicasOperator(ArchiveOperator):

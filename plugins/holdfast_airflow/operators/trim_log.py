@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.operations.requests.trim import TrimRequest
-from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
+from holdfast_airflow.replicated import replicated
 from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
-from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.replicated import replicated
 from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
