@@ -35,7 +35,7 @@ from holdfast.operations.run import PreparedJob, check, run_locked
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.inline_process import run_inline
-from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
+from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
 from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
