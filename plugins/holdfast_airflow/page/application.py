@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from holdfast import __version__
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast_airflow.page.bounded import LookTimedOutError
 from holdfast_airflow.page.changing import changing
+from holdfast_airflow.page.looks import LookTimedOutError
 from holdfast_airflow.page.page import Page
 from holdfast_airflow.page.reading import reading
 from locking import LockError

@@ -8,8 +8,8 @@ from airflow.configuration import conf
 from fastapi import Depends, HTTPException, Path, Request, status
 
 from holdfast.config.archives_model import NAME
-from holdfast_airflow.page.bounded import LIMIT_S, MOST, Looks
 from holdfast_airflow.page.configuration import Configurations
+from holdfast_airflow.page.looks import LIMIT_S, MOST, Looks
 from holdfast_airflow.page.opened import OpenedArchive
 
 if TYPE_CHECKING:
