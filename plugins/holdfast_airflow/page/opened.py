@@ -24,8 +24,8 @@ from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.status import record_of
 from holdfast.storage import open_store
 from holdfast.storage.url import open_place
-from holdfast_airflow.page.dag_history import with_blocks
 from holdfast_airflow.page.plans import plan
+from holdfast_airflow.page.recent_runs import with_blocks
 from holdfast_airflow.page.remembered_store import RememberedStore
 from locking import Owner, inspect
 

@@ -9,7 +9,7 @@ from airflow.models.pool import Pool
 from sqlalchemy import select
 
 from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
-from holdfast_airflow.page.dag_history import recent_backups, recent_days
+from holdfast_airflow.page.recent_runs import recent_backups, recent_days
 from holdfast_airflow.page.records import KeptRecord, newest_records, recorded_archives
 from holdfast_airflow.page.verdicts import NO_RECORD, judge_source, reasons_of_archive, shared_reasons, without_record
 

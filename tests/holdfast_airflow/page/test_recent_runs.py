@@ -10,7 +10,7 @@ from holdfast.storage import ObjectStore
 from holdfast_airflow.notes import FAILURE, RUN
 from holdfast_airflow.page import dag_history
 from holdfast_airflow.page.activity import dags_of
-from holdfast_airflow.page.dag_history import DAYS, recent_backups, recent_days, with_blocks
+from holdfast_airflow.page.recent_runs import DAYS, recent_backups, recent_days, with_blocks
 from tests.support.airflow.database import NOON, AirflowRows
 from tests.support.archives.blocks_without_rows import add
 
