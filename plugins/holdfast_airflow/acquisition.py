@@ -12,9 +12,9 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.errors import UsageError
 from holdfast_airflow.connections import find_archive_or_connection
+from holdfast_airflow.deferral import deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
 from holdfast_airflow.owners import owner_of
-from holdfast_airflow.waiting import deferred_until_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

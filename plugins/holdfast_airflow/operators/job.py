@@ -33,6 +33,7 @@ from holdfast.operations.job_process import (
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.run import PreparedJob, check, run_locked
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
+from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.inline_process import run_inline
 from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
@@ -45,7 +46,6 @@ from holdfast_airflow.requests import add_arguments, request_of
 from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
 from holdfast_airflow.telemetry.metrics import job_measured
-from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
 from locking import LockBusy, LockError
 from locking.one_line import LogsLines
 from locking.store import StoreError

@@ -12,12 +12,12 @@ from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
+from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.replicated import replicated
 from holdfast_airflow.spans import Span, span
 from holdfast_airflow.telemetry.metrics import job_measured, tell_replicas
-from holdfast_airflow.waiting import check_event, deadline_in
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
