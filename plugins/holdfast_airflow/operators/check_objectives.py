@@ -6,10 +6,10 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.units import parse_span
+from holdfast_airflow.asset_events import fill_events
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import MissedObjectives, ObjectivesMissed, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
-from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
 
 if TYPE_CHECKING:

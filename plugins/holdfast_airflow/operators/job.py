@@ -32,6 +32,7 @@ from holdfast.operations.job_process import (
 )
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.run import PreparedJob, check, run_locked
+from holdfast_airflow.asset_events import fill_events
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
 from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
@@ -40,7 +41,6 @@ from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
 from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
-from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.requests import add_arguments, request_of
 from holdfast_airflow.spans import Span, check_spans, span
