@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.operations.job_process import WORKERS
-from holdfast_airflow.jobs.processes import end_job
+from holdfast_airflow.jobs.processes import end_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -45,7 +45,7 @@ def run_inline(
                 last.append(line.rstrip())
                 say(last[-1])
         except BaseException:  # such as Airflow's time-out: what leaves this block waits for the process
-            end_job(run)
+            end_processes(run)
             raise
-    end_job(run)
+    end_processes(run)
     return process.returncode, last

@@ -13,7 +13,7 @@ RUN_VARIABLE = "HOLDFAST_RUN"
 _POLL_S = 0.02
 
 
-def end_job(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
+def end_processes(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
     """End every process of a job on this machine: SIGTERM, then SIGKILL for those that stay.
 
     They are known by their environment. Ending spark-submit alone would leave its Python driver running,

@@ -38,7 +38,7 @@ from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_f
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.inline_process import run_inline
 from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
-from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
+from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_processes
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
 from holdfast_airflow.owners import owner_of
@@ -179,7 +179,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         """End the job, then give the locks back; both within the five seconds Airflow leaves."""
         self._killed = True
         if self._run_name:
-            end_job(self._run_name)
+            end_processes(self._run_name)
         # In a thread: this runs inside a signal handler, which may have interrupted the release itself.
         release = threading.Thread(target=self._release, daemon=True)
         release.start()
@@ -328,7 +328,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     def _end_job(self) -> None:
         if self._run_name:
-            end_job(self._run_name)
+            end_processes(self._run_name)
 
     def _release(self) -> None:
         held, self._locks = self._locks, None
@@ -386,7 +386,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
                 # goes on: it knows only tasks that are at their first method.
                 inspect.unwrap(SparkSubmitOperator.execute)(self, self._task_context)
         except AirflowException as error:
-            end_job(job.run)
+            end_processes(job.run)
             _, _, output = str(error).partition("Last spark-submit output:")
             lines = [line for line in output.splitlines() if line.strip()]
             return JobEnd(None, last_words(str(error), job.operation), lines)
