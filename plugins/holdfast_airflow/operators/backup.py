@@ -92,7 +92,7 @@ class BackupOperator(DatabaseJobOperator):
         confirmed = confirm(store, address, summary, say=self.note, coordination=archive.coordination, patience=0)
         done = {**summary, "quorum": confirmed["quorum"]}
         self.note_moved(address, store, done)
-        self.tell_assets(context, store, source, done)
+        self.fill_asset_events(context, store, source, done)
         return done
 
     def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:

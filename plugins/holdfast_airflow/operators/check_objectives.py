@@ -10,7 +10,7 @@ from holdfast_airflow.asset_events import fill_events
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import MissedObjectives, ObjectivesMissed, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
-from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
+from holdfast_airflow.telemetry.metrics import send_objective_metrics, send_restorable_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -91,9 +91,9 @@ class CheckObjectivesOperator(ArchiveOperator):
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
             standings = [each.describe() for each in judged]
-            tell_objectives(self.archive, standings)
+            send_objective_metrics(self.archive, standings)
             for source, age in restorable_ages(opened).items():
-                tell_restorable(self.archive, source, age.total_seconds())
+                send_restorable_metric(self.archive, source, age.total_seconds())
         for each in judged:
             self.log.info("%s", each)
         if missed := by_reason(each for each in judged if not each.is_met):

@@ -45,7 +45,7 @@ from holdfast_airflow.owners import owner_of
 from holdfast_airflow.requests import add_arguments, request_of
 from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
-from holdfast_airflow.telemetry.metrics import job_measured
+from holdfast_airflow.telemetry.metrics import job_metrics
 from locking import LockBusy, LockError
 from locking.one_line import LogsLines
 from locking.store import StoreError
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.telemetry.metrics import Measured
+    from holdfast_airflow.telemetry.metrics import JobMetrics
 
 _RELEASE_S = 2.0
 
@@ -271,21 +271,21 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return error
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
-        with job_measured(self.archive, self.measured_as) as measured, in_airflow_terms():
-            return self._under_locks(context, deadline, measured)
+        with job_metrics(self.archive, self.measured_as) as metrics, in_airflow_terms():
+            return self._under_locks(context, deadline, metrics)
 
-    def _under_locks(self, context: Context, deadline: datetime, measured: Measured) -> dict[str, Any]:
+    def _under_locks(self, context: Context, deadline: datetime, metrics: JobMetrics) -> dict[str, Any]:
         self._deadline = deadline
         self._task_context = context
         job = self._prepare(context)
-        measured.source = job.source or measured.source
+        metrics.source = job.source or metrics.source
         store = check(job, self)
         self._locks = self._take_locks(store, job, context, deadline)
         with self._ended():
-            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
-            measured.summary = summary = self._run(store, job, context)
+            metrics.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
+            metrics.summary = summary = self._run(store, job, context)
             self.note_moved(job.database, store, summary, source=job.source)
-            self.tell_assets(context, store, job.source, summary)
+            self.fill_asset_events(context, store, job.source, summary)
             return summary
 
     def context_of(self, settings: ArchiveConfig) -> ArchiveContext:
@@ -354,7 +354,9 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         """Return a one-sentence summary of the job, the last line of the task's log."""
         return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
-    def tell_assets(self, context: Context, store: ObjectStore, source: str | None, summary: Mapping[str, Any]) -> None:
+    def fill_asset_events(
+        self, context: Context, store: ObjectStore, source: str | None, summary: Mapping[str, Any]
+    ) -> None:
         """Add the summary to the events of the archive's assets, and the archive's record to that of its record."""
         fill_events(
             self.outlets,

@@ -17,7 +17,7 @@ from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
 from holdfast_airflow.replicated import replicated
 from holdfast_airflow.spans import Span, span
-from holdfast_airflow.telemetry.metrics import job_measured, tell_replicas
+from holdfast_airflow.telemetry.metrics import job_metrics, send_replica_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from holdfast.replication.work.synced import Synced
     from holdfast.storage import ObjectStore
     from holdfast_airflow.replicated import Replicated
-    from holdfast_airflow.telemetry.metrics import Measured
+    from holdfast_airflow.telemetry.metrics import JobMetrics
 
 
 class SyncReplicaOperator(ArchiveJobOperator):
@@ -85,12 +85,12 @@ class SyncReplicaOperator(ArchiveJobOperator):
         from holdfast.replication.work.upkeep import sync_replica
 
         with (
-            job_measured(self.archive, self.measured_as) as measured,
+            job_metrics(self.archive, self.measured_as) as metrics,
             in_airflow_terms(),
             replicated(self.archive) as found,
             tidied(partial(self._tell_lag, found)),
         ):
-            measured.began = time.monotonic()
+            metrics.began = time.monotonic()
             row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
             done = sync_replica(
                 found.coordination,
@@ -99,9 +99,9 @@ class SyncReplicaOperator(ArchiveJobOperator):
                 wait=span(self.lock_wait).total_seconds(),
                 gap_after=self.gap_after,
                 places=found.places,
-                execute=partial(self._in_spark, context, deadline, measured) if is_yes(self.spark) else None,
+                execute=partial(self._in_spark, context, deadline, metrics) if is_yes(self.spark) else None,
             )
-            measured.summary = done.describe()
+            metrics.summary = done.describe()
         for index in done.given_up:
             self.log.error(
                 "entry %s of the update log is given up: no replica had its files: 'holdfast points' names the gap",
@@ -125,12 +125,12 @@ class SyncReplicaOperator(ArchiveJobOperator):
         except HoldfastError as error:
             self.log.warning("how far replicas are behind is not measured: %s", sentence(error))
         else:
-            tell_replicas(self.archive, log_status.describe()["replicas"])
+            send_replica_metrics(self.archive, log_status.describe()["replicas"])
 
-    def _in_spark(self, context: Context, deadline: datetime, measured: Measured, place: ObjectStore) -> Synced:
+    def _in_spark(self, context: Context, deadline: datetime, metrics: JobMetrics, place: ObjectStore) -> Synced:
         from holdfast.replication.work.upkeep import told_by_job
 
-        return told_by_job(self._under_locks(context, deadline, measured))
+        return told_by_job(self._under_locks(context, deadline, metrics))
 
 
 SyncReplica = SyncReplicaOperator
