@@ -98,10 +98,10 @@ def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> li
     task = context["ti"]
     group = operator.get_closest_mapped_task_group()
     if group is not None and _is_within(operator, acquire, group):
-        found = task.xcom_pull(task_ids=acquire, map_indexes=task.map_index)
+        pulled = task.xcom_pull(task_ids=acquire, map_indexes=task.map_index)
     else:
-        found = task.xcom_pull(task_ids=acquire)
-    return [found] if isinstance(found, dict) else [each for each in found or () if each]
+        pulled = task.xcom_pull(task_ids=acquire)
+    return [pulled] if isinstance(pulled, dict) else [lock for lock in pulled or () if lock]
 
 
 def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:

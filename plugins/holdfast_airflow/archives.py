@@ -90,10 +90,10 @@ class KnownFields:
         :raises JobRefused: it has another word; a retry would not help.
         """
         for word in sorted(set(context["dag_run"].conf or {}) - set(self.fields)):
-            known = ", ".join(self.fields) or "none"
+            names = ", ".join(self.fields) or "none"
             with in_airflow_terms():
                 raise UsageError(
-                    f"nothing was done: conf has {word!r}, which is no field of {self.dag_id} (it has: {known})"
+                    f"nothing was done: conf has {word!r}, which is no field of {self.dag_id} (it has: {names})"
                     f"{nearest(word, self.fields)}"
                 )
         if self.then is not None:
@@ -167,9 +167,9 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
         read = read_configuration()
     except UsageError:
         return {}
-    wanted = get_parsing_context().dag_id
+    dag_id = get_parsing_context().dag_id
     archives = read.archives if read else {}
-    return {name: archive for name, archive in archives.items() if wanted is None or wanted.endswith(f"_{name}")}
+    return {name: archive for name, archive in archives.items() if dag_id is None or dag_id.endswith(f"_{name}")}
 
 
 def has_configuration() -> bool:
@@ -278,5 +278,5 @@ def source_param(archive: ArchiveConfig, description: str) -> Param:
     The archive may hold others, of earlier times, so that a name of one's own may be written where none is known.
     """
     sources = sorted(archive.sources)
-    known = {"enum": [ALL, *sources]} if sources else {"type": "string", "minLength": 1}
-    return Param(ALL, **known, title="Source", description=description)
+    schema = {"enum": [ALL, *sources]} if sources else {"type": "string", "minLength": 1}
+    return Param(ALL, **schema, title="Source", description=description)

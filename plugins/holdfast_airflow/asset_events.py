@@ -67,5 +67,5 @@ def _replication(archive: ArchiveConfig, identity: str) -> dict[str, Any] | None
     if address.url is None:
         return None
     with opened(address) as coordination:
-        found = coordination.run(lambda connection: status(connection, identity))
-    return found[0].describe() if found else None
+        statuses = coordination.run(lambda connection: status(connection, identity))
+    return statuses[0].describe() if statuses else None

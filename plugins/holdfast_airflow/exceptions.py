@@ -55,7 +55,7 @@ class ObjectivesMissed(JobRefused):
     """
 
     def __init__(self, missed: Sequence[MissedObjectives]) -> None:
-        super().__init__("; ".join(each.sentence for each in missed), 1)
+        super().__init__("; ".join(objective.sentence for objective in missed), 1)
         self.missed = missed
 
 

@@ -79,8 +79,8 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
 @task.branch(task_id="choose_sources")
 def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
     """Return the tasks of the sources that the form asks for."""
-    wanted = (params or {}).get("source", ALL)
-    return [f"backup_{source}" for source in sources if wanted in (ALL, source)]
+    chosen = (params or {}).get("source", ALL)
+    return [f"backup_{source}" for source in sources if chosen in (ALL, source)]
 
 
 for archive_name, archive_config in configured_archives().items():

@@ -113,9 +113,9 @@ class HoldfastHook(BaseHook):
             limit = parse_size(configured.max_retained_wal)
             checks.append(check_stream(address, stream, configured.tables, configured.exclude, limit_bytes=limit))
         return Readiness(
-            {word: fact for each in checks for word, fact in each.facts.items()},
-            tuple(problem for each in checks for problem in each.problems),
-            tuple(warning for each in checks for warning in each.warnings),
+            {word: fact for check in checks for word, fact in check.facts.items()},
+            tuple(problem for check in checks for problem in check.problems),
+            tuple(warning for check in checks for warning in check.warnings),
         )
 
     def set_up_source(self, source: str | None, admin_conn_id: str) -> list[Plan]:

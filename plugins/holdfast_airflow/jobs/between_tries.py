@@ -34,11 +34,11 @@ class BetweenTries:
         if self._store is None:
             return None
         try:
-            found = self._store.get(self._key)
+            word = self._store.get(self._key)
         except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, this try begins as the first
             log.warning("Airflow does not tell what the try before has kept: %s", error)
             return None
-        return found if isinstance(found, str) else None
+        return word if isinstance(word, str) else None
 
     def keep(self, word: str) -> None:
         """Keep a word for the next try."""

@@ -94,15 +94,15 @@ def progress_logged(
     :param read: returns the newest record of its run; called every `poll_s` seconds.
     :param same_step_s: seconds between two lines on a step that goes on.
     """
-    done = threading.Event()
+    ended = threading.Event()
 
     def watch() -> None:
         step, at = "", 0.0
-        while not done.wait(poll_s):
+        while not ended.wait(poll_s):
             record = None
             with suppress(StoreError):  # the job goes on whether it can be watched or not
                 record = read()
-            if done.is_set() or record is None or record.state != "running":
+            if ended.is_set() or record is None or record.state != "running":
                 continue
             if record.step != step or time.monotonic() - at >= same_step_s:
                 step, at = record.step, time.monotonic()
@@ -113,5 +113,5 @@ def progress_logged(
     try:
         yield
     finally:
-        done.set()
+        ended.set()
         thread.join(_LAST_READ_S)

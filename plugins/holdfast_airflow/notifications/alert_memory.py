@@ -48,19 +48,19 @@ class AlertMemory:
     A cause is a text; numbers, times and ids in it do not count. Tasks that fail by the same share it.
 
     :param key: of the Variable.
-    :param again: after which a cause that goes on is said again.
+    :param repeat_after: after which a cause that goes on is said again.
     """
 
     def __init__(
         self,
         key: str,
-        again: timedelta,
+        repeat_after: timedelta,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.key = key
-        self.again = again
+        self.repeat_after = repeat_after
         self._now = now
         self._sleep = sleep
 
@@ -72,7 +72,7 @@ class AlertMemory:
         state = self._read()
         before = state.get(task, {})
         mine = self._with_times(causes, state)
-        elsewhere = {cause for name, each in state.items() if name != task for cause in each}
+        elsewhere = {cause for name, remembered in state.items() if name != task for cause in remembered}
         over = [said for cause, (_, said) in before.items() if cause not in mine.keys() | elsewhere]
         news = [cause for cause, (at, _) in mine.items() if not at]
         now = self._now().isoformat()
@@ -90,21 +90,21 @@ class AlertMemory:
         if over:
             self._write(
                 {
-                    name: {cause: said for cause, said in each.items() if cause not in over}
-                    for name, each in state.items()
+                    name: {cause: said for cause, said in remembered.items() if cause not in over}
+                    for name, remembered in state.items()
                 }
             )
         return News([], [said for _, said in over.values()])
 
     def take_back(self, task: str) -> None:
         """Forget what a task has failed by, as it could not be said."""
-        self._write({name: each for name, each in self._read().items() if name != task})
+        self._write({name: remembered for name, remembered in self._read().items() if name != task})
 
     def _with_times(self, causes: Mapping[str, str], state: Mapping[str, _Causes]) -> _Causes:
         """Return causes with when each was last said by any task; "" where it is to be said now."""
-        since = (self._now() - self.again).isoformat()
+        since = (self._now() - self.repeat_after).isoformat()
         times: dict[str, str] = {}
-        for cause, (at, _) in (item for each in state.values() for item in each.items()):
+        for cause, (at, _) in (item for remembered in state.values() for item in remembered.items()):
             if at > since:
                 times[cause] = max(at, times.get(cause, ""))
         return {(key := _stable(cause)): [times.get(key, ""), said] for cause, said in causes.items()}

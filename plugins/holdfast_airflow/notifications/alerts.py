@@ -70,8 +70,8 @@ class ArchiveAlerts:
         self.channels = notifiers(archives)
         self.has_sources = sum(len(archive.sources) for archive in archives) > 1
         self.places = [place for archive in archives for place in (archive.url, *(archive.replicas or {}).values())]
-        again = min((parse_span(archive.alert_again) for archive in archives), default=timedelta())
-        self.memory = AlertMemory(f"{VARIABLE}_{name}" if name else VARIABLE, again)
+        repeat_after = min((parse_span(archive.alert_again) for archive in archives), default=timedelta())
+        self.memory = AlertMemory(f"{VARIABLE}_{name}" if name else VARIABLE, repeat_after)
 
     def callbacks(self) -> dict[str, Any]:
         """Return them as arguments of tasks; none where no notifier is to be told."""
@@ -103,7 +103,7 @@ class ArchiveAlerts:
         """
         error = context.get("exception")
         if isinstance(error, ObjectivesMissed):
-            return {self._about(each.source, each.why): each.sentence for each in error.missed}
+            return {self._about(objective.source, objective.why): objective.sentence for objective in error.missed}
         said = FailureMessage.of(context).sentence
         if isinstance(error, JobFailed):
             return {self._about(getattr(context.get("task"), "source", None), said): said}
@@ -132,11 +132,11 @@ def _notifier(alert: AlertConfig) -> BaseNotifier:
 def _class(path: str) -> type[Any]:
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(import_module(module), name)
+        notifier = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UsageError(
             f"alerts: there is no {path} here ({sentence(error)}): install the provider that has it, or correct it"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, BaseNotifier)):
+    if not (isinstance(notifier, type) and issubclass(notifier, BaseNotifier)):
         raise UsageError(f"alerts: {path} is no notifier of Airflow's (a subclass of airflow.sdk.BaseNotifier)")
-    return found
+    return notifier

@@ -67,7 +67,7 @@ class FailureMessage:
         is_over = bool(over) and error is None
         operation = operation_of_task(task) or operation_of(str(instance.dag_id), archive)
         runbook = None if is_over else runbook_for(operation, exit_code)
-        said = [*([] if is_over else [_sentence(error)]), *(f"no longer: {each}" for each in over)]
+        said = [*([] if is_over else [_sentence(error)]), *(f"no longer: {cause}" for cause in over)]
         return cls(
             dag_id=one_line(str(instance.dag_id)),
             run_id=one_line(str(instance.run_id)),

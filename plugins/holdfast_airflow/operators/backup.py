@@ -59,26 +59,26 @@ class BackupOperator(DatabaseJobOperator):
 
         :raises JobFailed: it has failed, or nobody could find out how it was decided.
         """
-        found = event or {}
-        if found.get("state") != "decided":
-            raise JobFailed(str(found.get("message", "the wait for the quorum ended without an answer")))
+        answer = event or {}
+        if answer.get("state") != "decided":
+            raise JobFailed(str(answer.get("message", "the wait for the quorum ended without an answer")))
         return self.confirmed(context, summary)
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary where the backup counts; else wait for its quorum, deferred."""
-        wish = self.wanted(find_archive_or_connection(self.archive)).wish
-        if wish is None:
+        request = self.requested(find_archive_or_connection(self.archive)).wish
+        if request is None:
             return summary
         with in_airflow_terms():
             try:
                 return self._confirm(context, summary)
             except BusyError as error:
                 self.log.info("waiting, without locks: %s", error)
-                left = timedelta(seconds=wish.timeout) + _MARGIN
-                trigger = self._quorum_trigger(summary, datetime.now(UTC) + left)
+                remaining = timedelta(seconds=request.timeout) + _MARGIN
+                trigger = self._quorum_trigger(summary, datetime.now(UTC) + remaining)
         # The quorum's own deadline ends the wait; Airflow's time-out is for a triggerer that does not.
         raise TaskDeferred(
-            trigger=trigger, method_name="execute_decided", kwargs={"summary": summary}, timeout=left + _MARGIN
+            trigger=trigger, method_name="execute_decided", kwargs={"summary": summary}, timeout=remaining + _MARGIN
         )
 
     def _confirm(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
@@ -90,10 +90,10 @@ class BackupOperator(DatabaseJobOperator):
         store = archive.open()
         source, address = self.database(settings)
         confirmed = confirm(store, address, summary, say=self.note, coordination=archive.coordination, patience=0)
-        done = {**summary, "quorum": confirmed["quorum"]}
-        self.note_moved(address, store, done)
-        self.fill_asset_events(context, store, source, done)
-        return done
+        summary = {**summary, "quorum": confirmed["quorum"]}
+        self.note_moved(address, store, summary)
+        self.fill_asset_events(context, store, source, summary)
+        return summary
 
     def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:
         archive = self.context_of(find_archive_or_connection(self.archive))
@@ -108,25 +108,25 @@ class BackupOperator(DatabaseJobOperator):
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the name and the address of the source to back up."""
-        name, source = self._known(archive)
+        name, source = self._configured_source(archive)
         conn_id = self.source_conn_id or (source and source.connection)
         return name, database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
 
-    def _known(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
+    def _configured_source(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
         """Return the name of the source, and its settings in archives.yaml; None where a connection is all there is."""
         if self.source_conn_id and self.source and not archive.sources:
             return self.source, None
         return archive.source(self.source)
 
-    def wanted(self, archive: ArchiveConfig) -> BackupRequest:
+    def requested(self, archive: ArchiveConfig) -> BackupRequest:
         """Return the requested backup, with defaults from archives.yaml."""
         made: BackupRequest = request_of(self, BackupRequest)
-        return made.configured(self._known(archive)[1], archive.quorum, archive.quorum_timeout)
+        return made.configured(self._configured_source(archive)[1], archive.quorum, archive.quorum_timeout)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> BackupRequest:
         """Return the request of the job."""
         # A DAG or archives.yaml names what is backed up: no mistaken address makes a source.
-        return self.wanted(archive).with_values(source=source, new_source=True)
+        return self.requested(archive).with_values(source=source, new_source=True)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """Return a sentence on the added data and the newest restorable time."""

@@ -39,7 +39,7 @@ def judging_interval(archive: ArchiveConfig) -> timedelta | None:
     promised = [source.objectives.model_dump(exclude_none=True) for source in archive.sources.values()]
     if not any(promised):
         return None
-    limits = [parse_span(each[word]) for each in promised for word in _WITHIN if word in each]
+    limits = [parse_span(promise[word]) for promise in promised for word in _WITHIN if word in promise]
     return min(max(min(limits) / 10, SOONEST), LATEST) if limits else LATEST
 
 
@@ -90,13 +90,13 @@ class CheckObjectivesOperator(ArchiveOperator):
             store = open_store(archive.place(), archive.key, archive.signs)
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
-            standings = [each.describe() for each in judged]
+            standings = [standing.describe() for standing in judged]
             send_objective_metrics(self.archive, standings)
             for source, age in restorable_ages(opened).items():
                 send_restorable_metric(self.archive, source, age.total_seconds())
-        for each in judged:
-            self.log.info("%s", each)
-        if missed := by_reason(each for each in judged if not each.is_met):
+        for standing in judged:
+            self.log.info("%s", standing)
+        if missed := by_reason(standing for standing in judged if not standing.is_met):
             raise ObjectivesMissed(missed)
         fill_events(self.outlets, context, summary={"objectives": standings}, archive=archive, store=store)
         return standings

@@ -41,6 +41,6 @@ class CompactOperator(SourceJobOperator):
         made = result.get("consolidated", ())
         return summary | {
             "blocks_added": len(result.get("joined", ())) + len(made),
-            "consolidated": [each["source"] for each in made],
+            "consolidated": [block["source"] for block in made],
             "not_consolidated": dict(result.get("not_consolidated", {})),
         }

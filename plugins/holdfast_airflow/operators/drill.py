@@ -84,9 +84,9 @@ class DrillOperator(SourceJobOperator):
             tries.keep(drill.chosen)
         run = new_run(drill.name)
         self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.archive.url)
-        found = drill.run(run, restore)
+        outcome = drill.run(run, restore)
         tries.forget()
-        return found
+        return outcome
 
     def _again(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
         """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.

@@ -67,8 +67,8 @@ class KeepLockOperator(LogsLines, BaseOperator):
 
         :raises JobFailed: it was lost, or held for too long.
         """
-        found = event or {}
-        state = found.get("state")
+        answer = event or {}
+        state = answer.get("state")
         if state == "idle":
             self._go_on(context)
         elif state == "too long":
@@ -77,7 +77,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
                 "begins later fails at once. Give it a longer max_hold"
             )
         elif state != "released":
-            raise JobFailed(str(found.get("message", "the keeping of the lock ended without an answer")))
+            raise JobFailed(str(answer.get("message", "the keeping of the lock ended without an answer")))
         self.log.info("the lock was given back")
 
     def _taken(self, context: Context) -> dict[str, Any]:

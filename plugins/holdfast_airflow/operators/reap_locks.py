@@ -60,17 +60,17 @@ class ReapLocksOperator(ArchiveOperator):
             ended = reap(
                 open_store(find_archive_or_connection(self.archive).place(self.replica)), finished=word.has_finished
             )
-        for each in ended:
-            self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
+        for reaped in ended:
+            self.log.info("ended: %s: %s", reaped.lock.describe(), reaped.reason)
         return [
             {
-                "resource": each.lock.resource,
-                "mode": each.lock.mode,
-                "txn": each.lock.txn,
-                "purpose": each.lock.purpose,
-                "reason": each.reason,
+                "resource": reaped.lock.resource,
+                "mode": reaped.lock.mode,
+                "txn": reaped.lock.txn,
+                "purpose": reaped.lock.purpose,
+                "reason": reaped.reason,
             }
-            for each in ended
+            for reaped in ended
         ]
 
 

@@ -51,14 +51,14 @@ class RecoverReplicasOperator(ArchiveOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Recover the lost replicas and return a summary of each."""
-        done: list[dict[str, Any]] = []
+        recovered: list[dict[str, Any]] = []
         failed: list[Exception] = []
-        with in_airflow_terms(), replicated(self.archive) as found:
-            for row in found.rows():
+        with in_airflow_terms(), replicated(self.archive) as archive:
+            for row in archive.rows():
                 if not row.is_lost:
                     continue
                 try:
-                    made = self._recover(found, row)
+                    made = self._recover(archive, row)
                 except (HoldfastError, LockError, StoreError) as error:
                     self.log.error("replica %s is still lost: %s", row.name, sentence(error))
                     failed.append(error)
@@ -70,22 +70,22 @@ class RecoverReplicasOperator(ArchiveOperator):
                     made.files,
                     made.kept,
                 )
-                done.append(made.describe())
+                recovered.append(made.describe())
         if failed:
             raise failure(sentence(failed[0]), exit_code_of(failed[0]))
-        return {"recovered": done}
+        return {"recovered": recovered}
 
-    def _recover(self, found: Replicated, row: ReplicaRow) -> Recovered:
+    def _recover(self, archive: Replicated, row: ReplicaRow) -> Recovered:
         from holdfast.replication.work.recovery import recover
 
         request: RecoveryRequest = request_of(self, RecoveryRequest)
         return recover(
-            found.coordination,
-            found.log.archive,
+            archive.coordination,
+            archive.log.archive,
             row.name,
             deep=request.deep,
             wait=span(self.lock_wait).total_seconds(),
-            places=found.places,
+            places=archive.places,
         )
 
 

@@ -87,41 +87,41 @@ class SyncReplicaOperator(ArchiveJobOperator):
         with (
             job_metrics(self.archive, self.measured_as) as metrics,
             in_airflow_terms(),
-            replicated(self.archive) as found,
-            tidied(partial(self._tell_lag, found)),
+            replicated(self.archive) as archive,
+            tidied(partial(self._tell_lag, archive)),
         ):
             metrics.began = time.monotonic()
-            row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
-            done = sync_replica(
-                found.coordination,
-                found.log.archive,
+            row = archive.coordination.run(lambda c: replica(c, archive.log.archive, self.replica or ""))
+            synced = sync_replica(
+                archive.coordination,
+                archive.log.archive,
                 row,
                 wait=span(self.lock_wait).total_seconds(),
                 gap_after=self.gap_after,
-                places=found.places,
+                places=archive.places,
                 execute=partial(self._in_spark, context, deadline, metrics) if is_yes(self.spark) else None,
             )
-            metrics.summary = done.describe()
-        for index in done.given_up:
+            metrics.summary = synced.describe()
+        for index in synced.given_up:
             self.log.error(
                 "entry %s of the update log is given up: no replica had its files: 'holdfast points' names the gap",
                 index,
             )
         self.log.info(
             "replica %s is at entry %s: %s executed, %s files fetched",
-            done.replica,
-            done.index,
-            done.entries,
-            done.files,
+            synced.replica,
+            synced.index,
+            synced.entries,
+            synced.files,
         )
-        return done.describe()
+        return synced.describe()
 
-    def _tell_lag(self, found: Replicated) -> None:
+    def _tell_lag(self, archive: Replicated) -> None:
         """Tell how far all replicas are behind: that of one whose own task fails or hangs, too."""
         from holdfast.replication.log.status import status
 
         try:
-            (log_status,) = found.coordination.run(lambda c: status(c, found.log.archive))
+            (log_status,) = archive.coordination.run(lambda c: status(c, archive.log.archive))
         except HoldfastError as error:
             self.log.warning("how far replicas are behind is not measured: %s", sentence(error))
         else:

@@ -89,8 +89,8 @@ def asset(name: str) -> FileResponse:
 @_assets.get("/openapi.json")
 def openapi(request: Request) -> dict[str, Any]:
     """Describe the routes."""
-    told: dict[str, Any] = request.app.openapi()
-    return told
+    document: dict[str, Any] = request.app.openapi()
+    return document
 
 
 async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -119,5 +119,5 @@ async def _explain(_: Request, error: Exception) -> Response:
 async def _blame_database(_: Request, error: Exception) -> Response:
     """Say that Airflow's database failed; what it said belongs into the log: it may quote values of a statement."""
     _log.error("Airflow's database failed under the Holdfast page", exc_info=error)
-    told = "Airflow's database does not answer as it should, so nothing was begun: try again; its log says more"
-    return JSONResponse({"error": told}, status.HTTP_503_SERVICE_UNAVAILABLE)
+    message = "Airflow's database does not answer as it should, so nothing was begun: try again; its log says more"
+    return JSONResponse({"error": message}, status.HTTP_503_SERVICE_UNAVAILABLE)

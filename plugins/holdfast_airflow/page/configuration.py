@@ -51,8 +51,8 @@ class Configurations:
         path = find_config()
         if path is None:
             return KnownArchives()
-        found = path.stat()
-        seen = (path, found.st_mtime_ns, found.st_size)
+        status = path.stat()
+        seen = (path, status.st_mtime_ns, status.st_size)
         if seen == self._seen:
             return self._last
         read = read_archives(path)

@@ -35,10 +35,10 @@ class Page:
         :raises HTTPException: 404 where archives.yaml does not have it here.
         """
         config = self._config(name)
-        known = self._opened.get(name)
-        if known is None or known.config != config:
-            known = self._opened[name] = OpenedArchive(config)
-        return known
+        opened = self._opened.get(name)
+        if opened is None or opened.config != config:
+            opened = self._opened[name] = OpenedArchive(config)
+        return opened
 
     def _config(self, name: str) -> ArchiveConfig:
         config = self.configurations.current().archives.get(name)

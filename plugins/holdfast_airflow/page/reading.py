@@ -50,9 +50,9 @@ def list_archives(
 def describe_archive(archive: Readable, session: SessionDep, user: GetUserDep, page: PageDep) -> dict[str, Any]:
     """Describe one archive by what tasks have recorded; no store is asked."""
     now = datetime.now(UTC)
-    told = detail(session, page.configurations.current(), archive, now)
-    starts = rights.startable((dag["dag_id"] for dag in told["dags"]), user)
-    return {"now": now.isoformat(), **told, "rights": {**rights.rights_of(archive, user), "start": starts}}
+    described = detail(session, page.configurations.current(), archive, now)
+    starts = rights.startable((dag["dag_id"] for dag in described["dags"]), user)
+    return {"now": now.isoformat(), **described, "rights": {**rights.rights_of(archive, user), "start": starts}}
 
 
 @reading.get("/{archive}/now")
@@ -62,12 +62,12 @@ async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
     def look() -> dict[str, Any]:
         opened = page.opened(archive)
         with create_session() as session:
-            told = opened.now(Word(DatabaseScheduler(session)).state_of)
+            described = opened.now(Word(DatabaseScheduler(session)).state_of)
             configuration, now = page.configurations.current(), datetime.now(UTC)
-            entry = entry_by(session, configuration, archive, told["record"], now)
-            sources = [each["source"] for each in entry["sources"]]
+            entry = entry_by(session, configuration, archive, described["record"], now)
+            sources = [source["source"] for source in entry["sources"]]
             backups = recent_backups(session, dags_of(session, [archive]).of(archive), sources, now)
-            return {**told, "entry": entry, "backups": opened.backups(backups)}
+            return {**described, "entry": entry, "backups": opened.backups(backups)}
 
     return await page.looks.within(look)
 
@@ -100,7 +100,7 @@ async def look_at_line(
 
     With `commits`, the store is not asked for more than so many.
     """
-    if any(each is not None and each.tzinfo is None for each in (start, end)):
+    if any(time is not None and time.tzinfo is None for time in (start, end)):
         raise UsageError("write times with their zone, such as 2026-03-01T12:00:00Z")
     if start is not None and end is not None and start >= end:
         raise UsageError("the line's end must be later than its start")

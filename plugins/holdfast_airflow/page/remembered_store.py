@@ -55,16 +55,16 @@ class RememberedStore(SignedStore):
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         if prefix == IDENTITY_KEY and self._now is not None:
             return Listing((), self._now)  # it is listed for the store's time alone
-        seldom = next((each for each in _SELDOM_LISTED if prefix.startswith(each)), None)
+        seldom = next((listed for listed in _SELDOM_LISTED if prefix.startswith(listed)), None)
         if seldom is None or start_after or most is not None:
             return self._timed(super().list(prefix, start_after=start_after, most=most))
         with self._remembering:
-            known = self._listings.get(seldom)
-        if known is None:
-            known = self._timed(super().list(seldom))
+            listing = self._listings.get(seldom)
+        if listing is None:
+            listing = self._timed(super().list(seldom))
             with self._remembering:
-                self._listings[seldom] = known
-        return Listing(tuple(info for info in known.objects if info.key.startswith(prefix)), known.now)
+                self._listings[seldom] = listing
+        return Listing(tuple(info for info in listing.objects if info.key.startswith(prefix)), listing.now)
 
     def _timed(self, listing: Listing) -> Listing:
         self._now = listing.now
@@ -74,12 +74,12 @@ class RememberedStore(SignedStore):
         if not key.startswith(_WRITTEN_ONCE):
             return super().read(key)
         with self._remembering:
-            known = self._documents.get(key)
-        if known is None:
-            known = super().read(key)
-            if known.is_believed:
+            document = self._documents.get(key)
+        if document is None:
+            document = super().read(key)
+            if document.is_believed:
                 with self._remembering:
-                    self._documents[key] = known
+                    self._documents[key] = document
                     while len(self._documents) > _MOST_DOCUMENTS:
                         del self._documents[next(iter(self._documents))]
-        return known
+        return document

@@ -36,8 +36,8 @@ def dag_of(archive: str) -> str:
 
 def readable(archives: set[str], user: GetUserDep) -> set[str]:
     """Return the archives that a user may see."""
-    found = get_auth_manager().filter_authorized_dag_ids(dag_ids={dag_of(name) for name in archives}, user=user)
-    return {name for name in archives if dag_of(name) in found}
+    dag_ids = get_auth_manager().filter_authorized_dag_ids(dag_ids={dag_of(name) for name in archives}, user=user)
+    return {name for name in archives if dag_of(name) in dag_ids}
 
 
 def sees_import_errors(user: GetUserDep) -> bool:

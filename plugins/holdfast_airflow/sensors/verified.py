@@ -39,6 +39,6 @@ class VerifiedSensor(DeferrableSensor):
 
         with in_airflow_terms():
             archive = HoldfastHook(self.archive).get_conn()
-            found = judge_verification(archive, only_source(archive.state, self.source or None), self.within)
-        self.log.info("%s", found)
-        return found.is_met
+            standing = judge_verification(archive, only_source(archive.state, self.source or None), self.within)
+        self.log.info("%s", standing)
+        return standing.is_met

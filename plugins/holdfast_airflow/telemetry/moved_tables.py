@@ -45,8 +45,8 @@ def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTab
         return []
     block = placed.block
     catalog = Catalog.from_bytes(read_file(store, block.catalog), block.catalog.path)
-    known = {str(table.oid): table for table in catalog.tables}
-    return _named({record.label: known.get(record.id) for record in block.tables})
+    by_id = {str(table.oid): table for table in catalog.tables}
+    return _named({record.label: by_id.get(record.id) for record in block.tables})
 
 
 def tables_written(
@@ -81,12 +81,12 @@ def tables_written(
 
 
 def _named(tables: Mapping[str, Table | None]) -> list[MovedTable]:
-    return list(_bounded(sorted(tables.items(), key=lambda each: each[0])[:MOST_TABLES]))
+    return list(_bounded(sorted(tables.items(), key=lambda item: item[0])[:MOST_TABLES]))
 
 
 def _bounded(tables: Iterable[tuple[str, Table | None]]) -> Iterator[MovedTable]:
-    left = MOST_COLUMNS
+    remaining = MOST_COLUMNS
     for name, table in tables:
         columns = tuple((column.name, column.type) for column in table.columns) if table else ()
-        left -= len(columns)
-        yield MovedTable(name, columns if left >= 0 else ())
+        remaining -= len(columns)
+        yield MovedTable(name, columns if remaining >= 0 else ())

@@ -85,8 +85,8 @@ class LockFreeTrigger(SettledTrigger):
         """Return the holders that are in the way, and a sentence about them; "" for none."""
         from holdfast.storage import open_store
 
-        found = self.blockers(open_store(self.url))
-        return " ".join(sorted(info.txn for info in found)), "; ".join(info.describe() for info in found)
+        holders = self.blockers(open_store(self.url))
+        return " ".join(sorted(info.txn for info in holders)), "; ".join(info.describe() for info in holders)
 
 
 class PlanFreeTrigger(LockFreeTrigger):

@@ -48,7 +48,7 @@ class SettledTrigger(LogsLines, BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait; yield one event."""
         began = time.monotonic()
-        found = await self.wait()
+        result = await self.wait()
         if (early := began + self.settle_s - time.monotonic()) > 0:
             await asyncio.sleep(early)
-        yield TriggerEvent(found)  # type: ignore[no-untyped-call]
+        yield TriggerEvent(result)  # type: ignore[no-untyped-call]

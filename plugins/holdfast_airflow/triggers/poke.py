@@ -40,11 +40,11 @@ class PokeTrigger(SettledTrigger):
         sensor = self._made()
         while True:
             try:
-                found = await asyncio.to_thread(sensor.poke, {})
+                result = await asyncio.to_thread(sensor.poke, {})
             except JobFailed as error:
                 return {"state": "failed", "message": str(error), "exit_code": error.exit_code}
-            if found:
-                return {"state": "done", "value": getattr(found, "xcom_value", None)}
+            if result:
+                return {"state": "done", "value": getattr(result, "xcom_value", None)}
             await asyncio.sleep(self.every_s)
 
     def _made(self) -> BaseSensorOperator:
