@@ -56,7 +56,7 @@ def acquire_or_defer(
     """Acquire a lock, and return the archive's URL and the lease.
 
     :param deadline: until when to wait for it.
-    :param scope: a `task`'s lock is renewed until it is released; of a `run`'s, somebody else sees to that.
+    :param scope: a `task`'s lock is renewed until it is released; a `run`'s lock is renewed by another task.
     :param lease_s: seconds that it lives without being renewed; None for what locks have by default.
     :raises TaskDeferred: another one has it; the operator goes on in `execute_when_free`.
     :raises LockWaitExpired: there is no time left to wait.
@@ -111,7 +111,7 @@ def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:
 def check_first(task: Any, acquire: str) -> None:
     """Have a task check its lock before it begins.
 
-    Setups and teardowns are left as they are: they must run whatever has become of the lock.
+    Setups and teardowns are left as they are: they must run even where the lock is lost.
 
     :param task: an operator, mapped or not.
     :param acquire: the task id of the AcquireLockOperator.
@@ -156,8 +156,6 @@ def _must_be_held(taken: Mapping[str, Any]) -> None:
         try:
             attach(open_store(taken["url"]), handle).check()
         except LockLost as error:
-            raise JobRefused(
-                f"{error} So this task was not begun. Clear it to run it under the lock taken anew"
-            ) from None
+            raise JobRefused(f"{error} So this task was not begun. Clear it to run it under a new lock") from None
         except LockStateUnknown as error:
             raise JobFailed(f"{error} So this task was not begun.") from None  # nothing was done: it may be tried again

@@ -252,7 +252,7 @@ def archive_dag(
     }
     defaults = _task_defaults(name, archive)
     if schedule_key or schedule:
-        # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
+        # A person waits for a run that was triggered by hand, and no one for a scheduled run.
         defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
     if schedule_key:
         common["deadline"] = deadline_of(name, archive, schedule_key)

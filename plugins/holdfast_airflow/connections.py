@@ -137,7 +137,7 @@ def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
 def find_archive_or_connection(archive: str) -> ArchiveConfig:
     """Return the settings of an archive: a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
 
-    :raises UsageError: nobody knows it, or there is a mistake in its settings.
+    :raises UsageError: it is not configured, or there is a mistake in its settings.
     """
     try:
         return find_archive(archive)

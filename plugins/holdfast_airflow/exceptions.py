@@ -24,7 +24,7 @@ class JobFailed(AirflowException):
 
     Airflow tries again where the task has retries.
 
-    :param message: one sentence with what to do; on one line, whatever the names in it have.
+    :param message: one sentence with what to do; put on one line, also where names in it have line breaks.
     :param exit_code: the command's exit code for the same failure.
     """
 

@@ -33,7 +33,7 @@ class LockedPythonOperator(PythonOperator):
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
     :param mode: `write` to have it alone, `read` to share it with other readers.
-    :param purpose: shown to whoever has to wait. (templated)
+    :param purpose: shown to those who wait. (templated)
     :param lock_wait: how long to wait for it before failing with the holder's name: a timedelta, seconds, or words such
         as `2h`. (templated)
     """

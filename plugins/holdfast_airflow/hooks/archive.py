@@ -38,7 +38,7 @@ class HoldfastHook(BaseHook):
     def config(self) -> ArchiveConfig:
         """Return the settings of the archive.
 
-        :raises UsageError: nobody knows it.
+        :raises UsageError: it is not configured.
         """
         return find_archive_or_connection(self.archive)
 

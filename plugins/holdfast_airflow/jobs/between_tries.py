@@ -35,23 +35,23 @@ class BetweenTries:
             return None
         try:
             word = self._store.get(self._key)
-        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, this try begins as the first
-            log.warning("Airflow does not tell what the try before has kept: %s", error)
+        except Exception as error:  # noqa: BLE001 - without an answer, this try begins as the first
+            log.warning("Airflow does not return what the try before has kept: %s", error)
             return None
         return word if isinstance(word, str) else None
 
     def keep(self, word: str) -> None:
         """Keep a word for the next try."""
-        self._tell("set", self._key, word)
+        self._change("set", self._key, word)
 
     def forget(self) -> None:
         """Forget the word: the task has succeeded, or it is of no use."""
-        self._tell("delete", self._key)
+        self._change("delete", self._key)
 
-    def _tell(self, method: str, *arguments: str) -> None:
+    def _change(self, method: str, *arguments: str) -> None:
         if self._store is None:
             return
         try:
             getattr(self._store, method)(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever keeps Airflow from taking it, the work goes on
+        except Exception as error:  # noqa: BLE001 - the work goes on where Airflow does not take it
             log.warning("Airflow does not keep %s for another try: %s", self._key, error)

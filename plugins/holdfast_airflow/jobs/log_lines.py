@@ -50,7 +50,7 @@ class SparkLines:
         """Write a line to Spark's file or to the task's log."""
         line = words % values if values else words
         if self._belongs_to_spark(line):
-            with suppress(OSError, ValueError):  # a full disk ends no job for lines that nobody may ever read
+            with suppress(OSError, ValueError):  # a full disk ends no job for lines that may never be read
                 self._file.write(f"{line}\n")
         else:
             self._log.info("%s", line)

@@ -44,7 +44,7 @@ def notifiers(archives: Iterable[ArchiveConfig]) -> list[BaseNotifier]:
 def notify(channels: Iterable[BaseNotifier], message: FailureMessage, context: Mapping[str, Any]) -> None:
     """Give each notifier a message, as `holdfast` in its templates.
 
-    :raises ExceptionGroup: of notifiers that failed; the others were told.
+    :raises ExceptionGroup: of notifiers that failed; the others have notified.
     """
     failed = []
     # Templates refuse a word that is not there: after a success, and where a task was killed, there is no exception.
@@ -52,7 +52,7 @@ def notify(channels: Iterable[BaseNotifier], message: FailureMessage, context: M
     for channel in channels:
         try:
             copy(channel)(dict(words))  # it fills in its templates for good
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from notifying
             failed.append(error)
     if failed:
         raise ExceptionGroup("notifiers failed", failed)
@@ -62,7 +62,7 @@ class ArchiveAlerts:
     """Callbacks of the tasks of an archive.
 
     :param name: of the archive; "" for archives.yaml as a whole.
-    :param archives: whose notifiers are told; the shortest `alert_again` of them counts.
+    :param archives: whose notifiers are called; the shortest `alert_again` of them counts.
     :raises UsageError: a notifier cannot be made.
     """
 
@@ -74,20 +74,20 @@ class ArchiveAlerts:
         self.memory = AlertMemory(f"{VARIABLE}_{name}" if name else VARIABLE, repeat_after)
 
     def callbacks(self) -> dict[str, Any]:
-        """Return them as arguments of tasks; none where no notifier is to be told."""
+        """Return them as arguments of tasks; none where there is no notifier."""
         return {"on_failure_callback": self.failed, "on_success_callback": self.succeeded} if self.channels else {}
 
     def failed(self, context: Context) -> None:
-        """Tell the notifiers of a failure, if there is anything new about it."""
+        """Notify of a failure, if there is anything new about it."""
         task = _task(context)
-        self._tell(task, context, self.memory.failed(task, self._causes(task, context)))
+        self._notify(task, context, self.memory.failed(task, self._causes(task, context)))
 
     def succeeded(self, context: Context) -> None:
-        """Tell the notifiers that a failure is over, if there was one."""
+        """Notify that a failure is over, if there was one."""
         task = _task(context)
-        self._tell(task, context, self.memory.succeeded(task))
+        self._notify(task, context, self.memory.succeeded(task))
 
-    def _tell(self, task: str, context: Context, news: News) -> None:
+    def _notify(self, task: str, context: Context, news: News) -> None:
         if not (news.causes or news.over):
             return
         try:

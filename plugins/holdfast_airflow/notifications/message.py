@@ -29,7 +29,7 @@ class FailureMessage:
 
     Templates call it `holdfast`.
 
-    All of it is on one line each, whatever the names in it have, and holds no secret of ours.
+    Each of its texts is on one line, also where names in it have line breaks, and holds no secret of ours.
 
     :param dag_id: of the run, with `run_id` and `task_id`.
     :param sentence: what happened, and what to do.

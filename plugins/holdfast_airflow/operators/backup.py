@@ -39,7 +39,7 @@ class BackupOperator(DatabaseJobOperator):
     Returns `commit` (the newest one that can be restored to), `block` (the id of what it added), `kind` (`full` or
     `changes`), `rows` (of changes, how many there were, with the rows of `begun`), `bytes`, `restorable_to`, `position`
     (in the source's log), `begun` (tables that a backup of changes took a snapshot of) and `gap` (why no moment between
-    the backup before and this one can be restored; empty where all can, or where nobody asked for changes).
+    the backup before and this one can be restored; empty where all can, or where no changes were requested).
 
     :param source_conn_id: the Airflow connection to the source, of type `holdfast_postgres` or `postgres`; without it,
         as archives.yaml says. (templated)
@@ -57,7 +57,7 @@ class BackupOperator(DatabaseJobOperator):
     ) -> dict[str, Any]:
         """Go on after waiting for the quorum; wait on where the store cannot be asked just now.
 
-        :raises JobFailed: it has failed, or nobody could find out how it was decided.
+        :raises JobFailed: it has failed, or its outcome could not be found out.
         """
         answer = event or {}
         if answer.get("state") != "decided":

@@ -91,7 +91,7 @@ class DrillOperator(SourceJobOperator):
     def _again(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
         """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.
 
-        Another moment might go well, and nobody would look at that one any more.
+        Another moment might go well, and the failed one would be forgotten.
         """
         kept = None if self._drill.at else tries.kept()
         if kept is None:

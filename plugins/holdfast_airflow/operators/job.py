@@ -92,8 +92,8 @@ class ArchiveOperator(LogsLines, BaseOperator):
 class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[override]
     """Operator that runs a Spark application under the locks of its operation.
 
-    Takes the locks (deferred while somebody is in the way), runs the application, reads back from the
-    archive what the job did, and releases the locks whatever happened. What is secret reaches the job
+    Takes the locks (deferred while they are busy), runs the application, reads back from the
+    archive what the job did, and releases the locks in any case. What is secret reaches the job
     through the environment of the process only, so Spark must run in client mode.
 
     :param archive: a name in archives.yaml, or a URL. (templated)

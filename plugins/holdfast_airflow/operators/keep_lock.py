@@ -29,12 +29,12 @@ class KeepLockOperator(LogsLines, BaseOperator):
     """Operator that renews the lock of an :class:`AcquireLockOperator` until :class:`ReleaseLockOperator` releases it.
 
     Waits deferred, so it takes no worker slot; its trigger renews the lock up to its `max_hold`. When the run is
-    ended, or the triggerer is, nobody renews the lock and it is free when its lease is over. Fails when the lock
+    ended, or the triggerer is, the lock is not renewed and it is free when its lease is over. Fails when the lock
     was lost or reached its `max_hold` while the run was at work.
 
     Where nothing of the run was at work for `max_idle`, the trigger hands the lock to this task, which renews it and
     defers again. It is the scheduler that starts the task: where the DAG is paused, or there is no scheduler, it does
-    not begin, nobody renews the lock, and it is free when its lease is over. Whoever unpauses the DAG before that loses
+    not begin, the lock is not renewed, and it is free when its lease is over. A DAG that is unpaused before that loses
     nothing; after it the task fails, and says why.
 
     Make it a teardown of the :class:`AcquireLockOperator` that fails the run, beside the work and not after it, as
@@ -130,7 +130,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
                 raise JobRefused(
                     f"{error} Nothing of this run was at work for {human_span(self.max_idle)}, and the scheduler did "
                     "not start the task that keeps the lock in time: its DAG was paused, or the scheduler was down. "
-                    "Clear the tasks that have still to be done: they take the lock anew"
+                    "Clear the tasks that have still to be done: they take a new lock"
                 ) from None
         self.log.info("nothing of this run was at work for %s; the lock is still held", human_span(self.max_idle))
         self._hand_over(context, taken)

@@ -38,7 +38,7 @@ class RecoverReplicasOperator(ArchiveOperator):
     had, whose files stay).
 
     :param archive: a name in archives.yaml. (templated)
-    :param lock_wait: how long to wait for whoever works on a replica, in the worker. (templated)
+    :param lock_wait: how long to wait for other work on a replica, in the worker. (templated)
     """
 
     request_type: ClassVar[type[Request]] = RecoveryRequest
@@ -64,7 +64,7 @@ class RecoverReplicasOperator(ArchiveOperator):
                     failed.append(error)
                     continue
                 self.log.info(
-                    "replica %s was made anew from %s: %s files copied, %s were there",
+                    "replica %s was rebuilt from %s: %s files copied, %s were there",
                     made.replica,
                     made.source,
                     made.files,

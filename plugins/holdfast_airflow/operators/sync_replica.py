@@ -38,7 +38,7 @@ class SyncReplicaOperator(ArchiveJobOperator):
     several at a time, or through the tasks of a Spark job; what is there already is not fetched again. A replica that
     is lost is left to :class:`RecoverReplicasOperator`, and the task fails.
 
-    Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
+    Where no replica has the files of an entry any more, the task fails until that has been so for `gap_after`; then the
     entry is given up, and `points` names the gap.
 
     Returns `replica`, `index` (of the last entry that it has), `entries`, `files` and `bytes` (that were fetched), and
@@ -47,8 +47,8 @@ class SyncReplicaOperator(ArchiveJobOperator):
     :param archive: a name in archives.yaml. (templated)
     :param replica: the replica's name. (templated)
     :param spark: spread the copies over Spark, for a replica that lacks much. (templated)
-    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person does that.
-    :param lock_wait: how long to wait for whoever works on the replica: in the worker, or, with `spark`, deferred.
+    :param gap_after: entries whose files no replica has had for so long are given up; None: only a person does that.
+    :param lock_wait: how long to wait for other work on the replica: in the worker, or, with `spark`, deferred.
     """
 
     request_type: ClassVar[type[Request]] = SyncRequest
@@ -88,7 +88,7 @@ class SyncReplicaOperator(ArchiveJobOperator):
             job_metrics(self.archive, self.measured_as) as metrics,
             in_airflow_terms(),
             replicated(self.archive) as archive,
-            tidied(partial(self._tell_lag, archive)),
+            tidied(partial(self._send_lag, archive)),
         ):
             metrics.began = time.monotonic()
             row = archive.coordination.run(lambda c: replica(c, archive.log.archive, self.replica or ""))
@@ -116,8 +116,8 @@ class SyncReplicaOperator(ArchiveJobOperator):
         )
         return synced.describe()
 
-    def _tell_lag(self, archive: Replicated) -> None:
-        """Tell how far all replicas are behind: that of one whose own task fails or hangs, too."""
+    def _send_lag(self, archive: Replicated) -> None:
+        """Send how far all replicas are behind: that of one whose own task fails or hangs, too."""
         from holdfast.replication.log.status import status
 
         try:

@@ -101,7 +101,7 @@ async def _add_headers(request: Request, call_next: Callable[[Request], Awaitabl
 
 async def _send_to_login(request: Request, error: Exception) -> Response:
     """Send a browser without a session to Airflow's login; everything else gets the status and a sentence."""
-    assert isinstance(error, AnyHTTPException)  # noqa: S101 - tells mypy what this handler is for
+    assert isinstance(error, AnyHTTPException)  # noqa: S101 - says to mypy what this handler is for
     is_page = request.method == "GET" and request.url.path.rstrip("/") == request.scope.get("root_path", "").rstrip("/")
     if error.status_code == status.HTTP_401_UNAUTHORIZED and is_page:
         return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status.HTTP_303_SEE_OTHER)

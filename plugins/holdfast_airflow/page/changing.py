@@ -38,7 +38,7 @@ class HoldBody(_Body):
 
     source: str = Field(min_length=1, max_length=64)
     at: str = Field(min_length=1, max_length=200, description="As for `--at` of a restore.")
-    reason: str = Field(min_length=1, max_length=500, description="Why, for whoever finds it in a year.")
+    reason: str = Field(min_length=1, max_length=500, description="Why, for a reader in a year.")
 
 
 class ReleaseBody(_Body):
@@ -77,7 +77,7 @@ async def release_hold(
 
 
 def _audit(archive: str, user: str, event: str, words: str) -> None:
-    """Tell Airflow's audit log; a database that is busy, as SQLite is while others write, is asked again."""
+    """Write to Airflow's audit log; a database that is busy, as SQLite is while others write, is asked again."""
     for attempt in run_with_db_retries():
         with attempt, create_session() as session:
             session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))

@@ -1,4 +1,4 @@
-"""Archives.yaml as the page reads it: the last file that was good, whatever is there now."""
+"""Archives.yaml as the page reads it: the last file without a mistake."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ LIMIT_S = 15.0
 """So long a request waits for a store."""
 
 MOST = 8
-"""Looks under way at a time. Those that nobody waits for any more count until they end."""
+"""Looks under way at a time. Those that have timed out count until they end."""
 
 
 class LookTimedOutError(Exception):

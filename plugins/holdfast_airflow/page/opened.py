@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from holdfast_airflow.page.plans import PlannedOperation
 
 _GROWTH = 60
-"""Days, or equal spans of a longer time, that growth is told of."""
+"""Days, or equal spans of a longer time, that growth is given for."""
 
 
 class OpenedArchive:

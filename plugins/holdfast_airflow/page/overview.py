@@ -86,7 +86,7 @@ def entry_by(
 
 
 def archive_of(session: Session, dag: str, archives: Collection[str]) -> str | None:
-    """Return the archive, of these, that a DAG belongs to; None where it is another's, or nobody's."""
+    """Return the archive, of these, that a DAG belongs to; None where it belongs to none."""
     owner = dags_of(session, archives).by_id.get(dag)
     return owner.archive if owner else None
 

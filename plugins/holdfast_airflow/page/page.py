@@ -30,7 +30,7 @@ class Page:
         self._opened: dict[str, OpenedArchive] = {}
 
     def opened(self, name: str) -> OpenedArchive:
-        """Return an archive of archives.yaml, not opened yet where nobody has looked at it.
+        """Return an archive of archives.yaml, not opened yet at its first look.
 
         :raises HTTPException: 404 where archives.yaml does not have it here.
         """

@@ -1,4 +1,4 @@
-"""Records of archives in Airflow's database: what tasks have told in the events of record assets."""
+"""Records of archives in Airflow's database, from the events of record assets."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class KeptRecord:
 
 
 def recorded_archives(session: Session) -> dict[str, int]:
-    """Return the archives that any record was told of, with the ids of their assets."""
+    """Return the archives that have a record asset, with the ids of these assets."""
     rows = session.execute(select(AssetModel.uri, AssetModel.id).where(AssetModel.uri.like(f"{SCHEME}://%/{RECORD}")))
     return {uri.removeprefix(f"{SCHEME}://").removesuffix(f"/{RECORD}"): identity for uri, identity in rows}
 

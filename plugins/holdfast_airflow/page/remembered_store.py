@@ -41,14 +41,14 @@ class RememberedStore(SignedStore):
         self._now: datetime | None = None
 
     def begin_look(self) -> None:
-        """Let the next look list anew what was listed longest ago, so that it takes four listings at most."""
+        """Let the next look list what was listed longest ago, so that it takes four listings at most."""
         with self._remembering:
             # Where listings are not in key order, that of locks is made twice.
             for prefix in list(self._listings)[: _AT_ONCE if self.listing_is_ordered else _AT_ONCE - 1]:
                 del self._listings[prefix]
 
     def forget(self) -> None:
-        """Let the next look list everything anew."""
+        """Let the next look list everything."""
         with self._remembering:
             self._listings.clear()
 

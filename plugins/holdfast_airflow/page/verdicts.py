@@ -92,7 +92,7 @@ def judge_source(
 
 
 def without_record(source: str, failures: Iterable[Task], sources: Collection[str]) -> SourceVerdict:
-    """Return the verdict on a source that no task has told anything of."""
+    """Return the verdict on a source without a record."""
     failed = _failures_of(source, failures, sources)
     return SourceVerdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
 

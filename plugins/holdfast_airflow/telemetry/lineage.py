@@ -58,7 +58,7 @@ class Moved:
 def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
     """Return the lineage of a job; nothing was moved by a dry run.
 
-    The database as a whole comes first, then its tables. Where the archive does not tell these, they are left out.
+    The database as a whole comes first, then its tables. Where the archive does not have these, they are left out.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -113,7 +113,7 @@ def _tables(moved: Moved) -> list[MovedTable]:
 
 
 def _schema(table: MovedTable) -> dict[str, DatasetFacet]:
-    """Return the facet with a table's columns; none where they are not told."""
+    """Return the facet with a table's columns; none where it has none."""
     from openlineage.client.facet_v2 import schema_dataset
 
     fields = [

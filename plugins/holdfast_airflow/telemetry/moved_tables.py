@@ -23,7 +23,7 @@ class MovedTable:
     """One table.
 
     :param name: `schema.table`, in the database.
-    :param columns: name and declared type of each, in their order; empty where they are not told.
+    :param columns: name and declared type of each, in their order; empty where they are unknown.
     """
 
     name: str

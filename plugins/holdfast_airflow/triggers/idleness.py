@@ -52,7 +52,7 @@ class RunIdleness:
     def _is_at_work(self) -> bool:
         try:
             return self._count() > self._count(self._keepers)
-        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, the run counts as being at work
+        except Exception as error:  # noqa: BLE001 - without an answer, the run counts as being at work
             log.warning("Airflow could not be asked what is at work of run %s: %s", self._run_id, error)
             return True
 

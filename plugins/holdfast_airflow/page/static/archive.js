@@ -189,7 +189,7 @@ function drawNow(view) {
 /** Bring a part up to date that a person may have opened. */
 function fold(part, words, body) {
   const details = part.querySelector("details") ?? part.appendChild(el("details"));
-  if (details.contains(document.activeElement) && document.activeElement.matches("input")) return; // somebody is typing
+  if (details.contains(document.activeElement) && document.activeElement.matches("input")) return; // a person is typing
   details.replaceChildren(el("summary", null, words), body);
 }
 

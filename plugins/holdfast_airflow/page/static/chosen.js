@@ -103,7 +103,7 @@ export class Chosen {
   holdForm(at) {
     const reason = el("input", { name: "reason", required: true, maxlength: 500, size: 50 });
     const result = el("div", { role: "status" });
-    const form = el("form", { class: "card" }, el("h4", null, `Hold ${at}`), field("Why", reason, "For whoever finds it in a year."), el("button", { type: "submit" }, "Hold"), result);
+    const form = el("form", { class: "card" }, el("h4", null, `Hold ${at}`), field("Why", reason, "For a reader in a year."), el("button", { type: "submit" }, "Hold"), result);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {

@@ -18,7 +18,7 @@ const RANGES = [["1 hour", 3600], ["1 day", 86400], ["1 week", 7 * 86400], ["1 m
 
 const NAMES = { restorable: "any moment", point: "one moment", gap: "gap", mixed: "several", tail: "not backed up yet" };
 
-/** A line that tells `choose` which moment was chosen: `{at, name}`, as for `--at`. */
+/** A line that calls `choose` with the chosen moment: `{at, name}`, as for `--at`. */
 export class Line {
   constructor(archive, source, choose) {
     this.archive = archive;
@@ -225,7 +225,7 @@ export class Line {
         this.cursor === null ? null : svg("line", { x1: this.x(this.cursor), x2: this.x(this.cursor), y1: 6, y2: TOP + BAND + 8, class: "cursor" }),
       ].filter(Boolean),
     );
-    this.tell();
+    this.listParts();
   }
 
   marks() {
@@ -258,7 +258,7 @@ export class Line {
     return ticks;
   }
 
-  tell() {
+  listParts() {
     const list = this.list.querySelector("ul");
     const parts = this.seen.parts.slice(0, 200).map((part) => el("li", null, `${moment(part.from)} to ${moment(part.to)}: ${describe(part)}`));
     const tables = this.seen.tables.map((gap) => el("li", null, `table ${gap.table}, ${moment(gap.from)} to ${moment(gap.to)}: ${gap.reason}`));

@@ -1,4 +1,4 @@
-// What a compaction and a truncation would do now: read once somebody opens it, and then only when asked again.
+// What a compaction and a truncation would do now: read once it is opened, and then only when asked again.
 
 import { get } from "./api.js";
 import { el, say, table } from "./dom.js";
