@@ -79,7 +79,10 @@ def acquire_or_defer(
 
 
 def is_test() -> bool:
-    """Return whether this task is part of `dag.test()`, which runs one task after the other, and its trigger, too."""
+    """Return whether this task is part of `dag.test()`.
+
+    That runs one task after the other, and its trigger, too.
+    """
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 

@@ -43,7 +43,7 @@ For DAGs whose runs may meet by the locks of the archive.
 
 
 class ArchiveDag(DAG):
-    """DAG whose runs take the words of its form only, and whose tasks carry no copies of it.
+    """DAG whose runs take the words of its form only.
 
     Airflow copies the params of a DAG into each task that is made in it, once for each class of the operator, and
     stores them with each task. A run's params are those of the DAG, with the task's own on top: so the copies change
@@ -70,7 +70,7 @@ class ArchiveDag(DAG):
 
 
 class KnownFields:
-    """Hook that fails a task whose run has a word in `conf` that is no field of the form.
+    """Hook that fails a task for unknown words in `conf`.
 
     Airflow takes any: a misspelt `dry_run` would be a real restore.
 
@@ -101,7 +101,7 @@ class KnownFields:
 
 
 class SkipsBeforeBackup:
-    """Hook that skips a task while there was never a backup in its archive, or of its source.
+    """Hook that skips a task before the first backup.
 
     Where this machine has seen one there, the task begins, and fails: the archive is gone.
 
@@ -173,7 +173,7 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
 
 
 def has_configuration() -> bool:
-    """Return whether there is an archives.yaml, or one is named that is not there."""
+    """Return whether an archives.yaml is there or named."""
     try:
         return find_config() is not None
     except UsageError:
@@ -266,7 +266,6 @@ def archive_dag(
 
 
 def _task_defaults(name: str, archive: ArchiveConfig) -> dict[str, Any]:
-    """Return the arguments that all tasks of an archive have, where archives.yaml says so."""
     said = {"owner": archive.owner, "pool": archive.pool, "queue": archive.queue}
     defaults = {word: value for word, value in said.items() if value is not None}
     return defaults | ArchiveAlerts(name, [archive]).callbacks()

@@ -35,7 +35,7 @@ def backups_of(archive: str, source: str | None = None) -> Asset:
 
 
 def create_asset(*, archive: str, source: str | None = None, extra: Mapping[str, Any] | None = None) -> Asset:
-    """Return the asset of backups for Airflow's collector of lineage, which calls it by the scheme."""
+    """Return the asset of backups, for Airflow's lineage collector."""
     asset = backups_of(archive, source)
     return Asset(name=asset.name, uri=asset.uri, extra=dict(extra or {}))
 
@@ -77,7 +77,9 @@ def verifications_of(archive: str) -> Asset:
 
 
 def record_of(archive: str) -> Asset:
-    """Return the asset with the record of an archive, which the tasks of the shipped DAGs update after their work.
+    """Return the asset with the record of an archive.
+
+    The tasks of the shipped DAGs update it after their work.
 
     The event has `holdfast.status.record_of`: the archive's contents, and the facts that its objectives are judged by.
     The page reads it, so that it shows an archive that cannot be reached.

@@ -25,7 +25,9 @@ log = line_logger(__name__)
 
 
 def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAlert | None:
-    """Return the deadline of an operation's runs, counted from when a run is queued; None where there is none.
+    """Return the deadline of an operation's runs.
+
+    It counts from when a run is queued. None where there is none.
 
     What is stored with the DAG names the archive alone: notifiers may have arguments that not every reader of Airflow's
     database should see.

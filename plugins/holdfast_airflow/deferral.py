@@ -34,7 +34,7 @@ def deadline_in(wait: timedelta) -> datetime:
 def deferred_until_free(
     operator: BaseOperator, trigger: LockFreeTrigger, *, busy: str, deadline: datetime
 ) -> TaskDeferred:
-    """Return the exception that hands the wait for a busy lock to a trigger.
+    """Return the exception that defers the wait for a lock.
 
     The operator goes on in `execute_when_free`.
 

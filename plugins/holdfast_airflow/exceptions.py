@@ -71,7 +71,7 @@ def failure(message: str, exit_code: int) -> JobFailed:
 
 @contextmanager
 def in_airflow_terms() -> Iterator[None]:
-    """Turn errors of Holdfast, of the locks and of the store into exceptions of this module.
+    """Turn errors of Holdfast into exceptions of this module.
 
     Airflow tries again by their type. In a task, the failure is recorded for the page.
     """

@@ -1,4 +1,4 @@
-"""Arguments of operators and fields of forms, made from the options of a request."""
+"""Operators' arguments and forms' fields, from a request's options."""
 
 from __future__ import annotations
 
@@ -17,7 +17,9 @@ if TYPE_CHECKING:
 
 
 def add_arguments(operator: type[Any], request_type: type[Request], defaults: Mapping[str, Any]) -> None:
-    """Give an operator's class an argument, a template field and a line of documentation for each option.
+    """Add an argument of the operator for each option.
+
+    Each is a template field with a line of documentation.
 
     An argument that the class has already stays as it is.
 

@@ -43,7 +43,7 @@ def runbook_for(operation: str, exit_code: int | None) -> str | None:
 
 
 def operation_of_task(task: object) -> str | None:
-    """Return the operation of a task's operator, or of the operator that it extends; None for those of others."""
+    """Return a task's operation; None for operators of others."""
     return next((_BY_OPERATOR[kind.__name__] for kind in type(task).__mro__ if kind.__name__ in _BY_OPERATOR), None)
 
 

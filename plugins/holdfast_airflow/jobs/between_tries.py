@@ -13,7 +13,7 @@ log = line_logger(__name__)
 
 
 class BetweenTries:
-    """A word that a task keeps for its next try, as long as it has not succeeded.
+    """A word that a task keeps for its next try.
 
     Nothing is kept where Airflow has no such store, or does not answer: the task's work matters more.
 

@@ -22,7 +22,9 @@ _UNBUFFERED = "PYTHONUNBUFFERED"
 def run_inline(
     command: Sequence[str], environment: Mapping[str, str], *, run: str, say: Callable[[str], None]
 ) -> tuple[int, Sequence[str]]:
-    """Run the process of a job to its end, and return its exit code and its last lines; none of its own is left.
+    """Run a job's process, and return its exit code and last lines.
+
+    When it returns, no process of the job runs any more.
 
     :param environment: what it has beside that of the task.
     :param run: name of the job's run, by which its processes are found.

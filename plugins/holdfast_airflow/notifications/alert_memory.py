@@ -1,4 +1,6 @@
-"""What the alerts of an archive have said, so that a cause is said once, again after hours, and when it is over.
+"""Memory of what the alerts of an archive have said.
+
+A cause is said once, again after hours, and when it is over.
 
 It lies in a Variable of Airflow for each archive, which the tasks of all workers reach, and the DAG processor, which
 reports tasks that were killed. Where it is lost or cannot be read, everything is said once more.
@@ -65,7 +67,7 @@ class AlertMemory:
         self._sleep = sleep
 
     def failed(self, task: str, causes: Mapping[str, str]) -> News:
-        """Remember what a task has failed by, and return what is to be said.
+        """Remember a task's causes, and return what to say.
 
         :param causes: each with its sentence.
         """
@@ -84,7 +86,7 @@ class AlertMemory:
         return News([mine[cause][1] for cause in news], over)
 
     def succeeded(self, task: str) -> News:
-        """Forget what a task had failed by, in all tasks, and return what is over."""
+        """Forget a task's causes in all tasks, and return them."""
         state = self._read()
         over = state.pop(task, {})
         if over:

@@ -25,7 +25,7 @@ MISSED: Final = "missed"
 
 @dataclass(frozen=True, kw_only=True)
 class FailureMessage:
-    """Message on a task that has failed, and when that is over, or on a run that missed its deadline.
+    """Message on a failed task, its end, or a missed deadline.
 
     Templates call it `holdfast`.
 
@@ -56,7 +56,7 @@ class FailureMessage:
 
     @classmethod
     def of(cls, context: Mapping[str, Any], *, over: Sequence[str] = ()) -> FailureMessage:
-        """Return the message on a failure, from the context that Airflow calls a notifier with.
+        """Return the message on a failure, from a notifier's context.
 
         :param over: sentences on earlier failures that are over; where there are some and no exception, all is well.
         """

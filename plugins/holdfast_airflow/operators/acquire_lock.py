@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class AcquireLockOperator(LogsLines, BaseOperator):
-    """Operator that acquires a lock in an archive for the rest of the run.
+    """Operator that acquires a lock for the rest of a run.
 
     Use it as `AcquireLockOperator >> work >> ReleaseLockOperator.as_teardown()`. The lock belongs to the run. It ends
     when :class:`ReleaseLockOperator` gives it back, at the latest `max_hold` after it was taken, also where the run

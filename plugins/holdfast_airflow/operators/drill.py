@@ -79,7 +79,7 @@ class DrillOperator(SourceJobOperator):
             return drill
 
         tries = BetweenTries(context, _MOMENT)
-        drill = self._again(prepare, tries) or prepare(self._drill.at)
+        drill = self._failed_drill(prepare, tries) or prepare(self._drill.at)
         if not self._drill.at:
             tries.keep(drill.chosen)
         run = new_run(drill.name)
@@ -88,7 +88,7 @@ class DrillOperator(SourceJobOperator):
         tries.forget()
         return outcome
 
-    def _again(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
+    def _failed_drill(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
         """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.
 
         Another moment might go well, and the failed one would be forgotten.

@@ -186,7 +186,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         release.join(_RELEASE_S)
 
     def place(self, archive: ArchiveConfig) -> str:
-        """Return the URL of the archive, or of the replica that the job works on."""
+        """Return the URL of the archive or replica."""
         return archive.place(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
@@ -213,14 +213,14 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     @abstractmethod
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Check the result of a successful job in the archive, and return its summary."""
+        """Check a successful job in the archive; return its summary."""
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary of a job once its result counts; its locks are released."""
         return summary
 
     def wait_left(self) -> float:
-        """Return the seconds of `lock_wait` that are left, for what a job finds busy once it runs."""
+        """Return the remaining seconds of `lock_wait`, for a running job."""
         return max(0.0, (self._deadline - datetime.now(UTC)).total_seconds()) if self._deadline else 0.0
 
     def say(self, words: str) -> None:
@@ -253,7 +253,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             yield
 
     def start(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
-        """Run the job's process until nothing of it is left, and return its end.
+        """Run the job's process to its end, and return that.
 
         :raises SparkNeededError: it ran inline and has more to do than small work, none of which it did.
         """
@@ -289,7 +289,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             return summary
 
     def context_of(self, settings: ArchiveConfig) -> ArchiveContext:
-        """Return the context of the archive, or of the replica that the job works on."""
+        """Return the context of the archive or replica."""
         return ArchiveContext.resolve(settings, self.place(settings))
 
     def _prepare(self, context: Context) -> PreparedJob:
@@ -351,13 +351,13 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return summary
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return a one-sentence summary of the job, the last line of the task's log."""
+        """Return a sentence on the job, the log's last line."""
         return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
     def fill_asset_events(
         self, context: Context, store: ObjectStore, source: str | None, summary: Mapping[str, Any]
     ) -> None:
-        """Add the summary to the events of the archive's assets, and the archive's record to that of its record."""
+        """Fill the events of the archive's assets."""
         fill_events(
             self.outlets,
             context,
@@ -404,7 +404,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
 
 class SourceJobOperator(ArchiveJobOperator):
-    """Operator that runs a Spark application on one source of an archive, or on all.
+    """Operator that runs a job on one source, or on all.
 
     :param source: the source in the archive. (templated)
     """
@@ -428,7 +428,7 @@ class DatabaseJobOperator(SourceJobOperator):
 
     @abstractmethod
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
-        """Return the source's name and the address of the database to read or write."""
+        """Return the source's name and the database's address."""
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database, as `database` does."""

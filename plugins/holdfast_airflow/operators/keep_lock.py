@@ -107,7 +107,6 @@ class KeepLockOperator(LogsLines, BaseOperator):
         )
 
     def _keepers(self) -> list[str]:
-        """Return the ids of the DAG's tasks that keep locks."""
         return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLockOperator)]
 
     def _go_on(self, context: Context) -> None:

@@ -25,7 +25,7 @@ APART: Final = timedelta(minutes=2)
 
 
 def reaper_interval(archives: int) -> timedelta:
-    """Return how often the reaper of each archive runs, where there are so many."""
+    """Return how often each of so many reapers runs."""
     return max(INTERVAL, archives * APART)
 
 

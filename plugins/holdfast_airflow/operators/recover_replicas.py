@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class RecoverReplicasOperator(ArchiveOperator):
-    """Operator that recovers each lost replica of an archive from the most advanced one.
+    """Operator that recovers an archive's lost replicas from the furthest one.
 
     It copies the files that are missing and, with `deep`, those that are not as they were written. A replica that fails
     does not keep others from being recovered; the task then fails with the first error. Killed, it goes on with what is

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class VacuumOperator(ArchiveJobOperator):
-    """Operator that deletes files that an archive no longer needs, once their grace is over.
+    """Operator that deletes unneeded files once their grace is over.
 
     These are the files of removed blocks, and orphan files of killed backups. It is the only operation that deletes
     data files, and gives way to readers: what it did not come to, another try does. Returns `files` and `bytes` that

@@ -162,7 +162,9 @@ def active_tasks(session: Session, dags: Dags) -> list[Task]:
 
 
 def open_failures(session: Session, dags: Dags) -> list[Task]:
-    """Return the failed tasks of DAGs whose newest finished run has failed, the newest first; three queries.
+    """Return failed tasks of DAGs whose newest finished run failed.
+
+    The newest come first. Three queries.
 
     A run that went well ends the failures before it.
     """

@@ -23,7 +23,9 @@ class LookTimedOutError(Exception):
 
 
 class Looks:
-    """Looks at stores, each in a thread that an exit of the process does not wait for.
+    """Looks at stores, each in a thread of its own.
+
+    An exit of the process does not wait for them.
 
     :param limit_s: seconds for each.
     :param most: how many may be under way at a time.

@@ -43,7 +43,7 @@ _GROWTH = 60
 
 
 class OpenedArchive:
-    """One archive, opened at its first use and kept up to date by the commits since.
+    """An archive, opened once and kept up to date.
 
     Its methods talk to the store, so each belongs into a thread with a time limit.
     """

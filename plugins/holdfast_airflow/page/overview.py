@@ -53,7 +53,7 @@ def overview(
 
 
 def detail(session: Session, configuration: KnownArchives, archive: str, now: datetime) -> dict[str, Any]:
-    """Return the entry of one archive with its whole record, its tasks, its DAGs, and what these have done lately."""
+    """Return an archive's entry, record, tasks, DAGs and recent runs."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
     entry = _entry(archive, configuration, seen, now)
@@ -92,7 +92,6 @@ def archive_of(session: Session, dag: str, archives: Collection[str]) -> str | N
 
 
 def _no_failures(mistake: str, dags: Sequence[Dag]) -> str:
-    """Return what can be said of an archive without open failures."""
     if mistake:
         return "None, but with the mistake above nothing of it runs."
     return "The newest run of no DAG has failed." if dags else "None: Airflow has no DAG of it."

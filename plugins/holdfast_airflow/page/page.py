@@ -1,4 +1,4 @@
-"""State of the page in one API server, and the types of its routes' arguments."""
+"""State of the page, and types of its routes' arguments."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ MOST = 200
 
 
 def plan(operation: PlannedOperation, archive: Archive, config: ArchiveConfig) -> dict[str, Any]:
-    """Return the plan of an operation by the settings of archives.yaml, in the words of its `--dry-run --json`.
+    """Return an operation's plan, as `--dry-run --json` has it.
 
     Of restore points, only the runs are sent. Requests: one, and a few of the coordination store where the archive has
     replicas.

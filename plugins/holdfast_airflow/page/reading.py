@@ -96,7 +96,7 @@ async def look_at_line(
     parts: Annotated[int, Query(ge=1, le=5000)] = 1000,
     commits: Annotated[int | None, Query(ge=0)] = None,
 ) -> dict[str, Any]:
-    """Return the restorable-time line of a source between two times, thinned to about so many parts.
+    """Return a source's restorable-time line between two times.
 
     With `commits`, the store is not asked for more than so many.
     """
@@ -111,5 +111,5 @@ async def look_at_line(
 async def resolve_moment(
     archive: Readable, source: SourceName, page: PageDep, at: Annotated[str, Query(min_length=1, max_length=200)]
 ) -> dict[str, Any]:
-    """Say what a restore to a moment would bring back, or why it cannot, with the nearest moments."""
+    """Resolve a recovery target, or say which ones are nearest."""
     return await page.looks.within(partial(page.opened(archive).moment, source, at))

@@ -1,4 +1,4 @@
-"""Backups and drills of the last 30 days, by Airflow's database and by the archive's blocks."""
+"""Recent backups and drills, by Airflow's database and the archive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RESULT: Final = "return_value"
 def recent_days(
     session: Session, dags: Iterable[Dag], sources: Collection[str], now: datetime
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return how many backups and drills of each source went well, and how many failed, on each of 30 days.
+    """Count good and failed backups and drills of 30 days.
 
     Days are those of UTC, the oldest first: `day`, `good` and `failed`. One query.
     """

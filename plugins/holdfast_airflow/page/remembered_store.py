@@ -28,7 +28,9 @@ _AT_ONCE: Final = 2
 
 
 class RememberedStore(SignedStore):
-    """Store that lists records of drills, breaks and verifications in turns, and reads each of them once.
+    """Store that lists seldom and reads each document once.
+
+    It lists records of drills, breaks and verifications in turns.
 
     :param inner, key, signing: as for `SignedStore`.
     """

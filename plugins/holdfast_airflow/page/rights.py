@@ -41,7 +41,7 @@ def readable(archives: set[str], user: GetUserDep) -> set[str]:
 
 
 def sees_import_errors(user: GetUserDep) -> bool:
-    """Return whether a user may see what is wrong with DAG files, and so with archives.yaml."""
+    """Return whether a user may see mistakes of archives.yaml."""
     return get_auth_manager().is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=user)
 
 
@@ -85,7 +85,7 @@ def startable(dags: Iterable[str], user: GetUserDep) -> list[str]:
 
 
 def rights_of(archive: str, user: GetUserDep) -> dict[str, bool]:
-    """Return the changes that a user may make, so that the page offers no others."""
+    """Return the changes that a user may make."""
     manager = get_auth_manager()
     edits = manager.is_authorized_dag(method="PUT", details=_details(archive), user=user)
     return {

@@ -100,7 +100,9 @@ def without_record(source: str, failures: Iterable[Task], sources: Collection[st
 def reasons_of_archive(
     failures: Iterable[Task], sources: Collection[str], replication: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return what is wrong with an archive as a whole, or with several sources alike, one sentence each.
+    """Return sentences on what is wrong with a whole archive.
+
+    What several sources have alike counts as such.
 
     :param replication: state of the archive's replicas, where it has some.
     """
@@ -109,7 +111,7 @@ def reasons_of_archive(
 
 
 def shared_reasons(verdicts: Sequence[SourceVerdict]) -> tuple[list[str], list[SourceVerdict]]:
-    """Return the reasons that all of several sources have, and the verdicts without them."""
+    """Return reasons that all sources share, and verdicts without them."""
     first, *others = verdicts or [SourceVerdict("", "unknown")]
     shared = [reason for reason in first.reasons if others and all(reason in other.reasons for other in others)]
     rest = [verdict.without(*shared) for verdict in verdicts]
@@ -144,7 +146,6 @@ def _alike(failures: Iterable[Task], sources: Collection[str]) -> Iterator[tuple
 
 
 def _failed(tasks: Sequence[Task]) -> str:
-    """Return one sentence for tasks of one DAG that failed alike."""
     first, code = tasks[0], tasks[0].exit_code
     names = named([task.task_id for task in tasks])
     failed = f"task {names} has failed" if len(tasks) == 1 else f"tasks {names} have failed"

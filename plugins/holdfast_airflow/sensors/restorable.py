@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RestorableSensor(DeferrableSensor):
-    """Sensor that waits until an archive can bring a source back to a time.
+    """Sensor that waits until a source can be restored to a time.
 
     It fails where the time lies in a gap, since no later backup closes one behind it. Returns `restorable_to`, the
     newest moment, and `commit`, its backup.

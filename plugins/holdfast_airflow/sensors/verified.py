@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class VerifiedSensor(DeferrableSensor):
-    """Sensor that waits until every file of a source was read and compared, or written, within a length of time.
+    """Sensor that waits until a source's files are verified.
+
+    Each was read and compared, or written, within a length of time.
 
     A damaged file keeps it waiting until the file is repaired and verified.
 

@@ -1,4 +1,4 @@
-"""Lineage of jobs between a database and an archive, for Airflow's OpenLineage provider where it is installed.
+"""Lineage of jobs, for Airflow's OpenLineage provider.
 
 Names follow OpenLineage's conventions (https://openlineage.io/docs/spec/naming): a database is `postgres://host:port`
 and its name, a table that and `database.schema.table`, an archive the bucket and the prefix in it. None has a user or a
@@ -113,7 +113,6 @@ def _tables(moved: Moved) -> list[MovedTable]:
 
 
 def _schema(table: MovedTable) -> dict[str, DatasetFacet]:
-    """Return the facet with a table's columns; none where it has none."""
     from openlineage.client.facet_v2 import schema_dataset
 
     fields = [

@@ -31,7 +31,7 @@ class MovedTable:
 
 
 def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTable]:
-    """Return the tables whose rows or changes a backup has added, the first ones by name.
+    """Return the first tables by name that a backup read.
 
     :param summary: as the operator returns it.
     :raises HoldfastError: the archive does not say it.
@@ -52,7 +52,7 @@ def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTab
 def tables_written(
     store: ObjectStore, summary: Mapping[str, Any], *, source: str | None, chosen: Iterable[str], maps: Iterable[str]
 ) -> list[MovedTable]:
-    """Return the tables that a restore has written, by their names in the target, the first ones by name.
+    """Return the first tables by name that a restore wrote.
 
     :param source: in the archive; None: its only one.
     :param chosen: globs of the tables; none: all.

@@ -1,4 +1,4 @@
-"""Trigger that renews a lock of a run until it is released, lost, held for too long, or its run is idle."""
+"""Trigger that renews a run's lock until its end."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class LockFreeTrigger(SettledTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def wait(self) -> dict[str, str]:
-        """Check the lock and pause in turns, until it is free or cannot be waited for; return which.
+        """Check the lock and pause in turns; return the end.
 
         A line is logged when the holder changes, else now and then.
         """

@@ -59,7 +59,7 @@ class QuorumTrigger(SettledTrigger):
         return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
 
     async def wait(self) -> dict[str, str]:
-        """Check the quorum and pause in turns, until it is decided or cannot be waited for; return which."""
+        """Check the quorum and pause in turns; return the end."""
         began = time.monotonic()
         while True:
             try:
