@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError
 from holdfast_airflow.triggers.idleness import RunIdleness
@@ -41,6 +41,8 @@ class KeepLockTrigger(SettledTrigger):
     :param keepers: ids of the DAG's tasks that keep locks, which are no work.
     """
 
+    stored = ("url", "handle", "max_hold_s", "poll_s", "max_idle_s", "dag_id", "run_id", "keepers")
+
     def __init__(
         self,
         *,
@@ -65,21 +67,6 @@ class KeepLockTrigger(SettledTrigger):
         self._idleness = RunIdleness(dag_id=dag_id, run_id=run_id, keepers=keepers)
         self._lease_s = 0.0
         self._renew_at = 0.0
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        fields = {
-            "url": self.url,
-            "handle": self.handle,
-            "max_hold_s": self.max_hold_s,
-            "poll_s": self.poll_s,
-            "max_idle_s": self.max_idle_s,
-            "dag_id": self.dag_id,
-            "run_id": self.run_id,
-            "keepers": self.keepers,
-        }
-        return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def wait(self) -> dict[str, str]:
         """Check the lock, renew it and pause in turns, until that ends; return how."""

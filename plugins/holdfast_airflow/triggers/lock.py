@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from holdfast.common.errors import HoldfastError
-from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
+from holdfast_airflow.triggers.pauses import SettledTrigger, event, next_pause
 from locking.errors import LockError
 from locking.store import StoreDenied, StoreError
 
@@ -42,6 +42,8 @@ class LockFreeTrigger(SettledTrigger):
         that tasks waiting for one lock do not all come at once.
     """
 
+    stored = ("url", "deadline", "poll_s")
+
     def __init__(self, *, url: str, deadline: str, poll_s: float = DEFAULT_POLL_S) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.url = url
@@ -51,12 +53,6 @@ class LockFreeTrigger(SettledTrigger):
     @abstractmethod
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
         """Return the locks that are in the way now; called in a thread."""
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        fields = {"url": self.url, "deadline": self.deadline, "poll_s": self.poll_s}
-        return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def wait(self) -> dict[str, str]:
         """Check the lock and pause in turns; return the end.
@@ -69,13 +65,13 @@ class LockFreeTrigger(SettledTrigger):
             try:
                 holders, message = await asyncio.to_thread(self._look)
             except (StoreDenied, HoldfastError) as error:
-                return _event("failed", str(error))
+                return event("failed", str(error))
             except (StoreError, LockError) as error:
                 message = f"the archive's locks could not be read: {error}"
             if not message:
-                return _event("free")
+                return event("free")
             if datetime.now(UTC) >= datetime.fromisoformat(self.deadline):
-                return _event("expired", message)
+                return event("expired", message)
             if holders != before or time.monotonic() - logged >= _SAME_HOLDER_S:
                 self.log.info("waiting: %s", message)
                 before, logged = holders, time.monotonic()
@@ -96,15 +92,12 @@ class PlanFreeTrigger(LockFreeTrigger):
     :param sources: the sources it writes to.
     """
 
+    stored = (*LockFreeTrigger.stored, "operation", "sources")
+
     def __init__(self, *, operation: str, sources: Sequence[str] = (), **more: Any) -> None:
         super().__init__(**more)
         self.operation = operation
         self.sources = list(sources)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        path, fields = super().serialize()
-        return path, {**fields, "operation": self.operation, "sources": self.sources}
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
         """Return the locks that are in the way of the operation."""
@@ -120,22 +113,15 @@ class ResourceFreeTrigger(LockFreeTrigger):
     :param mode: `R` to share it, `W` to have it alone.
     """
 
+    stored = (*LockFreeTrigger.stored, "resource", "mode")
+
     def __init__(self, *, resource: str, mode: str, **more: Any) -> None:
         super().__init__(**more)
         self.resource = resource
         self.mode = mode
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        path, fields = super().serialize()
-        return path, {**fields, "resource": self.resource, "mode": self.mode}
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
         """Return the locks that are in the way of the resource."""
         from locking import blockers
 
         return blockers(store, self.resource, mode="W" if self.mode == "W" else "R")
-
-
-def _event(state: str, message: str = "") -> dict[str, str]:
-    return {"state": state, "message": message}

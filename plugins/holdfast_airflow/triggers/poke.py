@@ -23,17 +23,13 @@ class PokeTrigger(SettledTrigger):
     :param every_s: seconds between two looks.
     """
 
+    stored = ("sensor", "arguments", "every_s")
+
     def __init__(self, *, sensor: str, arguments: Mapping[str, Any], every_s: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.sensor = sensor
         self.arguments = dict(arguments)
         self.every_s = every_s
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        fields = {"sensor": self.sensor, "arguments": self.arguments, "every_s": self.every_s}
-        return f"{kind.__module__}.{kind.__qualname__}", fields
 
     async def wait(self) -> dict[str, Any]:
         """Look and pause in turns; return the value that was waited for, or the failure and its exit code."""
