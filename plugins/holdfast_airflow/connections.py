@@ -107,12 +107,17 @@ def database_address(conn_id: str) -> Address:
     return Address(_url(connection), connection.password or None)
 
 
-def source_address(source: SourceConfig) -> Address:
-    """Return the address of a source in archives.yaml: of its connection, else its URL.
+def source_address(source: SourceConfig | None, conn_id: str | None = None) -> Address:
+    """Return the address of a source in archives.yaml.
 
+    It is that of its connection, else its URL.
+
+    :param source: None where a connection is all there is.
+    :param conn_id: a connection in place of the source's own one.
     :raises UsageError: as `database_address`, or the URL makes no sense.
     """
-    return database_address(source.connection) if source.connection else Address.parse(source.url or "")
+    conn_id = conn_id or (source and source.connection)
+    return database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
 
 
 def _url(connection: Connection) -> str:

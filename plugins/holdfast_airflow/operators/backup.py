@@ -10,8 +10,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from holdfast.common.errors import BusyError, DamagedError
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
-from holdfast.postgresql.connection.address import Address
-from holdfast_airflow.connections import database_address, find_archive_or_connection
+from holdfast_airflow.connections import find_archive_or_connection, source_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
     from holdfast.operations.requests.base import Request
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 _MARGIN = timedelta(minutes=5)
@@ -109,8 +109,7 @@ class BackupOperator(DatabaseJobOperator):
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the name and the address of the source to back up."""
         name, source = self._configured_source(archive)
-        conn_id = self.source_conn_id or (source and source.connection)
-        return name, database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
+        return name, source_address(source, self.source_conn_id)
 
     def _configured_source(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
         """Return the name of the source, and its settings in archives.yaml; None where a connection is all there is."""
