@@ -116,7 +116,7 @@ def source_address(source: SourceConfig | None, conn_id: str | None = None) -> A
     :param conn_id: a connection in place of the source's own one.
     :raises UsageError: as `database_address`, or the URL makes no sense.
     """
-    conn_id = conn_id or (source and source.connection)
+    conn_id = conn_id or (source.connection if source else None)
     return database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
 
 

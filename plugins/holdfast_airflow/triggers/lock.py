@@ -10,7 +10,7 @@ import random
 import time
 from abc import abstractmethod
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import HoldfastError
 from holdfast_airflow.triggers.pauses import SettledTrigger, event, next_pause
@@ -42,7 +42,7 @@ class LockFreeTrigger(SettledTrigger):
         that tasks waiting for one lock do not all come at once.
     """
 
-    stored = ("url", "deadline", "poll_s")
+    stored: ClassVar[tuple[str, ...]] = ("url", "deadline", "poll_s")
 
     def __init__(self, *, url: str, deadline: str, poll_s: float = DEFAULT_POLL_S) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
@@ -92,7 +92,7 @@ class PlanFreeTrigger(LockFreeTrigger):
     :param sources: the sources it writes to.
     """
 
-    stored = (*LockFreeTrigger.stored, "operation", "sources")
+    stored: ClassVar[tuple[str, ...]] = (*LockFreeTrigger.stored, "operation", "sources")
 
     def __init__(self, *, operation: str, sources: Sequence[str] = (), **more: Any) -> None:
         super().__init__(**more)
@@ -113,7 +113,7 @@ class ResourceFreeTrigger(LockFreeTrigger):
     :param mode: `R` to share it, `W` to have it alone.
     """
 
-    stored = (*LockFreeTrigger.stored, "resource", "mode")
+    stored: ClassVar[tuple[str, ...]] = (*LockFreeTrigger.stored, "resource", "mode")
 
     def __init__(self, *, resource: str, mode: str, **more: Any) -> None:
         super().__init__(**more)
