@@ -35,7 +35,7 @@ succeeds updates the asset `holdfast_{name}`, on which other DAGs can be schedul
 """
 
 
-def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
+def backup_dag(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
     """Make a DAG of one archive.
 
     :param kind: of the backups it makes by default.
@@ -72,12 +72,12 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
             for source in sources
         ]
         if len(sources) > 1:
-            choose(sources) >> backups
+            choose_sources(sources) >> backups
     return dag
 
 
 @task.branch(task_id="choose_sources")
-def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
+def choose_sources(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
     """Return the tasks of the sources that the form asks for."""
     chosen = (params or {}).get("source", ALL)
     return [f"backup_{source}" for source in sources if chosen in (ALL, source)]
@@ -85,6 +85,6 @@ def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str
 
 for archive_name, archive_config in configured_archives().items():
     if archive_config.sources:
-        build("backup", archive_name, archive_config, "full")
+        backup_dag("backup", archive_name, archive_config, "full")
         if archive_config.schedule.changes:
-            build("changes", archive_name, archive_config, "changes")
+            backup_dag("changes", archive_name, archive_config, "changes")
