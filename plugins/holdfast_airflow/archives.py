@@ -112,7 +112,7 @@ class SkipsBeforeBackup:
         self.archive = archive
 
     def __call__(self, context: Context) -> None:
-        """Look for a commit, by one listing; where the task is of one source, for a block of that.
+        """Look for a commit, by one listing. Where the task is of one source, for a block of that.
 
         :raises AirflowSkipException: there is none, and none is known.
         """
@@ -138,7 +138,7 @@ class SkipsBeforeBackup:
 
 
 def read_configuration() -> ReadArchives | None:
-    """Read archives.yaml, each archive for itself; None where there is no such file.
+    """Read archives.yaml, each archive for itself. None where there is no such file.
 
     Mistakes in `alerts`, which only Airflow can find, are among those of the result.
 
@@ -158,7 +158,7 @@ def read_configuration() -> ReadArchives | None:
 
 
 def configured_archives() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have no mistake, by name; none where there is no such file.
+    """Return the archives of archives.yaml that have no mistake, by name. None where there is no such file.
 
     What is wrong with the others is said once, by the import error of `configuration_mistakes.py`. Where a file is
     read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.

@@ -51,7 +51,7 @@ def check_uri(uri: SplitResult) -> SplitResult:
 
 
 def restores_of(archive: str) -> Asset:
-    """Return the asset that each restore from an archive updates; the event has what :class:`RestoreOperator` returns.
+    """Return the asset that each restore from an archive updates. The event has what :class:`RestoreOperator` returns.
 
     :param archive: its name in archives.yaml.
     """
@@ -59,7 +59,7 @@ def restores_of(archive: str) -> Asset:
 
 
 def drills_of(archive: str) -> Asset:
-    """Return the asset that each drill that went well updates; the event has what :class:`DrillOperator` returns.
+    """Return the asset that each drill that went well updates. The event has what :class:`DrillOperator` returns.
 
     :param archive: its name in archives.yaml.
     """

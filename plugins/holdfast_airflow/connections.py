@@ -89,7 +89,7 @@ def _decrypted_connection(conn_id: str) -> Connection:
 
 
 def database_address(conn_id: str) -> Address:
-    """Return the address of a connection's database; its password is masked in logs from now on.
+    """Return the address of a connection's database. Its password is masked in logs from now on.
 
     :raises UsageError: no such connection, or not one to PostgreSQL with a database in it.
     """

@@ -64,7 +64,7 @@ def _notify(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
 
 
 def _context(archive: str, run: SimpleNamespace, missed: str) -> dict[str, Any]:
-    """Return what templates of notifiers ask for; a deadline has no task, so its words stand in for one."""
+    """Return what templates of notifiers ask for. A deadline has no task, so its words stand in for one."""
     task = SimpleNamespace(
         dag_id=run.dag_id, run_id=run.run_id, task_id="deadline", state=MISSED, map_index=-1, archive=archive
     )

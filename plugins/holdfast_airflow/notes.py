@@ -21,7 +21,7 @@ RUN = "holdfast_run"
 
 
 def leave_note(key: str, value: Mapping[str, object]) -> None:
-    """Leave a note on the running task; nothing happens where none runs, or Airflow does not take it.
+    """Leave a note on the running task. Nothing happens where none runs, or Airflow does not take it.
 
     A note has no secret: all who may read the task's XComs see it.
     """

@@ -35,7 +35,7 @@ class TaskSdk:
         self._task = task
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
-        """Return the state of a run; raises where this Airflow has no such run."""
+        """Return the state of a run. Raises where this Airflow has no such run."""
         return _word(self._task.get_dagrun_state(dag_id, run_id))
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
@@ -45,7 +45,7 @@ class TaskSdk:
         return _word(states.get(run_id, {}).get(name))
 
     def is_paused(self, dag_id: str) -> bool:
-        """Return whether a DAG is paused; raises where this Airflow has no such DAG."""
+        """Return whether a DAG is paused. Raises where this Airflow has no such DAG."""
         return bool(self._task.get_dag(dag_id).is_paused)
 
 

@@ -1,4 +1,4 @@
-"""The Airflow plugin of the installed distribution; found through the entry point `airflow.plugins`."""
+"""The Airflow plugin of the installed distribution. Found through the entry point `airflow.plugins`."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ _BUSY = 3
 
 
 def runbook_for(operation: str, exit_code: int | None) -> str | None:
-    """Return the name of a runbook; None where there is none.
+    """Return the name of a runbook. None where there is none.
 
     :param operation: as the DAG's id begins, before the archive's name.
     """
@@ -48,7 +48,7 @@ def operation_of_task(task: object) -> str | None:
 
 
 def operation_of(dag_id: str, archive: str | None) -> str:
-    """Return the operation of a DAG that archives.yaml makes; of another DAG, its id.
+    """Return the operation of a DAG that archives.yaml makes. Of another DAG, its id.
 
     :param archive: its name; where the id does not end with it, the operation is the longest that the id can mean.
     """

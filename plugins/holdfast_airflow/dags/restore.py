@@ -1,4 +1,4 @@
-"""DAGs `restore_<archive>`: bring a source of each archive in archives.yaml back; triggered by hand."""
+"""DAGs `restore_<archive>`: bring a source of each archive in archives.yaml back. Triggered by hand."""
 
 from __future__ import annotations
 

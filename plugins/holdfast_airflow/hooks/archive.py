@@ -43,7 +43,7 @@ class HoldfastHook(BaseHook):
         return find_archive_or_connection(self.archive)
 
     def get_conn(self) -> Archive:
-        """Open the archive, to read it; take a lock to change it.
+        """Open the archive, to read it. Take a lock to change it.
 
         :raises HoldfastError: there is none, or it is damaged.
         :raises StoreError: the store cannot be reached.
@@ -55,7 +55,7 @@ class HoldfastHook(BaseHook):
         return Archive.open(open_store(config.place(), config.key, config.signs))
 
     def create(self, name: str) -> bool:
-        """Create the archive, as `holdfast init` does, and return True; False where it is there.
+        """Create the archive, as `holdfast init` does, and return True. False where it is there.
 
         :param name: of the new archive.
         :raises UsageError: it has replicas; or other objects are at its place.

@@ -31,7 +31,7 @@ VARIABLE: Final = "holdfast_alerts"
 
 
 def notifiers(archives: Iterable[ArchiveConfig]) -> list[BaseNotifier]:
-    """Return the notifiers of archives; those that several name alike are one.
+    """Return the notifiers of archives. Those that several name alike are one.
 
     :raises UsageError: one of them cannot be found, or does not take what it is given.
     """
@@ -74,7 +74,7 @@ class ArchiveAlerts:
         self.memory = AlertMemory(f"{VARIABLE}_{name}" if name else VARIABLE, repeat_after)
 
     def callbacks(self) -> dict[str, Any]:
-        """Return them as arguments of tasks; none where there is no notifier."""
+        """Return them as arguments of tasks. None where there is no notifier."""
         return {"on_failure_callback": self.failed, "on_success_callback": self.succeeded} if self.channels else {}
 
     def failed(self, context: Context) -> None:

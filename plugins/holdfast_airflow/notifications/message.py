@@ -112,7 +112,7 @@ class FailureMessage:
 
 
 def _sentence(error: object) -> str:
-    """Return what an exception says; where Airflow has none, words stand in for it."""
+    """Return what an exception says. Where Airflow has none, words stand in for it."""
     if isinstance(error, BaseException) and not isinstance(error, JobFailed):
         return sentence(error)
     return str(error or "see its log")

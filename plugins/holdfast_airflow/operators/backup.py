@@ -55,7 +55,7 @@ class BackupOperator(DatabaseJobOperator):
     def execute_decided(
         self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
     ) -> dict[str, Any]:
-        """Go on after waiting for the quorum; wait on where the store cannot be asked just now.
+        """Go on after waiting for the quorum. Wait on where the store cannot be asked just now.
 
         :raises JobFailed: it has failed, or its outcome could not be found out.
         """
@@ -65,7 +65,7 @@ class BackupOperator(DatabaseJobOperator):
         return self.confirmed(context, summary)
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-        """Return the summary where the backup counts; else wait for its quorum, deferred."""
+        """Return the summary where the backup counts. Else wait for its quorum, deferred."""
         request = self.requested(find_archive_or_connection(self.archive)).wish
         if request is None:
             return summary
@@ -112,7 +112,7 @@ class BackupOperator(DatabaseJobOperator):
         return name, source_address(source, self.source_conn_id)
 
     def _configured_source(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
-        """Return the name of the source, and its settings in archives.yaml; None where a connection is all there is."""
+        """Return the name of the source, and its settings in archives.yaml. None where a connection is all there is."""
         if self.source_conn_id and self.source and not archive.sources:
             return self.source, None
         return archive.source(self.source)

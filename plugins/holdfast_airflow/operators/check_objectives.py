@@ -31,7 +31,7 @@ _WITHIN: Final = ("rpo", "drill_within", "verified_within", "key_proved_within")
 
 
 def judging_interval(archive: ArchiveConfig) -> timedelta | None:
-    """Return how often the objectives of an archive's sources are judged; None where there are none.
+    """Return how often the objectives of an archive's sources are judged. None where there are none.
 
     That is a tenth of the shortest time within which something is promised, so that what is missed is reported
     when it is a tenth late.

@@ -36,7 +36,7 @@ class CompactOperator(SourceJobOperator):
         return made.with_values(source=source).configured(archive.compaction)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of the compaction; the archive has checked each commit itself."""
+        """Return the summary of the compaction. The archive has checked each commit itself."""
         summary = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
         made = result.get("consolidated", ())
         return summary | {

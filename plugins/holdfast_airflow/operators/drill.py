@@ -46,7 +46,7 @@ class DrillOperator(SourceJobOperator):
     request_type: ClassVar[type[Request]] = DrillRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return a restore request without a recovery target; the drill chooses it under its locks."""
+        """Return a restore request without a recovery target. The drill chooses it under its locks."""
         return RestoreRequest(source=source)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class DrillOperator(SourceJobOperator):
         return dict(result)
 
     def _prepare(self, context: Context) -> PreparedJob:
-        """Resolve all settings; where there is a copy of the key, nothing else opens the archive."""
+        """Resolve all settings. Where there is a copy of the key, nothing else opens the archive."""
         from holdfast.drill.key_proof import by_copy
 
         job = replace(super()._prepare(context), is_local=True)  # where alone the drill's server can be reached

@@ -176,7 +176,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return self.confirmed(context, self._attempt(context, check_event(event, deadline)))
 
     def on_kill(self) -> None:
-        """End the job, then give the locks back; both within the five seconds Airflow leaves."""
+        """End the job, then give the locks back. Both within the five seconds Airflow leaves."""
         self._killed = True
         if self._run_name:
             end_processes(self._run_name)
@@ -190,7 +190,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return archive.place(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return the source and the database of the job; None for neither."""
+        """Return the source and the database of the job. None for neither."""
         return None, None
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
@@ -216,7 +216,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         """Check a successful job in the archive; return its summary."""
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-        """Return the summary of a job once its result counts; its locks are released."""
+        """Return the summary of a job once its result counts. Its locks are released."""
         return summary
 
     def wait_left(self) -> float:
@@ -305,7 +305,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return PreparedJob(archive, request, run, source, database, executor)
 
     def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
-        """Acquire the locks of the operation; defer while they are busy."""
+        """Acquire the locks of the operation. Defer while they are busy."""
         purpose = f"{self.operation} {job.source or ''}".strip()
         try:
             return job.acquire(store, owner_of(context, scope="task"), purpose=purpose, wait=0)
@@ -435,5 +435,5 @@ class DatabaseJobOperator(SourceJobOperator):
         return self.database(archive)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """Return the lineage of the job; Airflow's OpenLineage provider asks for it, where it is installed."""
+        """Return the lineage of the job. Airflow's OpenLineage provider asks for it, where it is installed."""
         return lineage_of(self._moved) if self._moved else None

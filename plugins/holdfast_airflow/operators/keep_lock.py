@@ -56,14 +56,14 @@ class KeepLockOperator(LogsLines, BaseOperator):
         self.max_idle = span(max_idle)
 
     def execute(self, context: Context) -> None:
-        """Hand the lock to the trigger; in `dag.test()`, where no task runs beside it, leave it alone."""
+        """Hand the lock to the trigger. In `dag.test()`, where no task runs beside it, leave it alone."""
         if is_test():
             self.log.info("this is a test: the lock is not renewed, and lives for its max_hold")
             return
         self._hand_over(context, self._taken(context))
 
     def execute_ended(self, context: Context, event: Mapping[str, Any] | None) -> None:
-        """Succeed if the lock was released; go on where nothing of the run was at work.
+        """Succeed if the lock was released. Go on where nothing of the run was at work.
 
         :raises JobFailed: it was lost, or held for too long.
         """
@@ -110,7 +110,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
         return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLockOperator)]
 
     def _go_on(self, context: Context) -> None:
-        """Renew the lock and hand it over again; return where it was released meanwhile.
+        """Renew the lock and hand it over again. Return where it was released meanwhile.
 
         :raises JobRefused: it was not renewed in time.
         """

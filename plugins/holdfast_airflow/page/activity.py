@@ -72,7 +72,7 @@ class Task:
 
     @property
     def runbook(self) -> str | None:
-        """Return the name of the runbook for its failure, below docs/runbooks; None where there is none."""
+        """Return the name of the runbook for its failure, below docs/runbooks. None where there is none."""
         return runbook_for(operation_of(self.dag_id, self.archive), self.exit_code)
 
 

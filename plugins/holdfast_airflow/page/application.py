@@ -100,7 +100,7 @@ async def _add_headers(request: Request, call_next: Callable[[Request], Awaitabl
 
 
 async def _send_to_login(request: Request, error: Exception) -> Response:
-    """Send a browser without a session to Airflow's login; everything else gets the status and a sentence."""
+    """Send a browser without a session to Airflow's login. Everything else gets the status and a sentence."""
     assert isinstance(error, AnyHTTPException)  # noqa: S101 - says to mypy what this handler is for
     is_page = request.method == "GET" and request.url.path.rstrip("/") == request.scope.get("root_path", "").rstrip("/")
     if error.status_code == status.HTTP_401_UNAUTHORIZED and is_page:
@@ -117,7 +117,7 @@ async def _explain(_: Request, error: Exception) -> Response:
 
 
 async def _blame_database(_: Request, error: Exception) -> Response:
-    """Say that Airflow's database failed; what it said belongs into the log: it may quote values of a statement."""
+    """Say that Airflow's database failed. What it said belongs into the log: it may quote values of a statement."""
     _log.error("Airflow's database failed under the Holdfast page", exc_info=error)
     message = "Airflow's database does not answer as it should, so nothing was begun: try again; its log says more"
     return JSONResponse({"error": message}, status.HTTP_503_SERVICE_UNAVAILABLE)

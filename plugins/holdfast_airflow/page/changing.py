@@ -77,7 +77,7 @@ async def release_hold(
 
 
 def _audit(archive: str, user: str, event: str, words: str) -> None:
-    """Write to Airflow's audit log; a database that is busy, as SQLite is while others write, is asked again."""
+    """Write to Airflow's audit log. A database that is busy, as SQLite is while others write, is asked again."""
     for attempt in run_with_db_retries():
         with attempt, create_session() as session:
             session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))

@@ -39,7 +39,7 @@ class Configurations:
         self._last = KnownArchives()
 
     def current(self) -> KnownArchives:
-        """Return the configuration; a file that cannot be read leaves that of before, with a `problem`."""
+        """Return the configuration. A file that cannot be read leaves that of before, with a `problem`."""
         with self._lock:
             try:
                 self._last = self._read()

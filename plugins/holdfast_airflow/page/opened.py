@@ -138,14 +138,14 @@ class OpenedArchive:
         return plan(operation, self.refreshed(), self.config)
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
-        """Break one lock; the record in the archive names the user."""
+        """Break one lock. The record in the archive names the user."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         _, record = break_lock(store, txn, reason=reason, user=user)
         self._store.forget()
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
-        """Hold a restore point; the hold names the user as its owner."""
+        """Hold a restore point. The hold names the user as its owner."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
             archive = open_to_write(store, check=held.check)

@@ -86,7 +86,7 @@ def entry_by(
 
 
 def archive_of(session: Session, dag: str, archives: Collection[str]) -> str | None:
-    """Return the archive, of these, that a DAG belongs to; None where it belongs to none."""
+    """Return the archive, of these, that a DAG belongs to. None where it belongs to none."""
     owner = dags_of(session, archives).by_id.get(dag)
     return owner.archive if owner else None
 
@@ -157,7 +157,7 @@ def _missing(config: ArchiveConfig | None, record: KeptRecord | None, verdicts: 
 
 
 def _next(dags: Sequence[Dag]) -> str | None:
-    """Return when the next scheduled backup begins; None where none will."""
+    """Return when the next scheduled backup begins. None where none will."""
     times = [dag.next for dag in dags if dag.next and dag.operation in ("backup", "changes")]
     return min(times).isoformat() if times else None
 

@@ -48,7 +48,7 @@ def list_archives(
 
 @reading.get("/{archive}")
 def describe_archive(archive: Readable, session: SessionDep, user: GetUserDep, page: PageDep) -> dict[str, Any]:
-    """Describe one archive by what tasks have recorded; no store is asked."""
+    """Describe one archive by what tasks have recorded. No store is asked."""
     now = datetime.now(UTC)
     described = detail(session, page.configurations.current(), archive, now)
     starts = rights.startable((dag["dag_id"] for dag in described["dags"]), user)
@@ -76,13 +76,13 @@ async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
 async def look_at_progress(
     archive: Readable, page: PageDep, run: Annotated[list[str], Query(max_length=MOST_RUNS)]
 ) -> dict[str, Any]:
-    """Return how far jobs are, by their runs; null for one that has recorded nothing."""
+    """Return how far jobs are, by their runs. Null for one that has recorded nothing."""
     return await page.looks.within(partial(page.opened(archive).progress, run))
 
 
 @reading.get("/{archive}/plans/{operation}")
 async def look_at_plan(archive: Readable, operation: PlannedOperation, page: PageDep) -> dict[str, Any]:
-    """Say what a compaction, or a truncation, would do now; nothing is changed."""
+    """Say what a compaction, or a truncation, would do now. Nothing is changed."""
     return await page.looks.within(partial(page.opened(archive).plan, operation))
 
 

@@ -82,5 +82,5 @@ def _older(session: Session, assets: Mapping[int, str]) -> dict[str, KeptRecord]
 
 
 def _is_record(content: Collection[str]) -> bool:
-    """Return whether an event has a record; one by hand, or of a task that could not reach the archive, has none."""
+    """Return whether an event has a record. One by hand, or of a task that could not reach the archive, has none."""
     return "sources" in content and "archive" in content

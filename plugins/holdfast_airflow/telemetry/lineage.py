@@ -56,7 +56,7 @@ class Moved:
 
 
 def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
-    """Return the lineage of a job; nothing was moved by a dry run.
+    """Return the lineage of a job. Nothing was moved by a dry run.
 
     The database as a whole comes first, then its tables. Where the archive does not have these, they are left out.
     """
@@ -89,7 +89,7 @@ def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
 
 
 def dataset_of(asset: Asset, _: object) -> Dataset | None:
-    """Return the archive that an asset is about; None where archives.yaml does not know it.
+    """Return the archive that an asset is about. None where archives.yaml does not know it.
 
     Airflow's OpenLineage provider calls it by the scheme of the asset's address.
     """

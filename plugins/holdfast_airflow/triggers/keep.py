@@ -69,7 +69,7 @@ class KeepLockTrigger(SettledTrigger):
         self._renew_at = 0.0
 
     async def wait(self) -> dict[str, str]:
-        """Check the lock, renew it and pause in turns, until that ends; return how."""
+        """Check the lock, renew it and pause in turns, until that ends. Return how."""
         began = time.monotonic()
         try:
             lease = await asyncio.to_thread(self._attach)
@@ -88,7 +88,7 @@ class KeepLockTrigger(SettledTrigger):
         return attach(open_store(self.url), handle)
 
     def _turn(self, lease: AttachedLease) -> dict[str, str]:
-        """Check the lock once and renew it when due; return its end as an event, or nothing.
+        """Check the lock once and renew it when due. Return its end as an event, or nothing.
 
         After the last renewal the lock is held to the end of its lease.
         """

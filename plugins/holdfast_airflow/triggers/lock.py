@@ -52,7 +52,7 @@ class LockFreeTrigger(SettledTrigger):
 
     @abstractmethod
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return the locks that are in the way now; called in a thread."""
+        """Return the locks that are in the way now. Called in a thread."""
 
     async def wait(self) -> dict[str, str]:
         """Check the lock and pause in turns; return the end.

@@ -32,7 +32,7 @@ class PokeTrigger(SettledTrigger):
         self.every_s = every_s
 
     async def wait(self) -> dict[str, Any]:
-        """Look and pause in turns; return the value that was waited for, or the failure and its exit code."""
+        """Look and pause in turns. Return the value that was waited for, or the failure and its exit code."""
         sensor = self._made()
         while True:
             try:

@@ -72,7 +72,7 @@ class QuorumTrigger(SettledTrigger):
             await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s))
 
     def _look(self) -> str:
-        """Return a sentence on a pending quorum; an empty string where it is decided."""
+        """Return a sentence on a pending quorum. An empty string where it is decided."""
         from holdfast.replication.log.settings import CoordinationAddress
         from holdfast.replication.work.replica_backup import pending_quorum
         from holdfast.storage import open_store
