@@ -24,7 +24,9 @@ _LOSES_DATA = 5
 
 
 def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval: ApprovalConfig, about: str) -> None:
-    """Let a task wait for a person where archives.yaml wants that of its operation; a dry run does not wait.
+    """Let a task wait for a person, where archives.yaml says so.
+
+    A dry run does not wait.
 
     The wait is a task of its own before the work, so no lock is held meanwhile and no worker slot. A rejection
     skips the work; where no one answers in time the run fails, and nothing was done.

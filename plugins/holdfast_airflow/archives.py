@@ -190,7 +190,10 @@ def check_configuration() -> None:
 
 
 def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have a URL, by name: some maintenance is not for replicas."""
+    """Return the archives that have a URL, by name.
+
+    Some maintenance is not for replicas.
+    """
     return {name: archive for name, archive in configured_archives().items() if archive.url}
 
 

@@ -140,7 +140,9 @@ def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_archive_or_connection(archive: str) -> ArchiveConfig:
-    """Return the settings of an archive: a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
+    """Return the settings of an archive.
+
+    Its word is a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
 
     :raises UsageError: it is not configured, or there is a mistake in its settings.
     """

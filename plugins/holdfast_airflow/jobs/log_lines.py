@@ -34,7 +34,9 @@ _LAST_READ_S = 5.0
 
 
 class SparkLines:
-    """A logger for spark-submit's output: Spark's own lines go into a file, all others into the task's log.
+    """A logger for spark-submit's output.
+
+    Spark's own lines go into a file, all others into the task's log.
 
     :param log: of the task.
     :param file: for Spark's lines.

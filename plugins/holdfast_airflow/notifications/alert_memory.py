@@ -38,7 +38,10 @@ _Causes = dict[str, list[str]]
 
 
 class News(NamedTuple):
-    """Sentences that an alert has to say: of causes that are new or long ago said, and of those that are over."""
+    """Sentences that an alert has to say.
+
+    Those of `causes` are new or were said long ago; those of `over` are over.
+    """
 
     causes: list[str]
     over: list[str]

@@ -194,7 +194,9 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return None, None
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job: the arguments, and the settings of archives.yaml for those not given.
+        """Return the job's request.
+
+        It has the arguments, and the settings of archives.yaml for those not given.
 
         :raises UsageError: an argument makes no sense; it is said before any lock is taken.
         """

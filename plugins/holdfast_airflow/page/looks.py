@@ -1,4 +1,7 @@
-"""Looks at stores within a time limit: a store that hangs must not stop the API server."""
+"""Looks at stores within a time limit.
+
+A store that hangs must not stop the API server.
+"""
 
 from __future__ import annotations
 

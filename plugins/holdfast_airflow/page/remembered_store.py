@@ -1,4 +1,4 @@
-"""Store of an archive that the page looks at again and again: what cannot have changed is asked for once."""
+"""Store that asks once for what cannot have changed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,10 @@ class RememberedStore(SignedStore):
         self._now: datetime | None = None
 
     def begin_look(self) -> None:
-        """Let the next look list what was listed longest ago, so that it takes four listings at most."""
+        """Let the next look list what was listed longest ago.
+
+        It takes four listings at most.
+        """
         with self._remembering:
             # Where listings are not in key order, that of locks is made twice.
             for prefix in list(self._listings)[: _AT_ONCE if self.listing_is_ordered else _AT_ONCE - 1]:

@@ -1,4 +1,7 @@
-"""Metrics of tasks, sent as Airflow sends its own: to StatsD, Datadog or OpenTelemetry, as it is configured."""
+"""Metrics of tasks, sent as Airflow sends its own.
+
+Airflow sends to StatsD, Datadog or OpenTelemetry.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tables that a backup has read or a restore has written, for lineage: what the archive says of them."""
+"""Tables that a job has moved, by the archive."""
 
 from __future__ import annotations
 
