@@ -17,7 +17,7 @@ from holdfast.storage.contract.keys import InvalidKey, check_key
 from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.folder import FolderStore
 from holdfast.storage.opening import open_store, opener_like
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from locking.store import (
     Listing,
     ObjectExists,
@@ -48,7 +48,7 @@ __all__ = [
     "StoreOutcomeUnknown",
     "StoreUnavailable",
     "check_key",
-    "open_place",
+    "open_url",
     "open_store",
     "opener_like",
 ]

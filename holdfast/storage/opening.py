@@ -6,7 +6,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from holdfast.storage.encryption.signed_store import SignedStore
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 def open_store(url: str, key: str | None = None, signing: Signing | None = None) -> SignedStore:
     """Return the store of an archive, encrypted or not, signed or not.
 
-    Parameters and errors are those of `open_place`.
+    Parameters and errors are those of `open_url`.
 
     :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
     :param signing: who signs what is written, and who is believed; None for what the environment says.
     """
-    return SignedStore(open_place(url), key, signing)
+    return SignedStore(open_url(url), key, signing)
 
 
 def opener_like(store: ObjectStore) -> Callable[[str], SignedStore]:

@@ -1,4 +1,4 @@
-"""Choice of a store by its URL."""
+"""Object stores by their URLs."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage",
 """The name, what holds the objects, and the extra of our package, by scheme."""
 
 
-def open_place(url: str) -> ObjectStore:
-    """Return the store at ``url``.
+def open_url(url: str) -> ObjectStore:
+    """Return the object store at a URL.
 
     The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Nothing is read
     or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's

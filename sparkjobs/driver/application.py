@@ -36,7 +36,7 @@ from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.log.settings import CoordinationAddress
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.replication.work.replica_maintenance import opened_to_lead
-from holdfast.storage import open_place, open_store
+from holdfast.storage import open_store, open_url
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line
 from locking.store import StoreError
@@ -307,7 +307,7 @@ def run_application(
         executor = make_executor(operation)
         if has_tasks and LOCAL_VARIABLE in os.environ:
             executor.prepare()
-        job = Job(store, run, operation, locks, executor, records=open_place(records) if records else None)
+        job = Job(store, run, operation, locks, executor, records=open_url(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
             result = work(job)

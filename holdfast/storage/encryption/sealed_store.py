@@ -40,7 +40,7 @@ from holdfast.storage.encryption.sealing import (
     seal,
     unseal,
 )
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from locking.store import Listing
 
 if TYPE_CHECKING:
@@ -300,7 +300,7 @@ class SealedStore(ObjectStore):
 
     @classmethod
     def from_url(cls, url: str) -> SealedStore:
-        return cls(open_place(url))
+        return cls(open_url(url))
 
 
 class _Opened(RangeReader):

@@ -23,7 +23,7 @@ from holdfast.drill.history import drills_of
 from holdfast.replication.work.replica_backup import open_to_write
 from holdfast.status import record_of
 from holdfast.storage import open_store
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from holdfast_airflow.page.dag_history import with_blocks
 from holdfast_airflow.page.plans import plan
 from holdfast_airflow.page.remembered_store import RememberedStore
@@ -71,7 +71,7 @@ class OpenedArchive:
     @property
     def _store(self) -> RememberedStore:
         if self._remembered is None:
-            self._remembered = RememberedStore(open_place(self.config.place()), self.config.key, self.config.signs)
+            self._remembered = RememberedStore(open_url(self.config.place()), self.config.key, self.config.signs)
         return self._remembered
 
     def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
