@@ -19,7 +19,7 @@ from holdfast.common.signing import Signing
 from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
 from holdfast.common.words import nearest
 from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
-from holdfast.config.cron import why_no_schedule
+from holdfast.config.schedule import schedule_problem
 from holdfast.config.section import Section, ShortSpan, Span
 
 FILE_NAME = "archives.yaml"
@@ -138,7 +138,7 @@ class SourceConfig(Section):
 
 
 def _schedule(text: str) -> str:
-    if why := why_no_schedule(text):
+    if why := schedule_problem(text):
         raise PydanticCustomError("schedule", "{why}", {"why": why})
     return text
 

@@ -24,7 +24,7 @@ _SPECIAL = re.compile(r"l|\d+w|l?\d*#[1-5]|\d+l|\?", re.IGNORECASE)
 """Forms that only some cron implementations know, Airflow's among them."""
 
 
-def why_no_schedule(text: str) -> str:
+def schedule_problem(text: str) -> str:
     """Return the problem of a schedule, or "" for none."""
     if text.startswith("@"):
         return "" if text in PRESETS else f"there is no preset {text}; there are {', '.join(sorted(PRESETS))}"
