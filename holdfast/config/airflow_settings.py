@@ -32,7 +32,7 @@ TimeZone = Annotated[str, AfterValidator(_time_zone)]
 """Name of a time zone of the IANA database."""
 
 
-class DeadlineConfig(Section):
+class AirflowDeadlines(Section):
     """Deadlines of runs in Airflow, such as `2h`: so long after it was queued, a run of the operation is done.
 
     Where one is not, Airflow marks its deadline as missed, and the archive's `alerts` tell of it. The run goes on.

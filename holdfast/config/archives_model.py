@@ -18,7 +18,7 @@ from holdfast.common.errors import UsageError
 from holdfast.common.signing import Signing
 from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
 from holdfast.common.words import nearest
-from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
+from holdfast.config.airflow_settings import LABEL, AirflowDeadlines, Label, TimeZone
 from holdfast.config.schedule import schedule_problem
 from holdfast.config.section import Section, ShortSpan, Span
 
@@ -319,7 +319,7 @@ class ArchiveConfig(Section):
     consistency: Consistency = "eventual"
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
-    deadline: DeadlineConfig = Field(default_factory=DeadlineConfig)
+    deadline: AirflowDeadlines = Field(default_factory=AirflowDeadlines)
     keep: KeepConfig = Field(default_factory=KeepConfig)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     verification: VerificationConfig = Field(default_factory=VerificationConfig)
