@@ -20,7 +20,7 @@ from holdfast.storage.contract.base import (
     throttled,
     without_answer,
 )
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
     ObjectExists,
@@ -65,7 +65,7 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
                 f"Could not {action} {key!r}: {why}. Check the account's name or endpoint and the network, then try "
                 "again."
             ) from None
-        advice = distrust(why, address="AZURE_STORAGE_SERVICE_ENDPOINT", file=CERTIFICATES)
+        advice = certificate_problem(why, address="AZURE_STORAGE_SERVICE_ENDPOINT", file=CERTIFICATES)
         if advice is not None:  # nothing was sent
             raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from None
         raise without_answer(action, key, why, writes=writes) from None

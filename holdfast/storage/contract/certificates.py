@@ -32,7 +32,7 @@ _REASONS: Final = (
 )
 
 
-def distrust(why: str, *, address: str, file: str) -> str | None:
+def certificate_problem(why: str, *, address: str, file: str) -> str | None:
     """Return what is wrong with a server's TLS, and what to do; None where an error is about something else.
 
     Nothing was sent then: these are found while the connection is made.

@@ -19,7 +19,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, throttled, without_answer
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
     ObjectNotFound,
@@ -83,7 +83,7 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
         raise _denied(action, key, why) from None
     if never_sent(error):
         raise StoreUnavailable(f"{what} Check the network, then try again.") from None
-    advice = distrust(why, address="STORAGE_EMULATOR_HOST", file=CERTIFICATES)
+    advice = certificate_problem(why, address="STORAGE_EMULATOR_HOST", file=CERTIFICATES)
     if advice is not None:  # nothing was sent
         raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from None
     raise without_answer(action, key, why, writes=writes) from None

@@ -22,7 +22,7 @@ from botocore.exceptions import (
 )
 
 from holdfast.storage.contract.base import ConditionNotSupported, ObjectArchived, throttled, without_answer
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
@@ -98,7 +98,7 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 def _raise_distrust(action: str, key: str, error: BotoCoreError) -> None:
     """Raise the store error for a server whose certificate is refused: nothing was sent to it."""
     if isinstance(error, SSLError):
-        advice = distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE")
+        advice = certificate_problem(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE")
         if advice is not None:
             endpoint = str(error.kwargs.get("endpoint_url", "")).partition("?")[0]
             raise StoreError(f"Could not {action} {key!r}: {endpoint} cannot be trusted, {advice}.") from error

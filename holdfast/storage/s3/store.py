@@ -18,7 +18,7 @@ from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.base import Extended, ObjectChanged, ObjectStore, check_document
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
@@ -326,7 +326,7 @@ def _arrow_errors(key: str, look_why: Callable[[], None]) -> Iterator[None]:
     except OSError as error:
         if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
             raise ObjectNotFound(f"{key} is not there.") from error
-        if advice := distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
+        if advice := certificate_problem(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
             raise StoreError(f"Could not read {key!r}: the server cannot be trusted, {advice}.") from error
         is_denied = isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error)
         if is_denied or any(each in str(error) for each in _UNSAID):
