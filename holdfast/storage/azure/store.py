@@ -161,7 +161,7 @@ class AzureStore(ObjectStore):
     def filesystem(self) -> tuple[FileSystem, str]:
         if named_certificates() and self.endpoint.startswith("https:") and not self._account.is_azure:
             # pyarrow's client cannot be told of an authority; ours can.
-            from holdfast.storage.contract.reading import ReadOnly  # as in sealed_store.py
+            from holdfast.storage.contract.read_only import ReadOnly  # as in sealed_store.py
 
             return ReadOnly.over(self), ""
         return self._account.filesystem(), f"{self._name}/{self._root}".rstrip("/")

@@ -210,7 +210,7 @@ class SealedStore(ObjectStore):
     def filesystem(self) -> tuple[FileSystem, str]:
         if self._sealed_with("data/") is None:
             return self._inner.filesystem()
-        from holdfast.storage.contract.reading import (
+        from holdfast.storage.contract.read_only import (
             ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
         )
 

@@ -253,7 +253,7 @@ class S3Store(ObjectStore):
         if self._settings.sse:
             raise UsageError(f"pyarrow would write to {self.url} without the encryption that {SSE} asks for.")
         if self._access.is_renewed:  # of pyarrow's own each file would keep the credentials that it was opened with
-            from holdfast.storage.contract.reading import (
+            from holdfast.storage.contract.read_only import (
                 ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
             )
 
