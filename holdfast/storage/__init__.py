@@ -48,7 +48,7 @@ __all__ = [
     "StoreOutcomeUnknown",
     "StoreUnavailable",
     "check_key",
-    "open_url",
     "open_store",
+    "open_url",
     "opener_like",
 ]

@@ -56,17 +56,17 @@ def _version(path: str) -> tuple[str, int]:
     return str(file), file.stat().st_mtime_ns if file.exists() else 0
 
 
-def share(session: Session) -> None:
+def share_credentials(session: Session) -> None:
     """Have a session use the credentials of the others, where they are renewed."""
     session.register_component("credential_provider", _Sharing(session.get_component("credential_provider")))
 
 
-def are_renewed(found: Credentials | None) -> bool:
+def credentials_are_renewed(found: Credentials | None) -> bool:
     """Return whether credentials end and are renewed meanwhile, such as those of a role."""
     return isinstance(found, RefreshableCredentials)
 
 
-def of_now(found: Credentials | None) -> ReadOnlyCredentials | None:
+def current_credentials(found: Credentials | None) -> ReadOnlyCredentials | None:
     """Return credentials as they are, renewed where they are about to end; None where there are none.
 
     :raises StoreDenied: they cannot be renewed.
