@@ -5,7 +5,8 @@ Imports `common` and the contract of `locking`.
 
 from __future__ import annotations
 
-from holdfast.storage.contract.base import (
+from holdfast.storage.contract.keys import InvalidKey, check_key
+from holdfast.storage.contract.object_store import (
     ConditionNotSupported,
     ObjectArchived,
     ObjectChanged,
@@ -13,7 +14,6 @@ from holdfast.storage.contract.base import (
     ObjectStore,
     StoreFull,
 )
-from holdfast.storage.contract.keys import InvalidKey, check_key
 from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.folder import FolderStore
 from holdfast.storage.opening import open_store, opener_like

@@ -18,10 +18,10 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
 from holdfast.common.cleanup import tidied
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull, check_document
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.folder_modes import FolderModes, sync_folder
 from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectStore, StoreFull, check_document
 from locking.store import (
     Listing,
     ObjectExists,

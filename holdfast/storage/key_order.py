@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 
 def missed_moves(store: ObjectStore, prefix: str, keys: Sequence[str]) -> int:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from holdfast.common.signing import Signing
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 
 def open_store(url: str, key: str | None = None, signing: Signing | None = None) -> SignedStore:

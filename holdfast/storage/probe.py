@@ -18,7 +18,7 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.contract.settings import LISTING_ORDERED
 from holdfast.storage.key_order import missed_moves
 from holdfast.storage.race import Race, race
@@ -27,7 +27,7 @@ from locking.store import ObjectNotFound, StoreError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
     from locking.store import Listing
 
 VERSION = 1

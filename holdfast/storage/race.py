@@ -10,13 +10,13 @@ from threading import Event, Lock
 from typing import TYPE_CHECKING
 
 from holdfast.common.side_by_side import do_each
-from holdfast.storage.contract.base import ObjectChanged
+from holdfast.storage.contract.object_store import ObjectChanged
 from locking.store import ObjectExists, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 START_LIMIT = 10.0
 """Seconds to wait for a contender that does not come as far as the others."""

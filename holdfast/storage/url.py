@@ -13,7 +13,7 @@ from holdfast.storage.folder import FolderStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 SUPPORTED = "a folder, file:///folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
 

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import ArchiveCommit, Identity
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import StoredDocument
+    from holdfast.storage.contract.object_store import StoredDocument
 
 _READERS = 8
 _READ_AHEAD = 256

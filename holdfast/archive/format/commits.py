@@ -13,7 +13,7 @@ from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import StoredDocument
+    from holdfast.storage.contract.object_store import StoredDocument
 
 COMMITS: Final = "commits/"
 

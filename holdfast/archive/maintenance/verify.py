@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.maintenance.damage_report import LostRange
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import Extended
+    from holdfast.storage.contract.object_store import Extended
 
     ReadAll = Callable[[Sequence[NamedFile]], Iterable[Problem | None]]
     """Reads files and returns what is wrong with each, in their order; None where nothing is."""

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from holdfast.storage.contract.base import (
+from holdfast.storage.contract.certificates import certificate_problem
+from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
+from holdfast.storage.contract.object_store import (
     ConditionNotSupported,
     ObjectArchived,
     ObjectChanged,
     throttled,
     without_answer,
 )
-from holdfast.storage.contract.certificates import certificate_problem
-from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
     ObjectExists,
     ObjectNotFound,

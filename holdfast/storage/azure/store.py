@@ -17,9 +17,9 @@ from holdfast.common.remote_environment import needed
 from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.connections import Connections, clock_of, named_certificates
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
+from holdfast.storage.contract.object_store import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, check_listed

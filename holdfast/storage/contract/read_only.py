@@ -16,7 +16,7 @@ from locking.store import ObjectNotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 _OPEN: Final[WeakSet[IO[bytes]]] = WeakSet()
 """Files that Arrow has not let go of yet."""

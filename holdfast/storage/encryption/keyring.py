@@ -29,7 +29,7 @@ from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound, StoreUnava
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
     from holdfast.storage.encryption.key_source import WrappingKey
 
 KEYS = "keys/"

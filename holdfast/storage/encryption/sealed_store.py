@@ -18,8 +18,8 @@ from typing import IO, TYPE_CHECKING, Any, cast
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.remote_environment import needed
-from holdfast.storage.contract.base import ObjectStore, check_new_document
 from holdfast.storage.contract.keys import check_key
+from holdfast.storage.contract.object_store import ObjectStore, check_new_document
 from holdfast.storage.contract.parts import AHEAD_BYTES, RangeReader
 from holdfast.storage.encryption.key_source import ENVIRONMENT, carry_key, shown
 from holdfast.storage.encryption.keyring import (
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-    from holdfast.storage.contract.base import Extended
+    from holdfast.storage.contract.object_store import Extended
     from holdfast.storage.encryption.sealing import DataKey
     from locking.store import ObjectInfo, StoreError
 

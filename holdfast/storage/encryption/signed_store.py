@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.errors import DamagedError
 from holdfast.common.signing import Signing
-from holdfast.storage.contract.base import StoredDocument, check_new_document
+from holdfast.storage.contract.object_store import StoredDocument, check_new_document
 from holdfast.storage.encryption import signature
 from holdfast.storage.encryption.keyring import KEYS
 from holdfast.storage.encryption.sealed_store import SealedStore
@@ -20,7 +20,7 @@ from holdfast.storage.encryption.signing_key import believed, signing_key
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 _UNSIGNED: Final = ("data/", KEYS, "locks/", "probes/")
 

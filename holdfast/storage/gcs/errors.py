@@ -18,9 +18,9 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, throttled, without_answer
 from holdfast.storage.contract.certificates import certificate_problem
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectChanged, throttled, without_answer
 from locking.store import (
     ObjectNotFound,
     StoreDenied,

@@ -17,7 +17,6 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from holdfast.common.remote_environment import is_driver_who_asks, needed
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore
 from holdfast.storage.contract.connections import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -27,6 +26,7 @@ from holdfast.storage.contract.connections import (
     clock_of,
 )
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
+from holdfast.storage.contract.object_store import ObjectChanged, ObjectStore
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.gcs.errors import Throttled, gcs_errors

@@ -9,7 +9,7 @@ import base64
 import contextlib
 from typing import TYPE_CHECKING
 
-from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreError, StoreUnavailable
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from botocore.exceptions import BotoCoreError, ClientError
 
 from holdfast.common.side_by_side import do_each
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectRetained
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectRetained
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 

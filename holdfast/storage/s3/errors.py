@@ -21,8 +21,8 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectArchived, throttled, without_answer
 from holdfast.storage.contract.certificates import certificate_problem
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectArchived, throttled, without_answer
 from locking.store import (
     ObjectExists,
     ObjectNotFound,

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
 from holdfast.common.side_by_side import do_each
-from holdfast.storage.contract.base import Extended
+from holdfast.storage.contract.object_store import Extended
 from holdfast.storage.contract.settings import bad_setting
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreError

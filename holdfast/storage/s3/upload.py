@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.contract.parts import PartWriter
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
