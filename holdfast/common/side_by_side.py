@@ -17,7 +17,7 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-def do_each(work: Callable[[S], T], each: Iterable[S], *, at_once: int) -> list[T]:
+def do_side_by_side(work: Callable[[S], T], items: Iterable[S], *, at_once: int) -> list[T]:
     """Call a function with each of several values, some at a time; return the results in their order.
 
     All threads have ended when it returns. So nobody yields while threads run: the garbage collector ends a generator
@@ -26,7 +26,7 @@ def do_each(work: Callable[[S], T], each: Iterable[S], *, at_once: int) -> list[
     :raises Exception: the first call in order that failed; those that have not begun are left out.
     """
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(work, each))
+        return list(pool.map(work, items))
 
 
 class NoAnswerError(HoldfastError):
@@ -36,7 +36,7 @@ class NoAnswerError(HoldfastError):
     """
 
 
-def ask_each(questions: Mapping[str, Callable[[], T]], *, limit_s: float) -> dict[str, T | Exception]:
+def ask_side_by_side(questions: Mapping[str, Callable[[], T]], *, limit_s: float) -> dict[str, T | Exception]:
     """Ask several questions at once, and return the answers by name.
 
     A question that raises has that error as its answer; one that takes longer than the limit has a `NoAnswerError`. It

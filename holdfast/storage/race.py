@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.storage.contract.object_store import ObjectChanged
 from locking.store import ObjectExists, StoreOutcomeUnknown, StoreUnavailable
 
@@ -92,7 +92,7 @@ def race(store: ObjectStore, attempt: Callable[[ObjectStore, bytes], object], co
             return body, None
         return body, True
 
-    results = do_each(contend, range(contenders), at_once=contenders)
+    results = do_side_by_side(contend, range(contenders), at_once=contenders)
     return Race(
         contenders=contenders,
         won=[body for body, won in results if won],

@@ -26,7 +26,7 @@ from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import tidy
 from holdfast.common.errors import DamagedError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -295,7 +295,9 @@ class Verifier:
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
         files = {file.path: file for some in self._named(blocks) for file in some}
         if seen:
-            problems = do_each(lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING)
+            problems = do_side_by_side(
+                lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING
+            )
             by_file = dict(zip(files, problems, strict=True))
         else:
             sizes = {each.key: each.size for each in self._store.list("data/").objects}
@@ -307,7 +309,7 @@ class Verifier:
                 self._damaged[path] = (file, problem)
 
     def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
-        for placed, files in zip(blocks, do_each(_outcome, blocks, at_once=_ASKING), strict=True):
+        for placed, files in zip(blocks, do_side_by_side(_outcome, blocks, at_once=_ASKING), strict=True):
             if isinstance(files, DamagedError):
                 self._broken.setdefault(placed.commit, str(files))
             else:
@@ -376,7 +378,7 @@ class Verifier:
             with nullcontext() if file.is_decoded else decoding:
                 return content_problem(self._store, file)
 
-        return do_each(read, files, at_once=_READERS)
+        return do_side_by_side(read, files, at_once=_READERS)
 
     def _behind(self) -> Iterator[Damage]:
         """Yield the damage that cuts off the archive's state.

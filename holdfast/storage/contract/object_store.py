@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.common.errors import DamagedError, RefusedError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.common.signing import Signing
 from locking.store import (
     Listing,
@@ -283,7 +283,7 @@ class ObjectStore(ABC):
             return body
 
         try:
-            winners = [body for body in do_each(contend, range(threads), at_once=threads) if body is not None]
+            winners = [body for body in do_side_by_side(contend, range(threads), at_once=threads) if body is not None]
             return len(winners) == 1 and self.get(key) == winners[0]
         except ConditionNotSupported:
             return False
@@ -431,5 +431,5 @@ def _delete_each(store: ObjectStore, keys: Sequence[str]) -> Mapping[str, StoreE
             return error
         return None
 
-    errors = zip(keys, do_each(remove, keys, at_once=_DELETED_AT_ONCE), strict=True)
+    errors = zip(keys, do_side_by_side(remove, keys, at_once=_DELETED_AT_ONCE), strict=True)
     return {key: error for key, error in errors if error is not None}

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectRetained
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
@@ -87,7 +87,7 @@ def _all_versions(
 
     found: list[ObjectIdentifierTypeDef] = []
     errors: dict[str, StoreError] = {}
-    for some, failed in do_each(look, folders, at_once=_ASKED_AT_ONCE):
+    for some, failed in do_side_by_side(look, folders, at_once=_ASKED_AT_ONCE):
         found += some
         errors |= failed
     return found, errors
@@ -114,7 +114,7 @@ def _delete(
         yield from ((each["Key"], error) for each in objects)
         return
     failed = [each for each in answer.get("Errors", []) if each.get("Code") not in _GONE]
-    yield from do_each(
+    yield from do_side_by_side(
         lambda each: (each.get("Key", ""), _meaning(client, bucket, each)), failed, at_once=_ASKED_AT_ONCE
     )
 
@@ -141,7 +141,7 @@ def _delete_singly(
             return each["Key"], error
         return None
 
-    yield from filter(None, do_each(remove, objects, at_once=_ASKED_AT_ONCE))
+    yield from filter(None, do_side_by_side(remove, objects, at_once=_ASKED_AT_ONCE))
 
 
 def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.storage.contract.object_store import Extended
 from holdfast.storage.contract.settings import bad_setting
 from holdfast.storage.s3.errors import s3_errors
@@ -97,6 +97,6 @@ def extend(client: S3Client, bucket: str, keys: Sequence[str], lock: ObjectLock)
             return error
         return True
 
-    found = dict(zip(keys, do_each(look, keys, at_once=_AT_ONCE), strict=True))
+    found = dict(zip(keys, do_side_by_side(look, keys, at_once=_AT_ONCE), strict=True))
     failed = {key: error for key, error in found.items() if isinstance(error, StoreError)}
     return Extended(len(found), sum(each is True for each in found.values()), failed)
