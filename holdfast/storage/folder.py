@@ -17,7 +17,7 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.folder_modes import FolderModes, sync_folder
 from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
@@ -269,7 +269,7 @@ class FolderStore(ObjectStore):
                 # Who cannot write here cannot end anybody's lock either, so our clock will do.
                 return datetime.fromtimestamp(time.time(), UTC)
             raise
-        with tidied(lambda: os.close(descriptor), lambda: scratch.unlink(missing_ok=True)):
+        with cleanup(lambda: os.close(descriptor), lambda: scratch.unlink(missing_ok=True)):
             return _time(os.fstat(descriptor))
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, os.DirEntry[str]]]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import AttachedLocks, attach
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
 from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
 from holdfast.operations.job_process import (
@@ -227,7 +227,7 @@ class Job:
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         before = signal.signal(_ABORT_SIGNAL, self._raise_abort)
         thread.start()
-        with tidied(lambda: signal.signal(_ABORT_SIGNAL, before), thread.join, self._executor.stop):
+        with cleanup(lambda: signal.signal(_ABORT_SIGNAL, before), thread.join, self._executor.stop):
             try:
                 try:
                     yield

@@ -24,7 +24,7 @@ from holdfast.archive.maintenance.commit_chain import broken_commits, commits_be
 from holdfast.archive.maintenance.damage_report import DamageReport
 from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import DamagedError
 from holdfast.common.side_by_side import do_side_by_side
 from locking.store import ObjectNotFound
@@ -340,7 +340,7 @@ class Verifier:
                     remembered = time.monotonic()
         except Exception as error:
             if remember:
-                tidy(error, lambda: write_progress(self._store, scrub.progress(progress, self._archive.state)))
+                clean_up(error, lambda: write_progress(self._store, scrub.progress(progress, self._archive.state)))
             raise
         scrub.account(())
         for commit, said in scrub.untold.items():

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.storage.contract.settings import bad_setting
 
 if TYPE_CHECKING:
@@ -66,5 +66,5 @@ class FolderModes:
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with tidied(lambda: os.close(descriptor)):
+    with cleanup(lambda: os.close(descriptor)):
         os.fsync(descriptor)

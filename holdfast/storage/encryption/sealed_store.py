@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from dataclasses import replace as with_changes
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.keys import check_key
@@ -235,7 +235,7 @@ class SealedStore(ObjectStore):
         try:
             return cast("IO[bytes]", io.BufferedReader(self._opened(file, key), AHEAD_BYTES))
         except BaseException as error:
-            tidy(error, file.close)
+            clean_up(error, file.close)
             raise
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
@@ -311,4 +311,4 @@ class _Opened(RangeReader):
         self._file = file
 
     def close(self) -> None:
-        tidy(None, self._file.close, super().close)
+        clean_up(None, self._file.close, super().close)

@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.executor_choice import check_hand_over, forced_executor, is_inline
@@ -323,7 +323,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
     @contextmanager
     def _ended(self) -> Iterator[None]:
         """End the job's processes and release the locks, in this order, however the block ends."""
-        with tidied(self._end_job, self._release):
+        with cleanup(self._end_job, self._release):
             yield
 
     def _end_job(self) -> None:

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
@@ -88,7 +88,7 @@ class SyncReplicaOperator(ArchiveJobOperator):
             job_measured(self.archive, self.measured_as) as measured,
             in_airflow_terms(),
             replicated(self.archive) as found,
-            tidied(partial(self._tell_lag, found)),
+            cleanup(partial(self._tell_lag, found)),
         ):
             measured.began = time.monotonic()
             row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
