@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal, TypeVar
 
 from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.contract.settings import LISTING_ORDERED
-from holdfast.storage.key_order import missed_moves
+from holdfast.storage.key_order import key_order_misses
 from holdfast.storage.race import Race, race
 from locking.store import ObjectNotFound, StoreError
 
@@ -273,7 +273,7 @@ class _Probe:
         if not self._store.listing_is_ordered:
             return []
         keys = [self._key(f"moved-{number:03d}") for number in range(self._budget.moves)]
-        missed = missed_moves(self._store, f"{self._scratch}moved-", keys)
+        missed = key_order_misses(self._store, f"{self._scratch}moved-", keys)
         complaint = f"clients that moved from a name to a later one were in no listing: set {LISTING_ORDERED}=no"
         return [_finding("listing in key order", missed, f"of {len(keys)}", complaint)]
 
