@@ -23,7 +23,7 @@ _NONE: Final = {"NoSuchLifecycleConfiguration", "NotImplemented", "MethodNotAllo
 """No rules are there, or the server knows none."""
 
 
-def harmful_rules(client: S3Client, bucket: str, root: str) -> tuple[str, ...]:
+def harmful_lifecycle_rules(client: S3Client, bucket: str, root: str) -> tuple[str, ...]:
     """Return the rules of a bucket that move objects below a key out of reach, or delete them, in words.
 
     :param root: of the archive's keys in the bucket, with its slash; "" for the whole bucket.

@@ -27,7 +27,7 @@ from holdfast.storage.s3.access import MAKES_AN_OBJECT, S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
 from holdfast.storage.s3.errors import s3_errors
-from holdfast.storage.s3.lifecycle import harmful_rules
+from holdfast.storage.s3.lifecycle import harmful_lifecycle_rules
 from holdfast.storage.s3.object_lock import ObjectLock, extend
 from holdfast.storage.s3.renewed_file import RenewedFile
 from holdfast.storage.s3.settings import SSE, S3Settings
@@ -145,7 +145,7 @@ class S3Store(ObjectStore):
         return found._replace(failed={key.removeprefix(self._root): error for key, error in found.failed.items()})
 
     def harmful_rules(self) -> tuple[str, ...]:
-        return harmful_rules(self._reader, self._bucket, self._root)
+        return harmful_lifecycle_rules(self._reader, self._bucket, self._root)
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
