@@ -85,7 +85,7 @@ def reap(
 
 def _reap_folder(folder: LockFolder, look: Look, finished: Callable[[Owner], bool]) -> list[Ended]:
     records = Records(folder)
-    found = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
+    infos = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
     reaper = Reaper(folder, records, Terms(), finished=finished)
     reaper.sweep(reaper.tidy(look, own="", suspects=tuple(look.claims.values())), own="")
-    return [Ended(found[txn], reason) for txn, reason in reaper.ended.items()]
+    return [Ended(infos[txn], reason) for txn, reason in reaper.ended.items()]

@@ -173,14 +173,14 @@ def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM)
 
     Nothing is changed. One listing (two where they are not ordered) and one GET for each lock.
     """
-    found: list[LockInfo] = []
+    infos: list[LockInfo] = []
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
-        found += [describe_foreign(resource, look, info) for info in look.foreign]
+        infos += [describe_foreign(resource, look, info) for info in look.foreign]
         if look.claims:
             folder = LockFolder(store, root, resource)
             records = Records(folder)
-            found += [describe_claim(folder, look, claim, records.of(claim)) for claim in look.claims.values()]
-    return found
+            infos += [describe_claim(folder, look, claim, records.of(claim)) for claim in look.claims.values()]
+    return infos
 
 
 def blockers(

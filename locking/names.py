@@ -39,11 +39,11 @@ def parse_name(name: str) -> LockName | None:
 
     None means that it is not a name of ours.
     """
-    if found := _OBJECT.fullmatch(name):
-        kind: Literal["intent", "target"] = "intent" if found["kind"] else "target"
-        return LockName(kind, found["txn"], MODES[found["word"]])
-    if found := _MARKER.fullmatch(name):
-        return LockName("dead", found["txn"])
+    if match := _OBJECT.fullmatch(name):
+        kind: Literal["intent", "target"] = "intent" if match["kind"] else "target"
+        return LockName(kind, match["txn"], MODES[match["word"]])
+    if match := _MARKER.fullmatch(name):
+        return LockName("dead", match["txn"])
     return None
 
 

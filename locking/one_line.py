@@ -18,7 +18,7 @@ which no output can encode."""
 
 def one_line(text: str) -> str:
     """Return a text with everything escaped that a terminal or a reader of lines would obey."""
-    return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    return _OBEYED.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 class OneLineFormatter(logging.Formatter):

@@ -83,8 +83,8 @@ def process_is_gone(owner: Owner) -> bool:
 
     False where that cannot be known from here.
     """
-    here = (boot_id(), _pid_namespace())
-    if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
+    machine = (boot_id(), _pid_namespace())
+    if not all(machine) or machine != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
         return False
     try:
         os.kill(owner.pid, 0)
@@ -109,8 +109,8 @@ def liveness(owner: Owner) -> Liveness:
     """
     if process_is_gone(owner):
         return "gone"
-    here = (boot_id(), _pid_namespace())
-    if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.process_start <= 0:
+    machine = (boot_id(), _pid_namespace())
+    if not all(machine) or machine != (owner.boot_id, owner.pid_namespace) or owner.process_start <= 0:
         return "unknown"
     return "running" if _process_start(owner.pid) == owner.process_start else "unknown"
 

@@ -80,10 +80,10 @@ class Blocked(Exception):  # noqa: N818 - named as the error that it becomes
             describe_claim(self._folder, self._look, claim, self._records.of(claim)) for claim in self._ruling.blockers
         ]
         blockers += [describe_foreign(self._folder.resource, self._look, info) for info in self._ruling.foreign]
-        said = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
+        descriptions = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
         if len(blockers) > NAMED_BLOCKERS:
-            said.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
-        return LockBusy(f"{'; '.join(said)}.", tuple(blockers))
+            descriptions.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
+        return LockBusy(f"{'; '.join(descriptions)}.", tuple(blockers))
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,10 +28,10 @@ def parse_position(text: str) -> int:
 
     :raises ValueError: it is none.
     """
-    found = _POSITION.fullmatch(text)
-    if found is None:
+    match = _POSITION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no log position: they are written as in 16/B374D848")
-    return int(found[1], 16) << 32 | int(found[2], 16)
+    return int(match[1], 16) << 32 | int(match[2], 16)
 
 
 def show_position(position: int) -> str:

@@ -190,9 +190,9 @@ class _Look:
 
     def up(self, parameter: str, variable: str) -> str:
         """Return a parameter; "" where nothing gives it."""
-        for found in (self._given.get(parameter), self._service.get(parameter), os.environ.get(variable)):
-            if found is not None:
-                return found
+        for value in (self._given.get(parameter), self._service.get(parameter), os.environ.get(variable)):
+            if value is not None:
+                return value
         return ""
 
 
@@ -252,9 +252,9 @@ def system_certificates() -> str:
     )
 
 
-def tls_advice(said: str) -> str | None:
+def tls_advice(message: str) -> str | None:
     """Return what to do about TLS that failed; None where an error is about something else.
 
-    :param said: the words of a client.
+    :param message: the words of a client.
     """
-    return next((advice for pattern, advice in _ADVICE if re.search(pattern, said)), None)
+    return next((advice for pattern, advice in _ADVICE if re.search(pattern, message)), None)

@@ -115,10 +115,10 @@ def is_driver_who_asks() -> bool:
 
     :raises UsageError: the setting is none.
     """
-    said = os.environ.get(IDENTITY_VARIABLE) or "driver"
-    if said not in ("driver", "own"):
-        raise UsageError(f"{IDENTITY_VARIABLE} is {said!r}; it may be one of: driver, own.")
-    return said == "driver"
+    identity = os.environ.get(IDENTITY_VARIABLE) or "driver"
+    if identity not in ("driver", "own"):
+        raise UsageError(f"{IDENTITY_VARIABLE} is {identity!r}; it may be one of: driver, own.")
+    return identity == "driver"
 
 
 def _two_of(name: str) -> UsageError:

@@ -56,12 +56,12 @@ def ask_side_by_side(questions: Mapping[str, Callable[[], T]], *, limit_s: float
     until = time.monotonic() + limit_s
     for name, question in questions.items():
         threading.Thread(target=ask, args=(name, question), name=f"question to {name}", daemon=True).start()
-    found: dict[str, T | Exception] = {}
-    while len(found) < len(questions):
+    answers: dict[str, T | Exception] = {}
+    while len(answers) < len(questions):
         try:
             name, answer = answered.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
             break
-        found[name] = answer
+        answers[name] = answer
     late = NoAnswerError(f"it has not answered within {limit_s:g} s")
-    return {name: found.get(name, late) for name in questions}
+    return {name: answers.get(name, late) for name in questions}

@@ -54,8 +54,8 @@ class Signing:
 
     def environment(self) -> Mapping[str, str]:
         """Return the variables that tell another process the same."""
-        told = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
-        return {name: value for name, value in told.items() if value}
+        variables = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
+        return {name: value for name, value in variables.items() if value}
 
     def to_check(self) -> Signing:
         """Return what checks signatures and makes none."""

@@ -22,8 +22,8 @@ def _time_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        if known := available_timezones():  # a machine without any cannot tell
-            hint = nearest(name, known) or ": write one such as Europe/Berlin"
+        if zones := available_timezones():  # a machine without any cannot tell
+            hint = nearest(name, zones) or ": write one such as Europe/Berlin"
             raise PydanticCustomError("timezone", "there is no such time zone{hint}", {"hint": hint}) from None
     return name
 

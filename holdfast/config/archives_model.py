@@ -387,8 +387,8 @@ class ArchiveConfig(Section):
         """
         replicas = self.replicas or {}
         if replica is not None and replica not in replicas:
-            known = ", ".join(replicas) or "none"
-            raise UsageError(f"no replica '{replica}' of this archive (it has: {known}){nearest(replica, replicas)}")
+            names = ", ".join(replicas) or "none"
+            raise UsageError(f"no replica '{replica}' of this archive (it has: {names}){nearest(replica, replicas)}")
         if replica is not None:
             return replicas[replica]
         return self.url or next(iter(replicas.values()))
@@ -402,11 +402,11 @@ class ArchiveConfig(Section):
         """
         if name is None and len(self.sources) == 1:
             return next(iter(self.sources.items()))
-        known = ", ".join(sorted(self.sources)) or "none"
+        names = ", ".join(sorted(self.sources)) or "none"
         if name is None:
-            raise UsageError(f"say which source; this archive has: {known}")
+            raise UsageError(f"say which source; this archive has: {names}")
         if name not in self.sources:
-            raise UsageError(f"no source '{name}' in this archive (it has: {known}){nearest(name, self.sources)}")
+            raise UsageError(f"no source '{name}' in this archive (it has: {names}){nearest(name, self.sources)}")
         return name, self.sources[name]
 
 
@@ -421,9 +421,9 @@ class Config(Section):
         :raises UsageError: there is none.
         """
         if name not in self.archives:
-            known = ", ".join(sorted(self.archives)) or "none"
+            names = ", ".join(sorted(self.archives)) or "none"
             raise UsageError(
-                f"no archive '{name}' in {FILE_NAME} (it has: {known}){nearest(name, self.archives) or '.'} "
+                f"no archive '{name}' in {FILE_NAME} (it has: {names}){nearest(name, self.archives) or '.'} "
                 "For an archive that is not in the file, write its URL."
             )
         return self.archives[name]

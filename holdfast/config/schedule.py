@@ -40,8 +40,8 @@ def schedule_problem(text: str) -> str:
 def _is_part(part: str, least: int, most: int, names: list[str]) -> bool:
     if _SPECIAL.fullmatch(part):
         return True
-    found = _PART.fullmatch(part)
-    if found is None:
+    match = _PART.fullmatch(part)
+    if match is None:
         return False
-    ends = [end for end in found.groups()[:2] if end is not None]
+    ends = [end for end in match.groups()[:2] if end is not None]
     return all(end.lower() in names or (end.isdecimal() and least <= int(end) <= most) for end in ends)

@@ -76,23 +76,23 @@ class FolderStore(ObjectStore):
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         check_prefix(prefix)
-        found: list[ObjectInfo] = []
+        infos: list[ObjectInfo] = []
         try:
             now = self._clock()
             for key, entry in self._walk(prefix.rpartition("/")[0], prefix, start_after):
                 if key > start_after and (info := _info_of(key, entry)) is not None:
-                    found.append(info)
-                    check_listed(prefix, len(found), most)
+                    infos.append(info)
+                    check_listed(prefix, len(infos), most)
         except OSError as error:
             _raise_read("list", prefix, error)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), now)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         check_prefix(prefix)
         try:
             # Times and sizes of those that are asked for alone.
-            found = heapq.nsmallest(count, self._walk(prefix.rpartition("/")[0], prefix, ""), key=itemgetter(0))
-            return tuple(info for key, entry in found if (info := _info_of(key, entry)) is not None)
+            entries = heapq.nsmallest(count, self._walk(prefix.rpartition("/")[0], prefix, ""), key=itemgetter(0))
+            return tuple(info for key, entry in entries if (info := _info_of(key, entry)) is not None)
         except OSError as error:
             _raise_read("list", prefix, error)
 

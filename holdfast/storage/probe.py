@@ -134,7 +134,7 @@ class ProbeResult:
 
         There are none where nothing speaks against it.
         """
-        return [f"{each.what}: {each.found}" for each in self.findings if each.verdict == "unsafe"]
+        return [f"{finding.what}: {finding.found}" for finding in self.findings if finding.verdict == "unsafe"]
 
     def to_bytes(self) -> bytes:
         """Return the JSON that is kept."""
@@ -201,7 +201,7 @@ class _Probe:
         self._store = store
         self._budget = budget
         self._scratch = f"probes/scratch-{uuid.uuid4().hex}-"
-        self._left: set[str] = set()
+        self._remaining: set[str] = set()
         self._took: dict[str, list[float]] = {}
         self._times = _Times()
 
@@ -255,17 +255,19 @@ class _Probe:
 
         Objects are written, listed, read, overwritten, deleted and listed, again and again.
         """
-        missing = stale = left = 0
+        missing = stale = undeleted = 0
         for number in range(self._budget.rounds):
             key = self._key(f"seen-{number:03d}")
             missing += not self._shows_write(key)
             stale += not self._reads_newest(key)
-            left += not self._hides_deleted(key)
+            undeleted += not self._hides_deleted(key)
         of = f"of {self._budget.rounds}"
         return [
             _finding("list after write", missing, of, "objects were missing from a listing that began after the write"),
             _finding("read after write", stale, of, "reads did not give what had been written before"),
-            _finding("list after delete", left, of, "objects were still shown or read after they had been deleted"),
+            _finding(
+                "list after delete", undeleted, of, "objects were still shown or read after they had been deleted"
+            ),
         ]
 
     def _order(self) -> list[ProbeFinding]:
@@ -409,17 +411,17 @@ class _Probe:
     def _key(self, name: str) -> str:
         """Return the key of a scratch object, and note it for removal."""
         key = f"{self._scratch}{name}"
-        self._left.add(key)
+        self._remaining.add(key)
         return key
 
     def _delete(self, key: str) -> None:
         self._store.delete(key)
-        self._left.discard(key)
+        self._remaining.discard(key)
 
     def _clean_up(self) -> None:
         # By name, since a listing may hide some. What cannot be removed is only litter; the findings stand.
         with suppress(StoreError):
-            for key in sorted(self._left):
+            for key in sorted(self._remaining):
                 self._delete(key)
 
 

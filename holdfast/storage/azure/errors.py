@@ -74,12 +74,12 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
     """Raise the store error for an error answer of the server."""
     code = _code(error)
-    said = without_secrets(error.message).split("\n")[0]
-    what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code or 'no code'})."
+    message = without_secrets(error.message).split("\n")[0]
+    what = f"Could not {action} {key!r}: {message} (HTTP {status}, {code or 'no code'})."
     if code in _THROTTLED or status == 429:
         raise throttled(what, getattr(error.response, "headers", {})) from None
     if status in {401, 403}:
-        raise _denied(action, key, f"{said} (HTTP {status}, {code or 'no code'})") from None
+        raise _denied(action, key, f"{message} (HTTP {status}, {code or 'no code'})") from None
     if code in _ARCHIVED:
         raise ObjectArchived.in_class(
             action, key, "Archive", "az storage blob set-tier --tier Hot, which takes hours"
@@ -96,7 +96,7 @@ def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, 
     if status == 501:
         raise ConditionNotSupported(what) from None
     if status >= 500 or status == 408:
-        raise without_answer(action, key, f"{said} (HTTP {status}, {code or 'no code'})", writes=writes) from None
+        raise without_answer(action, key, f"{message} (HTTP {status}, {code or 'no code'})", writes=writes) from None
     raise StoreError(what) from None
 
 

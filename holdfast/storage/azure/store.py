@@ -62,8 +62,8 @@ class AzureStore(ObjectStore):
         self._container = self._account.container(container, self._connections)
         self._gate: Callable[[], None] | None = None
         self.endpoint = self._account.endpoint
-        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
-        self.listing_is_ordered = self._account.is_azure if told is None else told
+        setting = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = self._account.is_azure if setting is None else setting
 
     def impatient(self) -> AzureStore:
         return type(self)(
@@ -89,9 +89,9 @@ class AzureStore(ObjectStore):
         with azure_errors("list", prefix, writes=False), self._connections.watch() as answers:
             blobs = self._container.list_blobs(name_starts_with=start or None)
             later = (blob for blob in blobs if blob.name > after)
-            found = self._infos(later if most is None else islice(later, most + 1))
-        check_listed(prefix, len(found), most)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
+            infos = self._infos(later if most is None else islice(later, most + 1))
+        check_listed(prefix, len(infos), most)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         start = self._root + check_prefix(prefix)
@@ -190,15 +190,15 @@ class AzureStore(ObjectStore):
 
     def open_read(self, key: str) -> IO[bytes]:
         blob = self._blob(key)
-        found = self.head(key)
+        info = self.head(key)
 
         def read(offset: int, length: int) -> bytes:
             with azure_errors("read", key, writes=False):
                 return blob.download_blob(
-                    offset, length, etag=f'"{found.etag}"', match_condition=MatchConditions.IfNotModified
+                    offset, length, etag=f'"{info.etag}"', match_condition=MatchConditions.IfNotModified
                 ).readall()
 
-        file = RangeReader(found.size, lambda offset, length: self._connections.patiently(lambda: read(offset, length)))
+        file = RangeReader(info.size, lambda offset, length: self._connections.patiently(lambda: read(offset, length)))
         return io.BufferedReader(file, AHEAD_BYTES)
 
     @staticmethod

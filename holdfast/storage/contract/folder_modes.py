@@ -33,10 +33,10 @@ class FolderModes:
     @classmethod
     def from_environment(cls) -> FolderModes:
         """Return what the environment says; raises :class:`UsageError` where it says something else."""
-        said = os.environ.get(MODE, "") or "private"
-        if said not in ("private", "group"):
-            raise bad_setting(MODE, said, "private, group")
-        return cls() if said == "private" else cls(0o750, 0o640)
+        mode = os.environ.get(MODE, "") or "private"
+        if mode not in ("private", "group"):
+            raise bad_setting(MODE, mode, "private, group")
+        return cls() if mode == "private" else cls(0o750, 0o640)
 
     def open(self, path: str, flags: int) -> int:
         """Open a new file."""

@@ -382,8 +382,8 @@ def throttled(
     :param headers: of its answer. `Retry-After` counts where it gives seconds (RFC 9110, 10.2.3).
     """
     error = kind(what)
-    said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
-    error.retry_after = float(said) if said.isascii() and said.isdigit() else 0.0
+    seconds = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    error.retry_after = float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
     return error
 
 

@@ -81,8 +81,8 @@ class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
         try:
             file = self._store.open_read(self.normalize_path(path))
         except Exception as error:  # noqa: BLE001 - whatever it is, it is raised when the file is read
-            gone = FileNotFoundError(path) if isinstance(error, ObjectNotFound) else error
-            return pa.PythonFile(_Unopened(gone), mode="r")
+            reported = FileNotFoundError(path) if isinstance(error, ObjectNotFound) else error
+            return pa.PythonFile(_Unopened(reported), mode="r")
         _OPEN.add(file)
         return pa.PythonFile(file, mode="r")
 

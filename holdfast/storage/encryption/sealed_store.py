@@ -95,13 +95,13 @@ class SealedStore(ObjectStore):
     def harmful_rules(self) -> tuple[str, ...]:
         return self._inner.harmful_rules()
 
-    def ring(self, *, anew: bool = False) -> KeyRing | None:
+    def ring(self, *, reload: bool = False) -> KeyRing | None:
         """Return the archive's keys; None where it is not encrypted.
 
-        :param anew: look at the store again.
+        :param reload: look at the store again.
         """
         with self._loading:
-            if anew or not self._loaded:
+            if reload or not self._loaded:
                 self._ring = self._load()
                 self._loaded = True
             return self._ring
@@ -130,13 +130,13 @@ class SealedStore(ObjectStore):
         return self.ring() is not None
 
     def begin(self, like: ObjectStore | None = None) -> None:
-        if self.key is not None and self.ring(anew=True) is None:
+        if self.key is not None and self.ring(reload=True) is None:
             theirs = like.ring() if isinstance(like, SealedStore) and like.key == self.key else None
             if theirs is not None:
                 store_document(self._inner, theirs.document)
             else:
                 create_ring(self._inner, self.key)
-            self.ring(anew=True)
+            self.ring(reload=True)
 
     def renew(self, key: str) -> KeyRing:
         """Exchange the data key for new objects, and the wrapping key.
@@ -147,7 +147,7 @@ class SealedStore(ObjectStore):
         :raises UsageError: the archive is not encrypted.
         :raises RefusedError: somebody else has just done so, or what the former key opens could not be removed.
         """
-        ring = self.ring(anew=True)
+        ring = self.ring(reload=True)
         if ring is None:
             raise UsageError(f"{self.url} is not encrypted: 'holdfast copy' makes an encrypted copy of an archive")
         document = renew_ring(self._inner, ring, key)
@@ -157,8 +157,8 @@ class SealedStore(ObjectStore):
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         self._ring_of(prefix)  # who has not the key is told so even where there is nothing yet
-        found = self._inner.list(prefix, start_after=start_after, most=most)
-        return Listing(tuple(map(self._info, found.objects)), found.now)
+        listing = self._inner.list(prefix, start_after=start_after, most=most)
+        return Listing(tuple(map(self._info, listing.objects)), listing.now)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         self._ring_of(prefix)
@@ -283,14 +283,14 @@ class SealedStore(ObjectStore):
 
         A ring that was renewed meanwhile is read again.
         """
-        wanted = key_id(header, name)
-        for anew in (False, True):
-            ring = self.ring(anew=anew)
-            if ring is not None and wanted in ring.keys:
-                return ring.keys[wanted]
+        sealing_key = key_id(header, name)
+        for reload in (False, True):
+            ring = self.ring(reload=reload)
+            if ring is not None and sealing_key in ring.keys:
+                return ring.keys[sealing_key]
         raise DamagedError(
-            f"{name} is sealed with the key {wanted.hex()}, which this archive does not have: its {KEYS} are older "
-            f"than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has printed"
+            f"{name} is sealed with the key {sealing_key.hex()}, which this archive does not have: its {KEYS} are "
+            f"older than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has printed"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:

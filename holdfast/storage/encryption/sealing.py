@@ -193,14 +193,14 @@ class Unsealer:
         last = max(first, (offset + length - 1) // _CONTENT_BYTES)
         if first == last == self._newest[0]:
             return self._newest[1][skip : skip + length]
-        found = [
+        pieces = [
             content
             for number in range(first, last + 1, _SEGMENTS_AT_ONCE)
             for content in self._contents(number, min(number + _SEGMENTS_AT_ONCE - 1, last))
         ]
-        found[0] = found[0][skip:]
-        found[-1] = found[-1][: length - sum(map(len, found[:-1]))]
-        return b"".join(found)
+        pieces[0] = pieces[0][skip:]
+        pieces[-1] = pieces[-1][: length - sum(map(len, pieces[:-1]))]
+        return b"".join(pieces)
 
     def _contents(self, first: int, last: int) -> Iterator[bytes]:
         """Yield the contents of consecutive segments."""

@@ -91,13 +91,13 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
 
 def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
     """Raise the store error for an error answer of the server."""
-    status, said = answer.status_code, _message(answer)
-    what = f"Could not {action} {key!r}: {said} (HTTP {status})."
+    status, message = answer.status_code, _message(answer)
+    what = f"Could not {action} {key!r}: {message} (HTTP {status})."
     if status == 429:
         raise throttled(what, answer.headers, Throttled) from None
     if status in {401, 403}:
-        raise _denied(action, key, f"{said} (HTTP {status})") from None
-    if status == 404 and (not needs_object or "bucket does not exist" in said):
+        raise _denied(action, key, f"{message} (HTTP {status})") from None
+    if status == 404 and (not needs_object or "bucket does not exist" in message):
         raise StoreError(f"Could not {action} {key!r}: the bucket does not exist.") from None
     if status == 404:
         raise ObjectNotFound(f"{key} is not there.") from None
@@ -106,7 +106,7 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, need
     if status == 501:
         raise ConditionNotSupported(what) from None
     if status >= 500 or status == 408:
-        raise without_answer(action, key, f"{said} (HTTP {status})", writes=writes) from None
+        raise without_answer(action, key, f"{message} (HTTP {status})", writes=writes) from None
     raise StoreError(what) from None
 
 

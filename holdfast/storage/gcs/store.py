@@ -88,8 +88,8 @@ class GcsStore(ObjectStore):
         self._connections = Connections(patience)
         self._gate: Callable[[], None] | None = None
         self.endpoint = address_of(self._emulator or GOOGLE)
-        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
-        self.listing_is_ordered = not self._emulator if told is None else told
+        setting = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = not self._emulator if setting is None else setting
 
     def impatient(self) -> GcsStore:
         return type(self)(
@@ -122,9 +122,9 @@ class GcsStore(ObjectStore):
             blobs = self._bucket.list_blobs(prefix=start or None, start_offset=after or None, fields=LISTED, **ONCE)
             # The offset itself is listed, too.
             later = (blob for blob in blobs if blob.name > after)
-            found = self._infos(later if most is None else islice(later, most + 1))
-        check_listed(prefix, len(found), most)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
+            infos = self._infos(later if most is None else islice(later, most + 1))
+        check_listed(prefix, len(infos), most)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         start = self._root + check_prefix(prefix)
@@ -230,13 +230,13 @@ class GcsStore(ObjectStore):
 
     def open_read(self, key: str) -> IO[bytes]:
         path = self._path(key)
-        found = self.head(key)
+        info = self.head(key)
 
         def read(offset: int, length: int) -> bytes:
             last = offset + length - 1
-            return self._connections.patiently(lambda: self._read(key, path, int(found.etag), start=offset, end=last))
+            return self._connections.patiently(lambda: self._read(key, path, int(info.etag), start=offset, end=last))
 
-        return io.BufferedReader(RangeReader(found.size, read), AHEAD_BYTES)
+        return io.BufferedReader(RangeReader(info.size, read), AHEAD_BYTES)
 
     def _upload(self, action: str, key: str, body: bytes, **condition: int) -> None:
         path = self._path(key)

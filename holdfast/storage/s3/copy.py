@@ -52,11 +52,11 @@ def copy_object(
     except StoreError as error:  # who sends the bytes is told more
         _give_up(client, bucket, key, upload)
         return False if isinstance(error, (ObjectNotFound, StoreUnavailable)) else None
-    found = copied.get("ChecksumSHA256")
-    if found is None or base64.b64decode(found).hex() != sha256:
+    checksum = copied.get("ChecksumSHA256")
+    if checksum is None or base64.b64decode(checksum).hex() != sha256:
         _give_up(client, bucket, key, upload)
-        return None if found is None else False
-    part: CompletedPartTypeDef = {"PartNumber": 1, "ETag": copied["ETag"], "ChecksumSHA256": found}
+        return None if checksum is None else False
+    part: CompletedPartTypeDef = {"PartNumber": 1, "ETag": copied["ETag"], "ChecksumSHA256": checksum}
     try:
         with s3_errors("write", key, writes=True):
             once.complete_multipart_upload(

@@ -108,8 +108,8 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     """Raise the store error for an error answer of the server."""
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = error.response.get("Error", {}).get("Code", "")
-    said = error.response.get("Error", {}).get("Message", "") or code
-    what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
+    message = error.response.get("Error", {}).get("Message", "") or code
+    what = f"Could not {action} {key!r}: {message} (HTTP {status}, {code})."
     if code in _THROTTLED or status == 409:
         raise throttled(what, error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})) from error
     if code in _ARCHIVED:
@@ -129,5 +129,5 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     if status == 501:
         raise ConditionNotSupported(what) from error
     if status >= 500:
-        raise without_answer(action, key, f"{said} (HTTP {status}, {code})", writes=writes) from error
+        raise without_answer(action, key, f"{message} (HTTP {status}, {code})", writes=writes) from error
     raise StoreError(what) from error

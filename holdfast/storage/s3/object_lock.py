@@ -53,10 +53,10 @@ class ObjectLock:
         """
         if not text:
             return None
-        found = _FORM.fullmatch(text)
-        if found is None:
+        form = _FORM.fullmatch(text)
+        if form is None:
             raise bad_setting(VARIABLE, text, "30d, compliance:30d, governance:30d, with any number of days")
-        return cls(timedelta(days=int(found[2])), "GOVERNANCE" if found[1] == "governance" else "COMPLIANCE")
+        return cls(timedelta(days=int(form[2])), "GOVERNANCE" if form[1] == "governance" else "COMPLIANCE")
 
     def parameters(self) -> dict[str, Any]:
         """Return what a request says that makes a locked object."""
@@ -97,6 +97,6 @@ def extend(client: S3Client, bucket: str, keys: Sequence[str], lock: ObjectLock)
             return error
         return True
 
-    found = dict(zip(keys, do_side_by_side(look, keys, at_once=_AT_ONCE), strict=True))
-    failed = {key: error for key, error in found.items() if isinstance(error, StoreError)}
-    return Extended(len(found), sum(each is True for each in found.values()), failed)
+    results = dict(zip(keys, do_side_by_side(look, keys, at_once=_AT_ONCE), strict=True))
+    failed = {key: error for key, error in results.items() if isinstance(error, StoreError)}
+    return Extended(len(results), sum(result is True for result in results.values()), failed)

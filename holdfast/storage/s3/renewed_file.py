@@ -52,8 +52,8 @@ class RenewedFile(io.RawIOBase):
             stop=stop_after_attempt(_TRIES), wait=wait_random_exponential(_PAUSE_S, max=1.0),
             retry=retry_if_exception(_is_excuse), reraise=True,
         )  # fmt: skip
-        found: _Read = tries(self._read_at, position, read)
-        return found
+        result: _Read = tries(self._read_at, position, read)
+        return result
 
     def _read_at(self, position: int, read: Callable[[IO[bytes]], _Read]) -> _Read:
         try:

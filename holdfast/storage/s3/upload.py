@@ -156,14 +156,14 @@ class _S3Upload:
         """
         try:
             with s3_errors("look at", self._key, writes=False):
-                found = self._client.head_object(Bucket=self._bucket, Key=self._key)
+                head = self._client.head_object(Bucket=self._bucket, Key=self._key)
         except ObjectNotFound:
             return False
         except StoreError as unseen:
             if isinstance(error, ObjectExists):
                 raise StoreOutcomeUnknown(f"{self._key} is there, and nothing tells who made it: {unseen}") from error
             return False
-        return found["Metadata"].get(_ATTEMPT) == self._attempt
+        return head["Metadata"].get(_ATTEMPT) == self._attempt
 
     def give_up(self) -> None:
         """Remove the parts that were sent, as far as the store allows."""
