@@ -290,7 +290,8 @@ class SealedStore(ObjectStore):
                 return ring.keys[sealing_key]
         raise DamagedError(
             f"{name} is sealed with the key {sealing_key.hex()}, which this archive does not have: its {KEYS} are "
-            f"older than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has printed"
+            f"older than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has "
+            "printed"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
