@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from locking.errors import LockNotFound
 from locking.folder import LockFolder, looks_by_resource
 from locking.info import LockInfo, Records, describe_claim
-from locking.reaper import Reaper, nobody, put_marker
+from locking.reaper import Reaper, none_finished, put_marker
 from locking.record import LockRecord
 from locking.runtime import SYSTEM, Runtime
 from locking.terms import Terms
@@ -64,7 +64,11 @@ def end(
 
 
 def reap(
-    store: LockStore, root: str = "locks", *, finished: Callable[[Owner], bool] = nobody, runtime: Runtime = SYSTEM
+    store: LockStore,
+    root: str = "locks",
+    *,
+    finished: Callable[[Owner], bool] = none_finished,
+    runtime: Runtime = SYSTEM,
 ) -> list[Ended]:
     """End the locks and attempts that are over, and return them.
 

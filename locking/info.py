@@ -56,11 +56,11 @@ class LockInfo:
         It says who is in the way, what for, since when.
         """
         if self.state == "foreign":
-            return f"{self.txn} is not an object of ours (remove it if nobody needs it)"
+            return f"{self.txn} is not an object of ours (remove it if it is not needed)"
         if self.state == "unreadable":
             return f"{self.resource} has a lock {self.txn} that cannot be read: {self.detail}"
-        verb = {"intent": "is wanted", "dead": "was held"}.get(self.state, "is held")
-        owner = self.owner.describe() if self.owner else "somebody who is just leaving"
+        verb = {"intent": "is requested", "dead": "was held"}.get(self.state, "is held")
+        owner = self.owner.describe() if self.owner else "an owner who is just leaving"
         purpose = f" for {self.purpose}" if self.purpose else ""
         kind = _KIND[self.mode] if self.mode else "use"
         since = f"since {self.since:%Y-%m-%d %H:%M:%S} UTC, " if self.since else ""

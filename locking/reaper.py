@@ -34,7 +34,7 @@ class Fate(Enum):
     BURY = auto()
 
 
-def nobody(owner: Owner) -> bool:
+def none_finished(owner: Owner) -> bool:
     """Return False, since no owner is known to have finished."""
     del owner
     return False
@@ -56,7 +56,7 @@ class Reaper:
         records: Records,
         terms: Terms,
         *,
-        finished: Callable[[Owner], bool] = nobody,
+        finished: Callable[[Owner], bool] = none_finished,
         given_up: Collection[str] = (),
     ) -> None:
         self._folder = folder

@@ -101,7 +101,7 @@ def check_listed(prefix: str, listed: int, most: int | None) -> None:
     """
     if most is not None and listed > most:
         raise TooManyObjects(
-            f"{prefix} has more than {most:,} objects, and no more are read there. Remove those that nobody needs by "
+            f"{prefix} has more than {most:,} objects, and no more are read there. Remove those that are not needed by "
             "the store's own means; of locks, 'holdfast locks reap' removes what is over."
         )
 

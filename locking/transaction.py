@@ -302,7 +302,7 @@ class _Attempt:
         try:
             self._reaper.sweep(look, own=self._txn, most=SWEPT_AT_ONCE)
         except StoreError as error:
-            log.info("What is over in %s stays for whoever comes next: %s", self._folder.resource, error)
+            log.info("What is over in %s stays for the next owner: %s", self._folder.resource, error)
 
     def withdraw(self) -> None:
         """Undo everything that was written.
@@ -362,7 +362,7 @@ class _Attempt:
         mine = view.look.claims.get(self._txn)
         if mine is None or mine.intent is None or self._txn in view.look.dead:
             self._may_come_late = True
-            raise LockOvertaken(f"Somebody ended this attempt to take {self._folder.resource}; try again.")
+            raise LockOvertaken(f"Another client ended this attempt to take {self._folder.resource}; try again.")
 
     def _blocked(self, view: View, ruling: Ruling) -> Blocked:
         return Blocked(self._folder, self._records, view.look, ruling)

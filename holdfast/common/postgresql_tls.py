@@ -47,7 +47,7 @@ _REQUIRED: Final = ("require", "verify-ca", "verify-full")
 _ADVICE: Final = (
     (
         r"certificate verify failed",
-        "the server's certificate has expired, or is by nobody whom sslrootcert names: have it renewed, or name there "
+        "the server's certificate has expired, or is of no authority that sslrootcert names: have it renewed, or name there "
         "the file with its authority's certificates",
     ),
     (
@@ -137,16 +137,16 @@ class TlsSettings:
         how = f"the connection goes over a network with sslmode={self.mode}"
         if self.mode not in _REQUIRED:
             return (
-                f"{how}: whoever is on the way can read and change what goes over it, or answer in the server's place "
+                f"{how}: an attacker on the way can read and change what goes over it, or answer in the server's place "
                 "and be given what is meant for it"
             )
         if self.mode == "verify-ca" or self.roots:
             return (
-                f"{how}: it is encrypted, and nobody looks at the name in the server's certificate: whoever has "
+                f"{how}: it is encrypted, and the name in the server's certificate is not checked: the owner of "
                 "another one of the same authority can answer in the server's place"
             )
         return (
-            f"{how}: it is encrypted, and nobody looks whose certificate the server has: whoever is on the way can "
+            f"{how}: it is encrypted, and the server's certificate is not checked: an attacker on the way can "
             "answer in its place"
         )
 

@@ -316,7 +316,7 @@ class _Probe:
             self._delete(key)
             unsure += bool(ended.unsure)
         if unsure > max(FEW, len(races) // 10):
-            return ProbeFinding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not tell who had won")
+            return ProbeFinding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not say who had won")
         return ProbeFinding(
             what, "safe", f"one of up to {self._budget.contenders} at once won in each of {len(races)} races"
         )

@@ -18,7 +18,7 @@ _REASONS: Final = (
     ),
     (
         r"certificate verify failed|SSL peer certificate or SSH remote key was not OK",
-        "its certificate is by nobody whom this machine trusts: name the file with its authority's certificates in "
+        "its certificate is of no authority that this machine trusts: name the file with its authority's certificates in "
         "{file}",
     ),
     (

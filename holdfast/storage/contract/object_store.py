@@ -325,7 +325,7 @@ def check_document(key: str, size: int) -> None:
     if size > LARGEST_DOCUMENT:
         raise ObjectTooLarge(
             f"{key} is damaged or not ours: it has {size:,} bytes. Restore this object from a copy of the archive, or "
-            "remove it if nobody needs it."
+            "remove it if it is not needed."
         )
 
 

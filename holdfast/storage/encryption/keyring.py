@@ -217,7 +217,7 @@ def store_document(store: ObjectStore, document: RingDocument) -> None:
         store.create(document.name, document.model_dump_json(indent=2).encode() + b"\n")
     except ObjectExists:
         raise RefusedError(
-            f"somebody else has just made {document.name} in {store.url}: see 'holdfast key show'"
+            f"another command has just made {document.name} in {store.url}: see 'holdfast key show'"
         ) from None
 
 

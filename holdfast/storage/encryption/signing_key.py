@@ -133,7 +133,7 @@ def believed(signing: Signing) -> Mapping[str, PublicKey] | None:
         if keys and own.fingerprint not in keys:
             raise UsageError(
                 f"the key at {shown(signing.key)} ({own}) is not among those that are believed ({SIGNERS_VARIABLE}, or "
-                "signing.signers in archives.yaml): nobody here would believe what it signs"
+                "signing.signers in archives.yaml): what it signs would not be believed here"
             )
         keys[own.fingerprint] = own
     if not keys:

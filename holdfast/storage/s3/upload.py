@@ -161,7 +161,7 @@ class _S3Upload:
             return False
         except StoreError as unseen:
             if isinstance(error, ObjectExists):
-                raise StoreOutcomeUnknown(f"{self._key} is there, and nothing tells who made it: {unseen}") from error
+                raise StoreOutcomeUnknown(f"{self._key} is there, and it is not known who made it: {unseen}") from error
             return False
         return head["Metadata"].get(_ATTEMPT) == self._attempt
 

@@ -206,7 +206,7 @@ def test_what_somebody_put_among_the_commits_is_named_and_ignored(
     assert add(again, block(position="0/300")) == 4
     assert [commit.sequence for commit in again.commits()] == [1, 2, 3, 4]
     assert [record.message for record in caplog.records] == [
-        f"Not of Holdfast, and ignored: {key} in {archive.store.url}. Remove what nobody needs."
+        f"Not of Holdfast, and ignored: {key} in {archive.store.url}. Remove what is not needed."
     ]
 
 

@@ -92,12 +92,12 @@ def test_a_server_is_over_a_network_unless_it_is_reached_on_this_machine(
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("", "whoever is on the way can read and change what goes over it, or answer in the server's place"),
-        ("?sslmode=disable", "whoever is on the way can read and change what goes over it"),
-        ("?sslrootcert=ca.pem", "with sslmode=prefer: whoever is on the way can read"),
-        ("?sslmode=require", "it is encrypted, and nobody looks whose certificate the server has"),
-        ("?sslmode=require&sslrootcert=ca.pem", "nobody looks at the name in the server's certificate"),
-        ("?sslmode=verify-ca", "nobody looks at the name in the server's certificate"),
+        ("", "an attacker on the way can read and change what goes over it, or answer in the server's place"),
+        ("?sslmode=disable", "an attacker on the way can read and change what goes over it"),
+        ("?sslrootcert=ca.pem", "with sslmode=prefer: an attacker on the way can read"),
+        ("?sslmode=require", "it is encrypted, and the server's certificate is not checked"),
+        ("?sslmode=require&sslrootcert=ca.pem", "the name in the server's certificate is not checked"),
+        ("?sslmode=verify-ca", "the name in the server's certificate is not checked"),
         ("?sslmode=verify-full", ""),
         ("?sslrootcert=system", ""),
     ],

@@ -24,7 +24,7 @@ def test_plain_http_over_a_network_is_told_once(endpoint: str, caplog: pytest.Lo
     for _ in range(2):
         warn_of_clear_text(endpoint)
     (said,) = caplog.messages
-    assert said.startswith(f"{endpoint} is reached over a network in the clear: whoever is on the way can change")
+    assert said.startswith(f"{endpoint} is reached over a network in the clear: an attacker on the way can change")
     assert "write https:// into its address" in said
 
 
