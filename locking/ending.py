@@ -1,6 +1,6 @@
 """Ending locks on purpose: one that a person names, or all that are over.
 
-Both keep to the rule of everybody who ends another's lock: first the marker, then the deletes.
+Both keep to the rule for ending another's lock: first the marker, then the deletes.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class Ended:
     """A lock, or an attempt at one, that was ended.
 
     :param lock: as it was
-    :param reason: why anybody might end it
+    :param reason: why it might be ended
     """
 
     lock: LockInfo

@@ -35,7 +35,7 @@ class LockInfo:
     :param txn: the transaction's id; the object's key where it is not ours
     :param since: when it was asked for, by the store's clock; None where that cannot be known
     :param age_s: seconds since then, or else since its object was written
-    :param expires_in_s: seconds until anybody may end it unless it is renewed; None where nobody may
+    :param expires_in_s: seconds until every client may end it unless it is renewed; None where none may
     :param detail: why a record cannot be read
     """
 
@@ -99,7 +99,7 @@ class Records:
 
 
 def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Return whether anybody may end the claim.
+    """Return whether every client may end the claim.
 
     The lease and grace of its target are over then, or those of its lone intent.
     """
@@ -111,7 +111,7 @@ def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
 def lease_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     """Return whether the claim's lease is over.
 
-    Nobody can trust the claim any more then, though its requests may still be under way.
+    No owner can trust the claim any more then, though its requests may still be under way.
     """
     limit = terms.lease if claim.target is not None else terms.attempt_lease
     return look.age(claim.newest) > limit + CLOCK_STEP
@@ -188,7 +188,7 @@ def blockers(
 ) -> list[LockInfo]:
     """Return the locks that would keep an acquirer of ``resource`` out now.
 
-    Nothing is changed. What is expired or dead does not count: whoever acquires ends it. One check, and one GET for
+    Nothing is changed. What is expired or dead does not count: the next acquirer ends it. One check, and one GET for
     each claim.
     """
     folder = LockFolder(store, root, resource)

@@ -215,7 +215,7 @@ class Lease:
                 raise LockStateUnknown(f"The store's clock stands at {began.now}, and {self.resource} has no token.")
             self._clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        self._look()  # nobody else can have begun before that time was read
+        self._look()  # no other can have begun before that time was read
         return (ticked.now - _EPOCH) // timedelta(microseconds=1)
 
     def _watch(self) -> float | None:

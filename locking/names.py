@@ -1,7 +1,7 @@
 """Names of a lock's objects.
 
 ``<root>/<resource>/`` holds, for each transaction, ``INTENT.WRIT.<txn>`` or ``INTENT.READ.<txn>``, then the
-target ``WRIT.<txn>`` or ``READ.<txn>``, and ``DEAD.<txn>`` once somebody ended it. The folder keeps resources
+target ``WRIT.<txn>`` or ``READ.<txn>``, and ``DEAD.<txn>`` once another client ended it. The folder keeps resources
 ``a`` and ``ab`` apart. Intents sort before targets on purpose: a listing read in key order then cannot miss a
 client that moves from the one to the other.
 """

@@ -1,6 +1,6 @@
 r"""Text of others on one line, without anything that a terminal obeys.
 
-Names of tables, owners of locks and reasons are whatever somebody has written. A control character among them could
+Names of tables, owners of locks and reasons are text that others have written. A control character among them could
 move the cursor, a line break could forge a line of a log, and a bidirectional override could show it backwards. So each
 of these stands there as Python would write it in a string, such as `\x1b` and `\n`.
 """
@@ -72,7 +72,7 @@ class LineLog:
         self._log.info("%s", _line(words, values))
 
     def warning(self, words: object, *values: object) -> None:
-        """Log what somebody should know."""
+        """Log a warning on one line."""
         self._log.warning("%s", _line(words, values))
 
     def error(self, words: object, *values: object) -> None:

@@ -36,7 +36,7 @@ class Owner:
         outlives the process that took it
     :param boot_id: the machine's present boot; differs on every machine
     :param pid_namespace: process ids mean nothing in another one (containers)
-    :param process_start: clock ticks since boot; tells a process from a later one of the same number
+    :param process_start: clock ticks since boot; differs for a later process of the same number
     """
 
     scope: Scope = "process"
@@ -92,12 +92,12 @@ def process_is_gone(owner: Owner) -> bool:
         return True
     except PermissionError:
         pass
-    except OverflowError:  # the number of no process: somebody has forged it
+    except OverflowError:  # the number of no process: it is forged
         return False
     fields = _status(owner.pid)
     if fields is None:
         return False
-    # One that nobody has waited for yet (a container's first process may never do) has ended all the same.
+    # One that no parent has waited for yet (a container's first process may never do) has ended all the same.
     ended = fields[0] in _ENDED
     return ended or (owner.process_start > 0 and _start_of(fields) != owner.process_start)
 
@@ -135,7 +135,7 @@ def _status(pid: int) -> list[str] | None:
 
 
 def boot_id() -> str:
-    """Return the id of this machine's present boot; "" where it tells none."""
+    """Return the id of this machine's present boot; "" where it has none."""
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     return ""

@@ -1,7 +1,7 @@
-"""Protocol of a lock's store, with errors that tell outcomes apart.
+"""Protocol of a lock's store, with an error for each outcome.
 
 The protocol is small. The distinction that matters is between a request that *certainly* had no effect and one whose
-outcome nobody knows: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
+outcome is not known: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
 """
 
 # The names are public surface (they read as the situation, not as the mechanism).

@@ -39,7 +39,7 @@ class Terms:
     def expiry(self) -> float:
         """Return the age of a lock at the end of its lease and grace.
 
-        Anybody may end it then.
+        Every client may end it then.
         """
         return self.lease + self.grace
 
@@ -52,7 +52,7 @@ class Terms:
     def attempt_expiry(self) -> float:
         """Return the age of an intent at the end of its lease and grace.
 
-        Anybody may end it then.
+        Every client may end it then.
         """
         return self.attempt_lease + self.grace
 

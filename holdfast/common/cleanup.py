@@ -19,7 +19,7 @@ def clean_up(first: BaseException | None, *steps: Callable[[], object]) -> None:
     for step in steps:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it comes behind what was first
+        except Exception as error:  # noqa: BLE001 - every error comes behind the first
             if failed is None:
                 failed = error
             else:

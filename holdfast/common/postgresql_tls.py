@@ -1,7 +1,7 @@
 """TLS of connections to PostgreSQL: what an address asks its clients for, what that keeps out, and what failed.
 
 All clients are given the same parameters. What those mean, libpq decides in each of them, and here it is decided again
-to be told. Source: PostgreSQL manual, 'SSL Support' of libpq and 'Parameter Key Words'.
+for our messages. Source: PostgreSQL manual, 'SSL Support' of libpq and 'Parameter Key Words'.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _REQUIRED: Final = ("require", "verify-ca", "verify-full")
 _ADVICE: Final = (
     (
         r"certificate verify failed",
-        "the server's certificate has expired, or is of no authority that sslrootcert names: have it renewed, or name there "
-        "the file with its authority's certificates",
+        "the server's certificate has expired, or is of no authority that sslrootcert names: have it renewed, or name "
+        "there the file with its authority's certificates",
     ),
     (
         r"server certificate for .* does not match host name",
@@ -121,17 +121,17 @@ class TlsSettings:
     def is_wanted(self) -> bool:
         """Return whether TLS is asked for, so that no client may go without.
 
-        Whoever names certificates for a server over a network means to use them, also where libpq would do without.
+        Certificates that are named for a server over a network are meant to be used, also where libpq would do without.
         """
         return self.mode in _REQUIRED or (self.is_named and self.is_remote and self.mode == "prefer")
 
     @property
     def is_checked(self) -> bool:
-        """Return whether nobody else can answer in the server's place."""
+        """Return whether no other server can answer in its place."""
         return self.mode == "verify-full"
 
     def weakness(self) -> str:
-        """Return what somebody on the network can do, in words; "" where there is none, or where he can do nothing."""
+        """Return what an attacker on the network can do, in words; "" where there is no network, or nothing to do."""
         if not self.is_remote or self.is_checked:
             return ""
         how = f"the connection goes over a network with sslmode={self.mode}"
@@ -197,7 +197,7 @@ class _Look:
 
 
 def _service(name: str, file: str | None) -> dict[str, str]:
-    """Return the parameters of a service; none where no file has it, which connecting tells.
+    """Return the parameters of a service; none where no file has it: connecting then fails.
 
     Source: PostgreSQL manual, 'The Connection Service File'.
     """
@@ -227,7 +227,7 @@ def _hosts(look: _Look, of_url: str) -> Iterator[str]:
 
 
 def _is_remote(host: str) -> bool:
-    """Return whether a host is another machine, as far as its name tells."""
+    """Return whether a host is another machine, as far as its name shows."""
     if not host or host.startswith(("/", "@")) or host == "localhost":
         return False
     try:

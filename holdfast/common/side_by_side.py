@@ -1,4 +1,4 @@
-"""Work that is done several at a time: on each of many things, and questions to places that may not answer."""
+"""Work and questions that are done several at a time."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ S = TypeVar("S")
 def do_side_by_side(work: Callable[[S], T], items: Iterable[S], *, at_once: int) -> list[T]:
     """Call a function with each of several values, some at a time; return the results in their order.
 
-    All threads have ended when it returns. So nobody yields while threads run: the garbage collector ends a generator
-    that was left, wherever it happens to run, and to wait for a thread there can hold up that very thread for good.
+    All threads have ended when it returns. So no caller yields while threads run: the garbage collector ends an
+    abandoned generator, wherever it happens to run, and to wait for a thread there can hold up that very thread for
+    good.
 
     :raises Exception: the first call in order that failed; those that have not begun are left out.
     """

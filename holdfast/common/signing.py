@@ -53,7 +53,7 @@ class Signing:
         return cls(os.environ.get(KEY_VARIABLE) or None, tuple(filter(None, signers)))
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that tell another process the same."""
+        """Return the variables that give another process the same."""
         variables = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
         return {name: value for name, value in variables.items() if value}
 

@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.common.errors import UsageError
 
 MAX_VALUE_BYTES: Final = 256 << 20
-"""The largest single value that is backed up, unless told otherwise."""
+"""The largest single value that is backed up by default."""
 
 MAX_VALUE_VARIABLE: Final = "HOLDFAST_MAX_VALUE_BYTES"
 

@@ -22,7 +22,7 @@ def _time_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        if zones := available_timezones():  # a machine without any cannot tell
+        if zones := available_timezones():  # a machine without any cannot check
             hint = nearest(name, zones) or ": write one such as Europe/Berlin"
             raise PydanticCustomError("timezone", "there is no such time zone{hint}", {"hint": hint}) from None
     return name
@@ -35,7 +35,7 @@ TimeZone = Annotated[str, AfterValidator(_time_zone)]
 class AirflowDeadlines(Section):
     """Deadlines of runs in Airflow, such as `2h`: so long after it was queued, a run of the operation is done.
 
-    Where one is not, Airflow marks its deadline as missed, and the archive's `alerts` tell of it. The run goes on.
+    Where one is not, Airflow marks its deadline as missed, and the archive's `alerts` report it. The run goes on.
     """
 
     full: Span | None = None

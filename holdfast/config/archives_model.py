@@ -24,7 +24,7 @@ from holdfast.config.section import Section, ShortSpan, Span
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)
-"""So long it is known that no replica has the files of a backup before a sync gives it up, unless told otherwise."""
+"""Default time for which no replica has had a backup's files before a sync gives it up."""
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 

@@ -30,7 +30,7 @@ def _in_minutes(text: str) -> str:
 
 
 ShortSpan = Annotated[str, StringConstraints(pattern=SHORT_SPAN), AfterValidator(_in_minutes)]
-"""A length of time that nobody counts in months, so that `15m` is as many minutes."""
+"""A length of time that is never in months, so that `15m` is as many minutes."""
 
 
 class Section(BaseModel):

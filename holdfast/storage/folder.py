@@ -182,7 +182,7 @@ class FolderStore(ObjectStore):
         from pyarrow import OSFile
 
         path = self._path(key)
-        self._status(key, path)  # tells a folder from a file
+        self._status(key, path)  # raises for a folder
         errors = partial(_errors, _raise_read, "read", key)
         with errors():
             return cast("IO[bytes]", TranslatingFile(OSFile(str(path), "rb"), errors))
@@ -310,7 +310,7 @@ def _must_be_file(key: str, status: os.stat_result) -> None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for somebody to write into it: a pipe may be in its place."""
+    """Open a file without waiting for a writer: a pipe may be in its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

@@ -53,7 +53,7 @@ ROUNDING = 1.0
 T = TypeVar("T")
 
 Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not known"]
-"""Two are told of what nothing of ours needs. The last two are told of rules, which may be changed at any time."""
+"""Two are for what nothing of ours needs. The last two are for rules, which may be changed at any time."""
 
 
 @dataclass(frozen=True)
@@ -379,9 +379,9 @@ class _Probe:
             return ProbeFinding(
                 "clock",
                 "unsafe",
-                f"objects' times are {stamp:.0f} s off the time that the store itself tells: {_LEASES}",
+                f"objects' times are {stamp:.0f} s off the time that the store itself says: {_LEASES}",
             )
-        return ProbeFinding("clock", "safe", "objects' times agree with the time that the store tells")
+        return ProbeFinding("clock", "safe", "objects' times agree with the time that the store says")
 
     def _list(self) -> Listing:
         before, wall = time.monotonic(), time.time()

@@ -46,8 +46,8 @@ class _Start:
 class Race:
     """Outcome of one race.
 
-    :param won: what those wrote who were told that they had won.
-    :param unsure: what those wrote who were told nothing.
+    :param won: contents of the writes that succeeded.
+    :param unsure: contents of the writes whose outcome is not known.
     """
 
     contenders: int

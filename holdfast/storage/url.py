@@ -49,7 +49,7 @@ def open_url(url: str) -> ObjectStore:
     if "@" in parts.netloc:
         raise UsageError(f"An archive's URL holds no credentials; {_CREDENTIALS.get(parts.scheme, _AWS)}.")
     if parts.query or parts.fragment:
-        # Not shown: what stands there may be a signature that lets anybody in.
+        # Not shown: it may be a signature that opens the store.
         raise UsageError(f"The archive's URL has a '?' or '#' in it, after {parts.path!r}; write {SUPPORTED}.")
     if parts.scheme == "file":
         return _open_file_url(url, parts.netloc, unquote(parts.path))
@@ -70,7 +70,7 @@ def _open_file_url(url: str, host: str, path: str) -> ObjectStore:
 def _open_s3_url(url: str, bucket: str, path: str) -> ObjectStore:
     if not bucket:
         raise UsageError(f"{url!r} names no bucket; write s3://bucket/prefix.")
-    # boto3 takes a tenth of a second and more to import; who works in a folder need not wait for it.
+    # boto3 takes a tenth of a second and more to import: an archive in a folder need not wait for it.
     from holdfast.storage.s3.store import S3Store
 
     return S3Store(bucket, path.strip("/"))

@@ -90,7 +90,7 @@ def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, 
         raise ObjectNotFound(f"{key} is not there.") from None
     if code in _TAKEN:
         raise ObjectExists(f"{key} is there already.") from None
-    # A blob that somebody has leased answers 412, too.
+    # A blob under a lease answers 412, too.
     if status == 412 and code in _OTHER_ETAG:
         raise ObjectChanged(f"{key} is not what it was.") from None
     if status == 501:

@@ -141,11 +141,11 @@ class AzureStore(ObjectStore):
                     body, overwrite=True, etag=f'"{etag}"', match_condition=MatchConditions.IfNotModified
                 )
         except ObjectChanged:
-            self.head(key)  # tells one that is gone from one that is another
+            self.head(key)  # raises ObjectNotFound for one that is gone
             raise
 
     def gated(self, gate: Callable[[], None]) -> AzureStore:
-        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        # Not by copy(), which opens the URL again: the twin shares our connections.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _gate=gate)
         return twin
@@ -160,7 +160,7 @@ class AzureStore(ObjectStore):
 
     def filesystem(self) -> tuple[FileSystem, str]:
         if named_certificates() and self.endpoint.startswith("https:") and not self._account.is_azure:
-            # pyarrow's client cannot be told of an authority; ours can.
+            # pyarrow's client takes no authority; ours does.
             from holdfast.storage.contract.read_only import ReadOnly  # as in sealed_store.py
 
             return ReadOnly.over(self), ""

@@ -18,8 +18,8 @@ _REASONS: Final = (
     ),
     (
         r"certificate verify failed|SSL peer certificate or SSH remote key was not OK",
-        "its certificate is of no authority that this machine trusts: name the file with its authority's certificates in "
-        "{file}",
+        "its certificate is of no authority that this machine trusts: name the file with its authority's certificates "
+        "in {file}",
     ),
     (
         r"wrong version number|record layer failure|unknown protocol",

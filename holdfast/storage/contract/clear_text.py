@@ -1,4 +1,4 @@
-"""Stores that are reached in the clear over a network, of which a process is told once."""
+"""Stores that are reached in the clear over a network: a process warns of each once."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ MODE = "HOLDFAST_FOLDER_MODE"
 class FolderModes:
     """Rights on an archive's folder: its owner's, and with ``HOLDFAST_FOLDER_MODE=group`` those of their group.
 
-    What is written has these rights whatever the umask. A folder that is there already keeps its own.
+    Files and folders have these rights under every umask. A folder that is there already keeps its own.
 
     :param folder: mode of folders
     :param file: mode of files
@@ -46,7 +46,7 @@ class FolderModes:
         return descriptor
 
     def make(self, folder: Path) -> None:
-        """Make a folder, if nobody else does meanwhile."""
+        """Make a folder, unless another process does meanwhile."""
         with contextlib.suppress(FileExistsError):
             folder.mkdir(self.folder)
             with contextlib.suppress(PermissionError):

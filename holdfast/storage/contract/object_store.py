@@ -92,7 +92,7 @@ class ObjectStore(ABC):
 
     @property
     def locks_objects(self) -> bool:
-        """Return whether what is written once is locked for a while, so that nobody can delete or replace it."""
+        """Return whether what is written once is locked for a while, against deletes and replacements."""
         return False
 
     def extend_locks(self, keys: Sequence[str]) -> Extended:
@@ -138,7 +138,7 @@ class ObjectStore(ABC):
         """Return the first objects of a listing, by key.
 
         They are ``count`` at most, and so is the work for them. A cloud's placeholder of a folder below the prefix may
-        leave fewer: nobody may conclude from that.
+        leave fewer: that there are fewer proves nothing.
         """
         return self.list(prefix).objects[:count]
 
@@ -318,7 +318,7 @@ class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the 
 def check_document(key: str, size: int) -> None:
     """Refuse to read an object into memory that cannot be a document.
 
-    Whoever can write into the store chooses how large an object is.
+    Every writer of the store chooses how large its objects are.
 
     :raises ObjectTooLarge: it is larger than all that is read whole.
     """
@@ -330,7 +330,7 @@ def check_document(key: str, size: int) -> None:
 
 
 def check_new_document(key: str, size: int) -> None:
-    """Refuse to write a document that nobody could read again.
+    """Refuse to write a document that could not be read again.
 
     :param size: of its bytes as they would be stored.
     :raises RefusedError: it is too large.
@@ -355,7 +355,7 @@ class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, lik
 
     That holds for every user: try again later.
 
-    :param until: when that ends by itself; None for a legal hold, which somebody has to take back
+    :param until: when that ends by itself; None for a legal hold, which an administrator has to take back
     """
 
     def __init__(self, message: str, until: datetime | None = None) -> None:

@@ -60,7 +60,7 @@ class WrappingKey(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a fingerprint that tells keys apart.
+        """Return a fingerprint, by which keys differ.
 
         It gives nothing of the key away, and is empty where only a command knows the key.
         """

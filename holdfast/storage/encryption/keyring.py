@@ -2,8 +2,8 @@
 
 The documents with them are `keys/<n>.json`, each written once. The newest document counts; its last data key seals what
 is written. The wrapping key wraps a root key, which seals the data keys together with everything else that the document
-says: nobody without it can change their order, or pass an older document off as a newer one. Whoever has lost the
-wrapping key and its copies has lost the archive.
+says: without it their order cannot be changed, nor an older document pass for a newer one. An archive is lost with the
+last copy of its wrapping key.
 """
 
 from __future__ import annotations
@@ -185,7 +185,7 @@ def renew_ring(store: ObjectStore, ring: KeyRing, address: str) -> RingDocument:
     stays readable: its data key stays.
 
     :param address: of the wrapping key from now on; may be the present one.
-    :raises RefusedError: somebody else has just done so, or an older document is still there.
+    :raises RefusedError: another command has just done so, or an older document is still there.
     :raises HoldfastError: the wrapping key does not open what it has wrapped; nothing is changed.
     """
     before = ring.document
@@ -252,7 +252,7 @@ def _make(
     )
     sealed = nonce + AESGCM(root).encrypt(nonce, b"".join(secrets[key.id] for key in keys), _associated_data(document))
     document = document.model_copy(update={"sealed": base64.b64encode(sealed).decode()})
-    try:  # with the key as it is found anew: commands and services may give another answer
+    try:  # with the key as it is read again: commands and services may give another answer
         opened = {
             key_id.hex(): data_key.secret
             for key_id, data_key in _open(document, find_key(address), store.url).keys.items()

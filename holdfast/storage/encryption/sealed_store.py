@@ -2,8 +2,8 @@
 
 In an encrypted archive, objects are sealed when they are written, and opened when they are read.
 
-Whether an archive is encrypted is asked of the place itself, when the first object is touched that would be sealed. So
-nobody who has a URL alone can write to an encrypted archive in the clear, or takes it for a damaged one.
+Whether an archive is encrypted, its store says when the first object is touched that would be sealed. So a URL alone is
+not enough to write to an encrypted archive in the clear, or to take it for a damaged one.
 """
 
 from __future__ import annotations
@@ -145,7 +145,7 @@ class SealedStore(ObjectStore):
 
         :param key: its address; may be the present one.
         :raises UsageError: the archive is not encrypted.
-        :raises RefusedError: somebody else has just done so, or what the former key opens could not be removed.
+        :raises RefusedError: another command has just done so, or what the former key opens could not be removed.
         """
         ring = self.ring(reload=True)
         if ring is None:
@@ -156,7 +156,7 @@ class SealedStore(ObjectStore):
             return self._ring
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
-        self._ring_of(prefix)  # who has not the key is told so even where there is nothing yet
+        self._ring_of(prefix)  # a missing key is an error even where there is nothing yet
         listing = self._inner.list(prefix, start_after=start_after, most=most)
         return Listing(tuple(map(self._info, listing.objects)), listing.now)
 

@@ -1,6 +1,6 @@
 """Encryption of objects in segments.
 
-Nobody can read, change or swap an object without a key. A part of it can be read alone.
+Without a key, an object cannot be read, changed or swapped. A part of it can be read alone.
 
 The construction is STREAM (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), in the form of Tink's AES-GCM-HKDF streaming.
 Each object has a key of its own: HKDF-SHA256 makes it out of a data key, 32 random bytes and the object's name. Each

@@ -28,7 +28,7 @@ _IDENTITY: Final = "archive.json"
 
 
 class NotSignedError(DamagedError):
-    """Object that nobody has signed who is known here."""
+    """Object that no known signer has signed."""
 
 
 class SignedStore(SealedStore):

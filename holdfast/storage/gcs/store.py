@@ -153,7 +153,7 @@ class GcsStore(ObjectStore):
 
     def _read(self, key: str, path: str, generation: int | None = None, **part: int) -> bytes:
         with gcs_errors("read", key, writes=False):
-            # Raw: as it was written, also where somebody gave the object a Content-Encoding.
+            # Raw: as it was written, also where the object was given a Content-Encoding.
             blob = self._bucket.blob(path, generation=generation)
             content: bytes = blob.download_as_bytes(raw_download=True, **part, **ONCE)
         return content
@@ -171,11 +171,11 @@ class GcsStore(ObjectStore):
         try:
             self._upload("replace", key, body, if_generation_match=int(etag))
         except ObjectChanged:
-            self.head(key)  # tells one that is gone from one that is another
+            self.head(key)  # raises ObjectNotFound for one that is gone
             raise
 
     def gated(self, gate: Callable[[], None]) -> GcsStore:
-        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        # Not by copy(), which opens the URL again: the twin shares our connections.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _bucket=self._bucket, _gate=gate)
         return twin

@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _OF_CREDENTIALS = logging.getLogger("botocore.credentials")
 if _OF_CREDENTIALS.level == logging.NOTSET:
-    # It tells with each session where it has found them: in a task's log, more often than all the rest.
+    # It logs with each session where it has found them: in a task's log, more often than all the rest.
     _OF_CREDENTIALS.setLevel(logging.WARNING)
 
 CONNECT_TIMEOUT = 5.0
@@ -201,7 +201,7 @@ class S3Access:
 def _loader(data_path: str | None) -> Loader:
     """Return the loader of botocore's service descriptions, with its cache.
 
-    Sessions have one each by default: then each store reads those of S3 anew, four fifths of the time to make a client.
+    Sessions have one each by default: then each store reads those of S3 again: four fifths of a client's start.
     """
     return create_loader(data_path)
 

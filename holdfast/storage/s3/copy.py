@@ -49,7 +49,7 @@ def copy_object(
                 PartNumber=1,
                 CopySource={"Bucket": source[0], "Key": source[1]},
             )["CopyPartResult"]
-    except StoreError as error:  # who sends the bytes is told more
+    except StoreError as error:  # a caller that sends the bytes gets the whole error
         _give_up(client, bucket, key, upload)
         return False if isinstance(error, (ObjectNotFound, StoreUnavailable)) else None
     checksum = copied.get("ChecksumSHA256")

@@ -156,7 +156,7 @@ def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
             )
         if is_held:
             return ObjectRetained(f"{key} is kept by a legal hold.")
-        if "object lock" in message.lower():  # not every server, and not to everybody, tells until when
+        if "object lock" in message.lower():  # not every server says until when, and not to every user
             return ObjectRetained(f"{key} is kept by its object lock; until when is not known ({message})")
         return StoreDenied(f"{message} Deleting takes s3:DeleteObject, and of versions s3:DeleteObjectVersion.")
     if code in _NOT_DONE:

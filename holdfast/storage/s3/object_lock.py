@@ -1,7 +1,7 @@
-"""Object lock: what an archive needs can be neither deleted nor replaced for a while, by nobody.
+"""Object lock: no user can delete or replace what an archive needs for a while.
 
 The lock is set with each object that is written once, and is extended while the archive needs the object. In the mode
-*compliance* nobody ends it sooner, not the account's owner either; in *governance*, who has a right of its own for it.
+*compliance* no user ends it sooner, not the account's owner either; in *governance*, a user with a right of its own.
 
 Source: Amazon S3 user guide, 'Locking objects with Object Lock'.
 """
@@ -91,7 +91,7 @@ def extend(client: S3Client, bucket: str, keys: Sequence[str], lock: ObjectLock)
                     Key=key,
                     Retention={"Mode": lock.mode, "RetainUntilDate": now + lock.period},
                 )
-        except ObjectNotFound:  # a vacuum was here, or it is missing, which a verification tells
+        except ObjectNotFound:  # a vacuum was here, or it is missing, which a verification reports
             return False
         except StoreError as error:
             return error

@@ -61,7 +61,7 @@ _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 """What pyarrow's filesystem says of an object that went while it was read."""
 
 _UNSAID = ("HTTP status 400", "HTTP status 403", "INVALID_OBJECT_STATE", "Failed to flush response stream")
-"""What pyarrow's filesystem says of an answer that it does not understand, or whose reason it does not tell."""
+"""What pyarrow's filesystem says of an answer that it does not understand, or whose reason it does not give."""
 
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""
@@ -219,7 +219,7 @@ class S3Store(ObjectStore):
             raise ObjectChanged(f"{key} is not what it was.") from error
 
     def gated(self, gate: Callable[[], None]) -> S3Store:
-        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        # Not by copy(), which opens the URL again: the twin shares our connections.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _gate=gate)
         return twin

@@ -29,7 +29,7 @@ END_TRIES = 5
 """How often the last request is sent where an earlier try of it is still under way (409)."""
 
 _ATTEMPT = "holdfast-attempt"
-"""Metadata that tells an object of this upload from one of another.
+"""Metadata by which an object of this upload differs from one of another.
 
 An etag would not do: it is no checksum where the server encrypts with a key of its own.
 """
@@ -152,7 +152,7 @@ class _S3Upload:
     def _is_made(self, error: StoreError) -> bool:
         """Return whether the object is there, and is this upload's.
 
-        :raises StoreOutcomeUnknown: one is there, and nothing tells whose
+        :raises StoreOutcomeUnknown: one is there, and it is not known whose
         """
         try:
             with s3_errors("look at", self._key, writes=False):
