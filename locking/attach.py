@@ -35,7 +35,7 @@ class InvalidHandle(LockError, ValueError):  # noqa: N818 - named after the situ
 
 @dataclass(frozen=True, slots=True)
 class LeaseHandle:
-    """Handle for another process to work under a lock, or to release it.
+    """Handle by which another process uses or releases a lock.
 
     It holds no secret.
     """

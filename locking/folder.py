@@ -141,7 +141,7 @@ def list_union(store: LockStore, prefix: str, most: int | None = MOST_OBJECTS) -
 def looks_by_resource(
     store: LockStore, root: str, clock: Clock, also: Iterable[str] = (), *, most: int | None = MOST_OBJECTS
 ) -> dict[str, Look]:
-    """Return a look into every folder below ``root``, from one check of all.
+    """Return a look into every folder below ``root``, by one check.
 
     The folders of ``also`` are included, even where nothing is in them.
     """

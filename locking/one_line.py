@@ -17,7 +17,7 @@ which no output can encode."""
 
 
 def one_line(text: str) -> str:
-    """Return a text with everything escaped that a terminal or a reader of lines would obey."""
+    """Return a text with its control characters escaped."""
     return _OBEYED.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
@@ -34,7 +34,7 @@ class OneLineFormatter(logging.Formatter):
 
 
 class OneLineLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose messages are one line each, whichever handler they go to."""
+    """Logger whose messages are one line each in every handler."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message."""
@@ -49,7 +49,7 @@ def line_logger(name: str) -> OneLineLogger:
 
 
 def guard_last_resort() -> None:
-    """Let messages that no handler takes, which Python writes to stderr, be one line each."""
+    """Keep messages without a handler to one line each."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(OneLineFormatter())
 

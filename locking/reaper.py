@@ -69,7 +69,7 @@ class Reaper:
         """Why, for each transaction that was ended."""
 
     def tidy(self, look: Look, *, own: str, suspects: Collection[FolderClaim]) -> Look:
-        """End those of the suspects that are over, and return the look without them.
+        """End suspects that are over; return the look without them.
 
         The records of ``suspects`` (who is in the way) are read; the others cost no request.
         """

@@ -107,7 +107,7 @@ def parse_document(text: str) -> dict[str, object]:
 
 
 def read_document(kind: type[T], document: dict[str, object]) -> T:
-    """Return a dataclass with the values of a document, each of exactly its field's type.
+    """Return a dataclass with a document's values, strictly typed.
 
     :raises InvalidDocument: it has not the fields of ``kind``
     """

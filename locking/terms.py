@@ -37,7 +37,7 @@ class Terms:
 
     @property
     def expiry(self) -> float:
-        """Return the age of a lock at the end of its lease and grace.
+        """Return a lock's age when its lease and grace end.
 
         Every client may end it then.
         """
@@ -50,7 +50,7 @@ class Terms:
 
     @property
     def attempt_expiry(self) -> float:
-        """Return the age of an intent at the end of its lease and grace.
+        """Return an intent's age when its lease and grace end.
 
         Every client may end it then.
         """

@@ -119,7 +119,7 @@ class TlsSettings:
 
     @property
     def is_wanted(self) -> bool:
-        """Return whether TLS is asked for, so that no client may go without.
+        """Return whether every client has to use TLS.
 
         Certificates that are named for a server over a network are meant to be used, also where libpq would do without.
         """
@@ -227,7 +227,7 @@ def _hosts(look: _Look, of_url: str) -> Iterator[str]:
 
 
 def _is_remote(host: str) -> bool:
-    """Return whether a host is another machine, as far as its name shows."""
+    """Return whether a host is another machine by its name."""
     if not host or host.startswith(("/", "@")) or host == "localhost":
         return False
     try:
@@ -237,7 +237,7 @@ def _is_remote(host: str) -> bool:
 
 
 def system_certificates() -> str:
-    """Return the path of the file with the certificates that this system trusts.
+    """Return the path of the system's trusted certificates.
 
     :raises UsageError: there is none at any usual place.
     """

@@ -92,6 +92,6 @@ def named(names: Sequence[str], limit: int = 20, between: str = ", ") -> str:
 
 
 def nearest(name: str, names: Iterable[str]) -> str:
-    """Return a question after the known name that is nearest to an unknown one; "" where none is near."""
+    """Return a question after the nearest known name, or ""."""
     near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else ""

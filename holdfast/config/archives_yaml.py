@@ -177,7 +177,6 @@ def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
 
 
 def _texts(entry: Any) -> Iterator[str]:
-    """Yield all texts of an entry but its keys."""
     if isinstance(entry, str):
         yield entry
     elif isinstance(entry, Mapping | list):

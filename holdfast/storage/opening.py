@@ -27,5 +27,5 @@ def open_store(url: str, key: str | None = None, signing: Signing | None = None)
 
 
 def opener_like(store: ObjectStore) -> Callable[[str], SignedStore]:
-    """Return what opens other places by the keys and signers of this one, such as its archive's replicas."""
+    """Return an opener of replicas with this store's keys and signers."""
     return partial(open_store, key=store.key, signing=store.signing)

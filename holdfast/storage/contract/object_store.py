@@ -92,15 +92,15 @@ class ObjectStore(ABC):
 
     @property
     def locks_objects(self) -> bool:
-        """Return whether what is written once is locked for a while, against deletes and replacements."""
+        """Return whether the store locks objects that are written once."""
         return False
 
     def extend_locks(self, keys: Sequence[str]) -> Extended:
-        """Extend the locks of objects that end before half of the time that they are set for."""
+        """Extend the locks of objects that end before half time."""
         return Extended(len(keys), 0, {})
 
     def harmful_rules(self) -> tuple[str, ...]:
-        """Return the store's own rules that will make objects of the archive unreadable, or delete them, in words.
+        """Return the store's rules that hide or delete objects, in words.
 
         :raises StoreError: they cannot be asked for.
         """
@@ -168,7 +168,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def create(self, key: str, body: bytes) -> None:
-        """Create an object by a conditional put, only if the key is free.
+        """Create an object, only if the key is free.
 
         The store decides that in one step.
 
@@ -177,7 +177,7 @@ class ObjectStore(ABC):
         """
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Replace an object by a conditional put, only if it still has this etag.
+        """Replace an object, only if it still has this etag.
 
         The store decides that in one step.
 

@@ -203,7 +203,6 @@ class Unsealer:
         return b"".join(pieces)
 
     def _contents(self, first: int, last: int) -> Iterator[bytes]:
-        """Yield the contents of consecutive segments."""
         begin = HEADER_BYTES + first * _SEGMENT_BYTES
         end = min(HEADER_BYTES + (last + 1) * _SEGMENT_BYTES, self._sealed_size)
         sealed = memoryview(self._fetch(begin, end - begin))

@@ -33,7 +33,7 @@ class Signature(NamedTuple):
     value: bytes
 
     def is_by(self, believed: Mapping[str, PublicKey], archive: str, name: str, content: bytes) -> bool:
-        """Return whether one of the believed keys has signed this content, under this name of this archive."""
+        """Return whether a believed key has signed this content and name."""
         key = believed.get(self.signer)
         return key is not None and key.has_signed(_message(archive, name, content), self.value)
 

@@ -161,7 +161,7 @@ def signing_key(signing: Signing) -> SigningKey | None:
 
 
 def missing_key(what: str) -> UsageError:
-    """Return the error for something that only who has the key may do.
+    """Return the error for an act that takes the key.
 
     :param what: that is signed, such as the archive's URL.
     """

@@ -114,7 +114,7 @@ class S3Access:
 
     @property
     def is_renewed(self) -> bool:
-        """Return whether our credentials end and are renewed meanwhile, such as those of a role."""
+        """Return whether our credentials are renewed, such as those of a role."""
         return credentials_are_renewed(self._session.get_credentials())
 
     @property

@@ -57,12 +57,12 @@ def _version(path: str) -> tuple[str, int]:
 
 
 def share_credentials(session: Session) -> None:
-    """Have a session use the credentials of the others, where they are renewed."""
+    """Have a session share renewed credentials with the others."""
     session.register_component("credential_provider", _Sharing(session.get_component("credential_provider")))
 
 
 def credentials_are_renewed(credentials: Credentials | None) -> bool:
-    """Return whether credentials end and are renewed meanwhile, such as those of a role."""
+    """Return whether credentials are renewed, such as those of a role."""
     return isinstance(credentials, RefreshableCredentials)
 
 

@@ -35,7 +35,7 @@ _NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeo
 
 
 def keeps_versions(client: S3Client, bucket: str) -> bool:
-    """Return whether a bucket keeps, or has kept, deleted objects as older versions.
+    """Return whether a bucket has versions of deleted objects.
 
     :raises StoreDenied: we may not ask; to guess could leave everything where it is
     """

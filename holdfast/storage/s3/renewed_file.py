@@ -29,7 +29,9 @@ def _is_excuse(error: BaseException) -> bool:
 
 
 class RenewedFile(io.RawIOBase):
-    """File that is opened again, at its position, where a read fails and credentials were renewed since.
+    """File that outlives the credentials it was opened with.
+
+    Where a read fails and they were renewed since, it is opened again at its position.
 
     A read that a busy server refuses is tried again.
 

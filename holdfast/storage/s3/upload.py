@@ -131,7 +131,7 @@ class _S3Upload:
         )
 
     def _create(self, request: Callable[..., None]) -> None:
-        """Send the last request, until the object is there or certainly is not."""
+        """Send the last request until its outcome is certain."""
         for number in range(1, END_TRIES + 1):
             try:
                 with s3_errors("write", self._key, writes=True):
