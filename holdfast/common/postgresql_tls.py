@@ -118,7 +118,7 @@ class TlsSettings:
         )
 
     @property
-    def is_wanted(self) -> bool:
+    def is_required(self) -> bool:
         """Return whether every client has to use TLS.
 
         Certificates that are named for a server over a network are meant to be used, also where libpq would do without.

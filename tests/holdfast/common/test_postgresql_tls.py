@@ -23,7 +23,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "variables", "mode", "is_wanted"),
+    ("url", "variables", "mode", "is_required"),
     [
         ("postgresql://db/shop", {}, "prefer", False),
         ("postgresql://db/shop?sslmode=allow", {}, "allow", False),
@@ -43,13 +43,13 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_asked_for_is_found_where_libpq_finds_it(
-    url: str, variables: dict[str, str], mode: str, is_wanted: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    url: str, variables: dict[str, str], mode: str, is_required: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / ".pg_service.conf").write_text("# ours\n[there]\nhost=db\nsslmode=verify-full\n")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = Address.parse(url).tls
-    assert (found.mode, found.is_wanted) == (mode, is_wanted)
+    assert (found.mode, found.is_required) == (mode, is_required)
 
 
 def test_a_service_of_the_machine_counts_and_a_file_that_is_none_does_not(
