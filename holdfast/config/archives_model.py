@@ -379,7 +379,7 @@ class ArchiveConfig(Section):
         """Return who signs the archive's commits and who is believed, or None: then the environment says it."""
         return Signing(self.signing.key, tuple(self.signing.signers)) if self.signing else None
 
-    def place(self, replica: str | None = None) -> str:
+    def location(self, replica: str | None = None) -> str:
         """Return the URL of the archive, or of one of its replicas.
 
         :param replica: its name; None: the first one in the file.

@@ -187,7 +187,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     def place(self, archive: ArchiveConfig) -> str:
         """Return the URL of the archive, or of the replica that the job works on."""
-        return archive.place(self.replica)
+        return archive.location(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database of the job; None for neither."""

@@ -71,7 +71,7 @@ class OpenedArchive:
     @property
     def _store(self) -> RememberedStore:
         if self._remembered is None:
-            self._remembered = RememberedStore(open_url(self.config.place()), self.config.key, self.config.signs)
+            self._remembered = RememberedStore(open_url(self.config.location()), self.config.key, self.config.signs)
         return self._remembered
 
     def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
@@ -139,14 +139,14 @@ class OpenedArchive:
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
         """Break one lock; the record in the archive names the user."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = open_store(self.config.location(), self.config.key, self.config.signs)
         _, record = break_lock(store, txn, reason=reason, user=user)
         self._store.forget()
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
         """Hold a restore point; the hold names the user as its owner."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = open_store(self.config.location(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
             archive = open_to_write(store, check=held.check)
             made, _ = add_hold(archive, source, at, reason=reason, owner=user, check=held.check)
@@ -154,7 +154,7 @@ class OpenedArchive:
 
     def release(self, hold: str, *, reason: str, user: str) -> dict[str, Any]:
         """Take a hold back; the commit's reason names the user."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = open_store(self.config.location(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold remove", wait=0) as held:
             archive = open_to_write(store, check=held.check)
             taken, _ = remove_hold(archive, hold, reason=f"{reason} ({user})", check=held.check)
