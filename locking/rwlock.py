@@ -141,7 +141,7 @@ class _Lock:
     def _repeat(self, write: ExclusiveWrite, wait: float | None, seen: Look | None) -> Commit:
         """Attempt until one succeeds or the time is over, each as a new transaction.
 
-        Who does not want to wait for others waits for a store that is busy all the same: one refused request is no
+        A store that is busy is waited for, also by an attempt that waits for no other: one refused request is no
         reason to give up the work.
         """
         clock = self._runtime.clock
@@ -171,7 +171,7 @@ class _Lock:
                 if now + least >= until:
                     raise _final(error, self._resource) from error
             seen = None
-            # Who kept others out while it waited lets them in for as long.
+            # A writer that kept others out while it waited lets them in for as long.
             pause = max(least, self._runtime.jitter() * max(backoff, now - began))
             clock.sleep(min(pause, until - now))
             backoff = min(2 * backoff, LONGEST_PAUSE)

@@ -165,7 +165,7 @@ class SharedFolder:
                     continue
                 with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
                     status = entry.stat(follow_symlinks=False)
-                    _must_be_file(key, status)  # left out, it could hide a lock from who lists
+                    _must_be_file(key, status)  # left out, it could hide a lock from a listing
                     yield key, status
 
 

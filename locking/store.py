@@ -16,7 +16,7 @@ from typing import Protocol
 MOST_OBJECTS = 10_000
 """Objects that a folder of locks, keys, marks or checkpoints may have: a thousand readers at once leave some thousands.
 
-Who can write into a store chooses how many there are.
+Every writer of a store chooses how many there are.
 """
 
 

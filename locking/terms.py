@@ -23,7 +23,7 @@ class Terms:
     :param grace: how much longer others wait before they end it; covers requests that are under way and
         the rounding of the store's clock
     :param attempt: the lease of an intent, where it is shorter: a lock that is to last for hours must not
-        be blocked for hours by one who died while asking for it
+        be blocked for hours by a client that died while asking for it
     """
 
     lease: float = 120.0

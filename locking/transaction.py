@@ -279,7 +279,7 @@ class _Attempt:
         try:
             self._store.delete(self._folder.intent(self._mode, self._txn))
         except StoreDenied:
-            raise  # who may not delete could not release the lock either
+            raise  # a client that may not delete could not release the lock either
         except StoreError as error:
             log.warning("The intent of %s stays until it expires: %s", self._txn, error)
             intent_stays = True
@@ -349,8 +349,8 @@ class _Attempt:
     def _suspects(self, look: Look, ruling: Ruling) -> list[FolderClaim]:
         """Return the claims in the way that may be over.
 
-        Who has just come can be so by the end of its process alone. Readers that come and go would be asked for their
-        records one after the other, while a writer keeps all others out: so these wait until they are older.
+        A claim that has just come can be so by the end of its process alone. Readers that come and go would be asked
+        for their records one after the other, while a writer keeps all others out: so these wait until they are older.
         """
         return [claim for claim in ruling.blockers if not self._patience or look.age(claim.newest) > CLOCK_STEP]
 

@@ -31,9 +31,9 @@ def do_side_by_side(work: Callable[[S], T], items: Iterable[S], *, at_once: int)
 
 
 class NoAnswerError(HoldfastError):
-    """Place that has not answered in time.
+    """Question that was not answered in time.
 
-    Whether it is there, and what it has, is not known.
+    The answer is not known.
     """
 
 

@@ -1,4 +1,4 @@
-"""Settings of an archive's tasks in Airflow: their owner, their place, their time zone, and their deadlines."""
+"""Settings of an archive's tasks in Airflow."""
 
 from __future__ import annotations
 

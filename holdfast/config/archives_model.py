@@ -81,7 +81,7 @@ Restart = Literal["no", "stuck", "now"]
 class ObjectivesConfig(Section):
     """Service objectives of a source: `holdfast status --check` and the DAG `objectives` fail where one is missed.
 
-    :param rpo: recovery point objective: the newest restorable moment is no older.
+    :param rpo: recovery point objective: the newest restore point is no older.
     :param rto: recovery time objective: the last drill took no longer, from its begin to a usable database.
     :param drill_within: the last drill that went well was no longer ago.
     :param verified_within: every file was read, or written, no longer ago.
@@ -248,7 +248,7 @@ class DrillConfig(Section):
 
     :param source: whose database; needed where the archive has several.
     :param assertions: queries of one row with the value true.
-    :param newest_within: how old the newest restorable moment of each source may be; None: any age will do.
+    :param newest_within: how old each source's newest restore point may be; None: of any age.
     :param key: where a copy of the archive's key is kept: drills open the archive by that one.
     """
 

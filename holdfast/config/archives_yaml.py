@@ -89,8 +89,8 @@ def find_config() -> Path | None:
         if not path.is_file():
             raise UsageError(f"{ENVIRONMENT} says {path}, but there is no such file")
         return path
-    places = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
-    return next((place / FILE_NAME for place in places if (place / FILE_NAME).is_file()), None)
+    folders = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
+    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
 def read_archives(path: Path | str | None = None) -> ReadArchives:
@@ -216,8 +216,8 @@ def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
     store = archive.store
     if store is not None and store.startswith(SQLITE) and store != SQLITE:
         store = SQLITE + str((folder / store.removeprefix(SQLITE)).absolute())
-    places = {"url": archive.url and _absolute(archive.url, folder), "replicas": replicas, "store": store}
-    return archive.model_copy(update=places)
+    locations = {"url": archive.url and _absolute(archive.url, folder), "replicas": replicas, "store": store}
+    return archive.model_copy(update=locations)
 
 
 def _absolute(url: str, folder: Path) -> str:

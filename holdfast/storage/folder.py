@@ -195,19 +195,19 @@ class FolderStore(ObjectStore):
                 return path
             end = name.find("/", end + 1)
             end = len(name) if end < 0 else end
-        raise self._link_found(key)
+        raise self._symbolic_link(key)
 
-    def _link_found(self, place: object) -> StoreDenied:
-        return StoreDenied(f"{place} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
+    def _symbolic_link(self, path: object) -> StoreDenied:
+        return StoreDenied(f"{path} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
 
-    def _write(self, key: str, body: bytes, place: Callable[[Path, Path], object]) -> None:
+    def _write(self, key: str, body: bytes, give_name: Callable[[Path, Path], object]) -> None:
         path = self._path(key)
         with self._temporary(key) as (temporary, file):
             try:
                 file.write(body)
             except OSError as error:
                 _raise_write("write", key, error)
-            self._publish(key, file, temporary, path, place)
+            self._publish(key, file, temporary, path, give_name)
 
     @contextlib.contextmanager
     def _temporary(self, key: str) -> Iterator[tuple[Path, IO[bytes]]]:
@@ -235,11 +235,11 @@ class FolderStore(ObjectStore):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
             raise StoreError(
-                f"No folder can be made at {self.url} ({error.strerror}): choose another place."
+                f"No folder can be made at {self.url} ({error.strerror}): choose another folder."
             ) from error
 
     def _publish(
-        self, key: str, file: IO[bytes], temporary: Path, path: Path, place: Callable[[Path, Path], object]
+        self, key: str, file: IO[bytes], temporary: Path, path: Path, give_name: Callable[[Path, Path], object]
     ) -> None:
         """Make the file durable, give it its name, and make the name durable."""
         try:
@@ -248,7 +248,7 @@ class FolderStore(ObjectStore):
             for attempt in _against_tidying():
                 with attempt:
                     self._modes.make_below(path.parent, self._root)
-                    place(temporary, path)
+                    give_name(temporary, path)
         except OSError as error:
             _raise_write("write", key, error)
         _sync_names(path.parent)
@@ -266,7 +266,7 @@ class FolderStore(ObjectStore):
             descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except OSError as error:
             if error.errno in _DENIED | _FULL | {errno.ENOENT, errno.ENOTDIR}:
-                # Who cannot write here cannot end anybody's lock either, so our clock will do.
+                # A process that cannot write here cannot end a lock either, so our clock will do.
                 return datetime.fromtimestamp(time.time(), UTC)
             raise
         with cleanup(lambda: os.close(descriptor), lambda: scratch.unlink(missing_ok=True)):
@@ -300,7 +300,7 @@ def _info_of(key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _must_be_file(key, status)  # left out, it could hide a lock or a commit from who lists
+    _must_be_file(key, status)  # left out, it could hide a lock or a commit from a listing
     return _info(key, status)
 
 

@@ -117,7 +117,7 @@ class ObjectStore(ABC):
         return False
 
     def begin(self, like: ObjectStore | None = None) -> None:  # noqa: B027 - most stores have nothing to do
-        """Prepare an empty place for an archive.
+        """Prepare an empty store for an archive.
 
         A store with a key makes its data keys, if there are none.
 
@@ -199,7 +199,7 @@ class ObjectStore(ABC):
     def impatient(self) -> ObjectStore:
         """Return this store with clients of its own, whose requests are short and are not repeated.
 
-        It is for a look at a place that may hang. A store without requests is returned as it is.
+        It is for a look at a store that may hang. A store without requests is returned as it is.
         """
         return self
 

@@ -129,41 +129,41 @@ def read_document(store: ObjectStore) -> RingDocument | None:
     raise StoreUnavailable(f"Could not read the keys of {store.url}: they are just being exchanged.")
 
 
-def _damaged(name: str, place: str) -> DamagedError:
+def _damaged(name: str, url: str) -> DamagedError:
     return DamagedError(
-        f"{name} in {place} is damaged, and without it nothing of the archive can be read: put back what was there, or "
+        f"{name} in {url} is damaged, and without it nothing of the archive can be read: put back what was there, or "
         "the document that 'holdfast key show --json' has printed"
     )
 
 
 @lru_cache(maxsize=16)
-def open_ring(document: RingDocument, address: str, place: str) -> KeyRing:
+def open_ring(document: RingDocument, address: str, url: str) -> KeyRing:
     """Open the keys of a ring.
 
     The wrapping key is asked for once in a process.
 
     :param address: of the wrapping key.
-    :param place: the archive's URL, for the message.
+    :param url: the archive's, for the message.
     :raises UsageError: there is no such key, or it is another.
     :raises DamagedError: the document is not what was written.
     """
-    return _open(document, find_key(address), place)
+    return _open(document, find_key(address), url)
 
 
-def _open(document: RingDocument, key: WrappingKey, place: str) -> KeyRing:
+def _open(document: RingDocument, key: WrappingKey, url: str) -> KeyRing:
     if document.wrapped_by != key.fingerprint:
         given = f"has the fingerprint {key.fingerprint}" if key.fingerprint else "is that of a service"
         needed = f"the one with {document.wrapped_by}" if document.wrapped_by else "that of a service"
-        raise UsageError(f"the key at {shown(key.address)} {given}, but {place} is opened by {needed}")
+        raise UsageError(f"the key at {shown(key.address)} {given}, but {url} is opened by {needed}")
     try:
         root = key.unwrap(base64.b64decode(document.root, validate=True), _purpose(document.ring, document.number))
         sealed = base64.b64decode(document.sealed, validate=True)
         secrets = AESGCM(root).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _associated_data(document))
     except (InvalidTag, ValueError, UsageError) as error:  # binascii.Error is a ValueError
-        raise _damaged(document.name, place) from error
+        raise _damaged(document.name, url) from error
     ids = [bytes.fromhex(key.id) for key in document.keys]
     if len(secrets) != KEY_BYTES * len(ids):
-        raise _damaged(document.name, place)
+        raise _damaged(document.name, url)
     parts = [secrets[at : at + KEY_BYTES] for at in range(0, len(secrets), KEY_BYTES)]
     return KeyRing(document, {key_id: DataKey(key_id, secret) for key_id, secret in zip(ids, parts, strict=True)})
 

@@ -262,7 +262,7 @@ class SealedStore(ObjectStore):
     def _sealed_with(self, key: str) -> KeyRing | None:
         """Return the keys that the content of an object is sealed with; None where it is in the clear.
 
-        A place that shows no keys may be hiding them: who has a key neither writes there in the clear, nor believes
+        A store that shows no keys may be hiding them: who has a key neither writes there in the clear, nor believes
         what is.
 
         :raises UsageError: it is so.

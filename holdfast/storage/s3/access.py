@@ -121,7 +121,7 @@ class S3Access:
     def filesystem(self) -> FileSystem:
         """Return the server as a pyarrow filesystem for bulk data; another one once credentials were renewed.
 
-        Its credentials are those of our clients, since pyarrow looks for its own in other places, and in another order.
+        Its credentials are those of our clients, since pyarrow looks for its own elsewhere, and in another order.
         It cannot ask for encryption.
 
         :raises StoreDenied: credentials cannot be renewed.
@@ -158,7 +158,7 @@ class S3Access:
     def add_to(self, remote: RemoteEnvironment) -> None:
         """Add what reaches this server from another machine: its address, its certificates, and our credentials.
 
-        Credentials are those of this moment: temporary ones that are renewed here end there.
+        Credentials are the present ones: temporary ones that are renewed here end there.
 
         :raises StoreDenied: credentials cannot be renewed.
         """
