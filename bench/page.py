@@ -133,7 +133,7 @@ def measure(archives: int, commits: int, rounds: int) -> PageTimes:
 def _fill(airflow: AirflowStandalone, config: Path, archives: int) -> None:
     """Wait for the DAGs of all archives, and leave a record of each, as a task would."""
     read = read_archives(config)
-    opened = Archive.open(open_store(read.archives["a0"].place()))
+    opened = Archive.open(open_store(read.archives["a0"].location()))
     with httpx.Client(base_url=airflow.url, timeout=60, trust_env=False) as client:
         login = {"username": airflow.username, "password": airflow.password}
         token = client.post("/auth/token", json=login).json()["access_token"]

@@ -35,7 +35,7 @@ class InvalidHandle(LockError, ValueError):  # noqa: N818 - named after the situ
 
 @dataclass(frozen=True, slots=True)
 class LeaseHandle:
-    """Handle for another process to work under a lock, or to release it.
+    """Handle by which another process uses or releases a lock.
 
     It holds no secret.
     """
@@ -104,8 +104,8 @@ class AttachedLease:
     def renew(self, *, at_most: float = math.inf) -> bool:
         """Renew the lease once, by one listing and one write.
 
-        The first time, the lock's record is read, too. Nobody trusts the lock for a write whose answer has not come, so
-        a late one revives nothing: whoever ended the lock meanwhile has marked it as dead before.
+        The first time, the lock's record is read, too. No owner trusts the lock for a write without its answer, so a
+        late one revives nothing: a client that ended the lock meanwhile has marked it as dead before.
 
         :param at_most: seconds, by the store's clock, since the lock was asked for: it is not renewed where its lease
             would be over later than that

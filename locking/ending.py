@@ -1,6 +1,6 @@
 """Ending locks on purpose: one that a person names, or all that are over.
 
-Both keep to the rule of everybody who ends another's lock: first the marker, then the deletes.
+Both keep to the rule for ending another's lock: first the marker, then the deletes.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from locking.errors import LockNotFound
 from locking.folder import LockFolder, looks_by_resource
 from locking.info import LockInfo, Records, describe_claim
-from locking.reaper import Reaper, nobody, put_marker
+from locking.reaper import Reaper, none_finished, put_marker
 from locking.record import LockRecord
 from locking.runtime import SYSTEM, Runtime
 from locking.terms import Terms
@@ -29,7 +29,7 @@ class Ended:
     """A lock, or an attempt at one, that was ended.
 
     :param lock: as it was
-    :param reason: why anybody might end it
+    :param reason: why it might be ended
     """
 
     lock: LockInfo
@@ -64,7 +64,11 @@ def end(
 
 
 def reap(
-    store: LockStore, root: str = "locks", *, finished: Callable[[Owner], bool] = nobody, runtime: Runtime = SYSTEM
+    store: LockStore,
+    root: str = "locks",
+    *,
+    finished: Callable[[Owner], bool] = none_finished,
+    runtime: Runtime = SYSTEM,
 ) -> list[Ended]:
     """End the locks and attempts that are over, and return them.
 
@@ -85,7 +89,7 @@ def reap(
 
 def _reap_folder(folder: LockFolder, look: Look, finished: Callable[[Owner], bool]) -> list[Ended]:
     records = Records(folder)
-    found = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
+    infos = {txn: describe_claim(folder, look, claim, records.of(claim)) for txn, claim in look.claims.items()}
     reaper = Reaper(folder, records, Terms(), finished=finished)
     reaper.sweep(reaper.tidy(look, own="", suspects=tuple(look.claims.values())), own="")
-    return [Ended(found[txn], reason) for txn, reason in reaper.ended.items()]
+    return [Ended(infos[txn], reason) for txn, reason in reaper.ended.items()]

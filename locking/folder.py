@@ -33,10 +33,10 @@ class FolderClaim:
 
         It is the target, once that is there.
         """
-        found = self.target or self.intent
-        if found is None:
+        info = self.target or self.intent
+        if info is None:
             raise ValueError(f"Transaction {self.txn} has no object.")
-        return found
+        return info
 
     @property
     def keys(self) -> tuple[str, ...]:
@@ -133,15 +133,15 @@ def list_union(store: LockStore, prefix: str, most: int | None = MOST_OBJECTS) -
     first = store.list(prefix, most=most)
     if store.listing_is_ordered:
         return first
-    found = {info.key: info for info in first.objects}
-    found |= {info.key: info for info in store.list(prefix, most=most).objects}
-    return Listing(tuple(found[key] for key in sorted(found)), first.now)
+    infos = {info.key: info for info in first.objects}
+    infos |= {info.key: info for info in store.list(prefix, most=most).objects}
+    return Listing(tuple(infos[key] for key in sorted(infos)), first.now)
 
 
 def looks_by_resource(
     store: LockStore, root: str, clock: Clock, also: Iterable[str] = (), *, most: int | None = MOST_OBJECTS
 ) -> dict[str, Look]:
-    """Return a look into every folder below ``root``, from one check of all.
+    """Return a look into every folder below ``root``, by one check.
 
     The folders of ``also`` are included, even where nothing is in them.
     """

@@ -35,7 +35,7 @@ class LockInfo:
     :param txn: the transaction's id; the object's key where it is not ours
     :param since: when it was asked for, by the store's clock; None where that cannot be known
     :param age_s: seconds since then, or else since its object was written
-    :param expires_in_s: seconds until anybody may end it unless it is renewed; None where nobody may
+    :param expires_in_s: seconds until every client may end it unless it is renewed; None where none may
     :param detail: why a record cannot be read
     """
 
@@ -56,11 +56,11 @@ class LockInfo:
         It says who is in the way, what for, since when.
         """
         if self.state == "foreign":
-            return f"{self.txn} is not an object of ours (remove it if nobody needs it)"
+            return f"{self.txn} is not an object of ours (remove it if it is not needed)"
         if self.state == "unreadable":
             return f"{self.resource} has a lock {self.txn} that cannot be read: {self.detail}"
-        verb = {"intent": "is wanted", "dead": "was held"}.get(self.state, "is held")
-        owner = self.owner.describe() if self.owner else "somebody who is just leaving"
+        verb = {"intent": "is requested", "dead": "was held"}.get(self.state, "is held")
+        owner = self.owner.describe() if self.owner else "an owner who is just leaving"
         purpose = f" for {self.purpose}" if self.purpose else ""
         kind = _KIND[self.mode] if self.mode else "use"
         since = f"since {self.since:%Y-%m-%d %H:%M:%S} UTC, " if self.since else ""
@@ -99,7 +99,7 @@ class Records:
 
 
 def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Return whether anybody may end the claim.
+    """Return whether every client may end the claim.
 
     The lease and grace of its target are over then, or those of its lone intent.
     """
@@ -111,7 +111,7 @@ def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
 def lease_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
     """Return whether the claim's lease is over.
 
-    Nobody can trust the claim any more then, though its requests may still be under way.
+    No owner can trust the claim any more then, though its requests may still be under way.
     """
     limit = terms.lease if claim.target is not None else terms.attempt_lease
     return look.age(claim.newest) > limit + CLOCK_STEP
@@ -173,14 +173,14 @@ def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM)
 
     Nothing is changed. One listing (two where they are not ordered) and one GET for each lock.
     """
-    found: list[LockInfo] = []
+    infos: list[LockInfo] = []
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
-        found += [describe_foreign(resource, look, info) for info in look.foreign]
+        infos += [describe_foreign(resource, look, info) for info in look.foreign]
         if look.claims:
             folder = LockFolder(store, root, resource)
             records = Records(folder)
-            found += [describe_claim(folder, look, claim, records.of(claim)) for claim in look.claims.values()]
-    return found
+            infos += [describe_claim(folder, look, claim, records.of(claim)) for claim in look.claims.values()]
+    return infos
 
 
 def blockers(
@@ -188,7 +188,7 @@ def blockers(
 ) -> list[LockInfo]:
     """Return the locks that would keep an acquirer of ``resource`` out now.
 
-    Nothing is changed. What is expired or dead does not count: whoever acquires ends it. One check, and one GET for
+    Nothing is changed. What is expired or dead does not count: the next acquirer ends it. One check, and one GET for
     each claim.
     """
     folder = LockFolder(store, root, resource)

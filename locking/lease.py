@@ -114,7 +114,7 @@ class Lease:
         )
 
     def check(self) -> None:
-        """Check that the lock is still held, by our own clock and one listing.
+        """Check by our clock and one listing that the lock is held.
 
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock
@@ -123,7 +123,7 @@ class Lease:
         self._look()
 
     def token(self) -> int:
-        """Return a number that rises with each exclusive holder, to fence writes with.
+        """Return a fencing number that rises with each exclusive holder.
 
         It is a time of the store's clock, in microseconds since 1970: later than the token of every exclusive holder
         before, and earlier than that of every one after. Readers between two writers are between their tokens, too.
@@ -215,7 +215,7 @@ class Lease:
                 raise LockStateUnknown(f"The store's clock stands at {began.now}, and {self.resource} has no token.")
             self._clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)
-        self._look()  # nobody else can have begun before that time was read
+        self._look()  # no other can have begun before that time was read
         return (ticked.now - _EPOCH) // timedelta(microseconds=1)
 
     def _watch(self) -> float | None:

@@ -1,7 +1,7 @@
 """Names of a lock's objects.
 
 ``<root>/<resource>/`` holds, for each transaction, ``INTENT.WRIT.<txn>`` or ``INTENT.READ.<txn>``, then the
-target ``WRIT.<txn>`` or ``READ.<txn>``, and ``DEAD.<txn>`` once somebody ended it. The folder keeps resources
+target ``WRIT.<txn>`` or ``READ.<txn>``, and ``DEAD.<txn>`` once another client ended it. The folder keeps resources
 ``a`` and ``ab`` apart. Intents sort before targets on purpose: a listing read in key order then cannot miss a
 client that moves from the one to the other.
 """
@@ -39,11 +39,11 @@ def parse_name(name: str) -> LockName | None:
 
     None means that it is not a name of ours.
     """
-    if found := _OBJECT.fullmatch(name):
-        kind: Literal["intent", "target"] = "intent" if found["kind"] else "target"
-        return LockName(kind, found["txn"], MODES[found["word"]])
-    if found := _MARKER.fullmatch(name):
-        return LockName("dead", found["txn"])
+    if match := _OBJECT.fullmatch(name):
+        kind: Literal["intent", "target"] = "intent" if match["kind"] else "target"
+        return LockName(kind, match["txn"], MODES[match["word"]])
+    if match := _MARKER.fullmatch(name):
+        return LockName("dead", match["txn"])
     return None
 
 

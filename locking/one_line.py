@@ -1,6 +1,6 @@
 r"""Text of others on one line, without anything that a terminal obeys.
 
-Names of tables, owners of locks and reasons are whatever somebody has written. A control character among them could
+Names of tables, owners of locks and reasons are text that others have written. A control character among them could
 move the cursor, a line break could forge a line of a log, and a bidirectional override could show it backwards. So each
 of these stands there as Python would write it in a string, such as `\x1b` and `\n`.
 """
@@ -17,8 +17,8 @@ which no output can encode."""
 
 
 def one_line(text: str) -> str:
-    """Return a text with everything escaped that a terminal or a reader of lines would obey."""
-    return _OBEYED.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    """Return a text with its control characters escaped."""
+    return _OBEYED.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 class OneLineFormatter(logging.Formatter):
@@ -34,7 +34,7 @@ class OneLineFormatter(logging.Formatter):
 
 
 class OneLineLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose messages are one line each, whichever handler they go to."""
+    """Logger whose messages are one line each in every handler."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         """Log a message."""
@@ -49,7 +49,7 @@ def line_logger(name: str) -> OneLineLogger:
 
 
 def guard_last_resort() -> None:
-    """Let messages that no handler takes, which Python writes to stderr, be one line each."""
+    """Keep messages without a handler to one line each."""
     if logging.lastResort is not None:
         logging.lastResort.setFormatter(OneLineFormatter())
 
@@ -72,7 +72,7 @@ class LineLog:
         self._log.info("%s", _line(words, values))
 
     def warning(self, words: object, *values: object) -> None:
-        """Log what somebody should know."""
+        """Log a warning on one line."""
         self._log.warning("%s", _line(words, values))
 
     def error(self, words: object, *values: object) -> None:

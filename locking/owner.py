@@ -36,7 +36,7 @@ class Owner:
         outlives the process that took it
     :param boot_id: the machine's present boot; differs on every machine
     :param pid_namespace: process ids mean nothing in another one (containers)
-    :param process_start: clock ticks since boot; tells a process from a later one of the same number
+    :param process_start: clock ticks since boot; differs for a later process of the same number
     """
 
     scope: Scope = "process"
@@ -83,8 +83,8 @@ def process_is_gone(owner: Owner) -> bool:
 
     False where that cannot be known from here.
     """
-    here = (boot_id(), _pid_namespace())
-    if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
+    machine = (boot_id(), _pid_namespace())
+    if not all(machine) or machine != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
         return False
     try:
         os.kill(owner.pid, 0)
@@ -92,12 +92,12 @@ def process_is_gone(owner: Owner) -> bool:
         return True
     except PermissionError:
         pass
-    except OverflowError:  # the number of no process: somebody has forged it
+    except OverflowError:  # the number of no process: it is forged
         return False
     fields = _status(owner.pid)
     if fields is None:
         return False
-    # One that nobody has waited for yet (a container's first process may never do) has ended all the same.
+    # One that no parent has waited for yet (a container's first process may never do) has ended all the same.
     ended = fields[0] in _ENDED
     return ended or (owner.process_start > 0 and _start_of(fields) != owner.process_start)
 
@@ -109,8 +109,8 @@ def liveness(owner: Owner) -> Liveness:
     """
     if process_is_gone(owner):
         return "gone"
-    here = (boot_id(), _pid_namespace())
-    if not all(here) or here != (owner.boot_id, owner.pid_namespace) or owner.process_start <= 0:
+    machine = (boot_id(), _pid_namespace())
+    if not all(machine) or machine != (owner.boot_id, owner.pid_namespace) or owner.process_start <= 0:
         return "unknown"
     return "running" if _process_start(owner.pid) == owner.process_start else "unknown"
 
@@ -135,7 +135,7 @@ def _status(pid: int) -> list[str] | None:
 
 
 def boot_id() -> str:
-    """Return the id of this machine's present boot; "" where it tells none."""
+    """Return the id of this machine's present boot; "" where it has none."""
     with contextlib.suppress(OSError):
         return _BOOT_ID.read_text(encoding="ascii").strip()
     return ""

@@ -34,7 +34,7 @@ class Fate(Enum):
     BURY = auto()
 
 
-def nobody(owner: Owner) -> bool:
+def none_finished(owner: Owner) -> bool:
     """Return False, since no owner is known to have finished."""
     del owner
     return False
@@ -43,7 +43,7 @@ def nobody(owner: Owner) -> bool:
 class Reaper:
     """Reaper of one lock's folder.
 
-    It ends everything that is over. Anybody may; all of it may be done twice or by many.
+    It ends everything that is over. Every client may; all of it may be done twice or by many.
 
     :param finished: whether an owner has finished, as a scheduler says it. That saves the grace, never the
         lease: a process of a task that was given up may still be at work.
@@ -56,7 +56,7 @@ class Reaper:
         records: Records,
         terms: Terms,
         *,
-        finished: Callable[[Owner], bool] = nobody,
+        finished: Callable[[Owner], bool] = none_finished,
         given_up: Collection[str] = (),
     ) -> None:
         self._folder = folder
@@ -69,9 +69,9 @@ class Reaper:
         """Why, for each transaction that was ended."""
 
     def tidy(self, look: Look, *, own: str, suspects: Collection[FolderClaim]) -> Look:
-        """End those of the suspects that are over, and return the look without them.
+        """End suspects that are over; return the look without them.
 
-        The records of ``suspects`` (who is in the way) are read; nobody else costs a request.
+        The records of ``suspects`` (who is in the way) are read; the others cost no request.
         """
         return self._end(look, [claim for claim in suspects if claim.txn != own])
 
@@ -80,7 +80,7 @@ class Reaper:
         return any(self._old(look, own)) or any(self._forgettable(look))
 
     def sweep(self, look: Look, *, own: str, most: int | None = None) -> None:
-        """End what is over and in nobody's way, and remove the markers that are not needed any more.
+        """End what is over and in no client's way, and remove the markers that are not needed any more.
 
         The records of claims are read that are so old that they would be over on our own terms, or were ended.
 
@@ -115,7 +115,7 @@ class Reaper:
     def _forgettable(self, look: Look) -> Iterator[ObjectInfo]:
         """Yield the markers that may be old enough to go.
 
-        That of a transaction which this reaper has ended again was put anew, and is not as old as the look says.
+        That of a transaction which this reaper has ended again was put again, and is not as old as the look says.
         """
         for txn, info in look.dead.items():
             if txn not in look.claims and txn not in self.ended and look.age(info) > MARKER_LIFE:

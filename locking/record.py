@@ -107,7 +107,7 @@ def parse_document(text: str) -> dict[str, object]:
 
 
 def read_document(kind: type[T], document: dict[str, object]) -> T:
-    """Return a dataclass with the values of a document, each of exactly its field's type.
+    """Return a dataclass with a document's values, strictly typed.
 
     :raises InvalidDocument: it has not the fields of ``kind``
     """
@@ -135,7 +135,7 @@ def _plain(value: Any) -> dict[str, object]:
     """Return the fields of a dataclass as JSON has them."""
     kind: Any = type(value)
     types = _types(kind)
-    return {each.name: _plain_field(types[each.name], getattr(value, each.name)) for each in fields(value)}
+    return {field.name: _plain_field(types[field.name], getattr(value, field.name)) for field in fields(value)}
 
 
 def _plain_field(kind: object, value: Any) -> object:
@@ -171,11 +171,11 @@ def _types(kind: type) -> dict[str, Any]:
 def _readers(kind: type) -> dict[str, tuple[_Reader, bool]]:
     """Return, for each field of a dataclass, what reads its value, and whether it may be missing."""
     return {
-        each.name: (
-            _reader(_types(kind)[each.name]),
-            each.default is not MISSING or each.default_factory is not MISSING,
+        field.name: (
+            _reader(_types(kind)[field.name]),
+            field.default is not MISSING or field.default_factory is not MISSING,
         )
-        for each in fields(kind)
+        for field in fields(kind)
     }
 
 

@@ -1,7 +1,7 @@
 """Rules of precedence between attempts at a lock.
 
 They say what an attempt does about the others it sees. Ids break ties only among writers that have both announced
-themselves. Readers always give way to writers, so a writer may wait for them without anybody waiting in a circle.
+themselves. Readers always give way to writers, so a writer may wait for them, and no circle of waiting comes of it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ class Verdict(Enum):
     """Next step of an attempt."""
 
     CLEAR = auto()
-    """Nobody is in the way."""
+    """No other is in the way."""
 
     LOOK_AGAIN = auto()
     """Those in the way are bound to leave: keep the intent and look again."""

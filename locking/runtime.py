@@ -59,10 +59,10 @@ class Runtime:
     :param jitter: the next number, at least 0 and below 1
     :param new_txn: a new id of 32 lower-case hexadecimal digits, never given before
     :param given_up: transactions that are over here and could not be removed from the store: this process, which lives,
-        ends them at its next look, and nobody else does before they expire
+        ends them at its next look, and no other does before they expire
     :param courtesy: seconds, at most, for which a writer that finds readers lets in more of them before it insists;
         no guard rests on it, so that a test may leave it out
-    :param aside: runs work that nobody waits for; by default at once, so that a test can decide every step
+    :param aside: runs work that no caller waits for; by default at once, so that a test can decide every step
     """
 
     clock: Clock = field(default_factory=SystemClock)

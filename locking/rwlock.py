@@ -69,7 +69,7 @@ class _Lock:
         self._runtime = runtime
 
     def locked(self) -> bool:
-        """Return whether somebody holds the lock, for reading or writing, as one look shows it.
+        """Return whether the lock is held, as one look shows it.
 
         The answer may be old when it comes: it is for people, and to take a lock is the only way to know. What cannot
         be read counts as held, and what its own process or its lease left behind does not. One listing (two where they
@@ -112,7 +112,7 @@ class _Lock:
     async def _hold(
         self, mode: Mode, *, purpose: str, wait: float | None, on_danger: Callable[[Lease], None] | None
     ) -> AsyncIterator[Lease]:
-        """Hold the lock in an asynchronous block, by a thread that nobody else waits for.
+        """Hold the lock in an asynchronous block, by a thread of its own.
 
         The threads of :func:`asyncio.to_thread` are few: if all of them waited for a lock, its holder could not
         release it.
@@ -141,7 +141,7 @@ class _Lock:
     def _repeat(self, write: ExclusiveWrite, wait: float | None, seen: Look | None) -> Commit:
         """Attempt until one succeeds or the time is over, each as a new transaction.
 
-        Who does not want to wait for others waits for a store that is busy all the same: one refused request is no
+        A store that is busy is waited for, also by an attempt that waits for no other: one refused request is no
         reason to give up the work.
         """
         clock = self._runtime.clock
@@ -171,7 +171,7 @@ class _Lock:
                 if now + least >= until:
                     raise _final(error, self._resource) from error
             seen = None
-            # Who kept others out while it waited lets them in for as long.
+            # A writer that kept others out while it waited lets them in for as long.
             pause = max(least, self._runtime.jitter() * max(backoff, now - began))
             clock.sleep(min(pause, until - now))
             backoff = min(2 * backoff, LONGEST_PAUSE)
@@ -199,7 +199,7 @@ class RWLock(_Lock):
     It holds among all processes that use the same store. A writer that finds readers lets more of them in for two
     seconds (a quarter of the time that it may wait, if that is less). Then it keeps new readers out while it waits for
     those inside, for at most a minute at a time (half the lease, if that is less), and lets others in for a while. That
-    is all that is promised: nobody is guaranteed a turn.
+    is all that is promised: no client is guaranteed a turn.
 
     :param store: any :class:`locking.store.LockStore`
     :param resource: what is locked: letters, digits, ``.``, ``_`` and ``-``, at most 128
@@ -235,7 +235,7 @@ class RWLock(_Lock):
     ) -> Lease:
         """Take the lock for writing, alone.
 
-        :param purpose: told to whoever waits
+        :param purpose: shown to clients that wait
         :param wait: seconds to wait for others; 0: not at all; None: for ever, also for a store that does not answer.
             A store that fails is tried again for `TROUBLE`, at least
         :param renew: keep it renewed from a thread of this process; without, it is trusted for one lease
@@ -243,7 +243,7 @@ class RWLock(_Lock):
         :param on_danger: is called with the lease, from another thread, when two thirds of its term went by without a
             renewal, or when it is lost: time to stop, before others may hold the lock. Once for each renewal
         :raises LockBusy: others hold it still; names them
-        :raises LockStateUnknown: the store did not tell whether a request happened; the lock is not held,
+        :raises LockStateUnknown: the store did not say whether a request happened; the lock is not held,
             and what may be left of it expires
         :raises StoreUnavailable: the store could not be reached
         :raises StoreDenied: the store refused us
@@ -311,7 +311,7 @@ class Mutex(_Lock):
 
 
 class _Abandoned(Exception):  # noqa: N818 - named after the situation
-    """Attempts that nobody waits for any more."""
+    """Attempts that no caller waits for any more."""
 
 
 class _Handover:
@@ -337,7 +337,7 @@ class _Handover:
             raise _Abandoned
 
     def give(self, lease: Lease) -> Lease:
-        """Hand the lease over, or release it where nobody waits for it any more."""
+        """Hand the lease over, or release it where no caller waits for it."""
         with self._guard:
             if not self._is_over:
                 self._lease = lease

@@ -57,16 +57,16 @@ class SharedFolder:
         self._root = Path(root).resolve()
 
     def list(self, prefix: str, *, most: int | None = None) -> Listing:
-        found: builtins.list[ObjectInfo] = []
+        infos: builtins.list[ObjectInfo] = []
         try:
             now = self._now()
             for key, status in self._walk(prefix.rpartition("/")[0]):
                 if key.startswith(prefix):
-                    found.append(_info(key, status))
-                    check_listed(prefix, len(found), most)
+                    infos.append(_info(key, status))
+                    check_listed(prefix, len(infos), most)
         except OSError as error:
             _raise_read(prefix, error)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), now)
 
     def get(self, key: str) -> bytes:
         try:
@@ -165,7 +165,7 @@ class SharedFolder:
                     continue
                 with contextlib.suppress(FileNotFoundError):  # it has gone meanwhile
                     status = entry.stat(follow_symlinks=False)
-                    _must_be_file(key, status)  # left out, it could hide a lock from who lists
+                    _must_be_file(key, status)  # left out, it could hide a lock from a listing
                     yield key, status
 
 

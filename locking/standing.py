@@ -31,7 +31,7 @@ def must_stand(look: Look, folder: LockFolder, *, mode: Mode, txn: str, lease: f
 
 def _not_ended(look: Look, folder: LockFolder, txn: str) -> None:
     if txn in look.dead:
-        raise LockLost(f"Somebody ended the lock of {folder.resource} (txn {txn}).")
+        raise LockLost(f"Another client ended the lock of {folder.resource} (txn {txn}).")
 
 
 def check_alone(look: Look, folder: LockFolder, mode: Mode, txn: str) -> None:

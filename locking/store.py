@@ -1,7 +1,7 @@
-"""Protocol of a lock's store, with errors that tell outcomes apart.
+"""Protocol of a lock's store, with an error for each outcome.
 
 The protocol is small. The distinction that matters is between a request that *certainly* had no effect and one whose
-outcome nobody knows: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
+outcome is not known: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
 """
 
 # The names are public surface (they read as the situation, not as the mechanism).
@@ -16,7 +16,7 @@ from typing import Protocol
 MOST_OBJECTS = 10_000
 """Objects that a folder of locks, keys, marks or checkpoints may have: a thousand readers at once leave some thousands.
 
-Who can write into a store chooses how many there are.
+Every writer of a store chooses how many there are.
 """
 
 
@@ -101,7 +101,7 @@ def check_listed(prefix: str, listed: int, most: int | None) -> None:
     """
     if most is not None and listed > most:
         raise TooManyObjects(
-            f"{prefix} has more than {most:,} objects, and no more are read there. Remove those that nobody needs by "
+            f"{prefix} has more than {most:,} objects, and no more are read there. Remove those that are not needed by "
             "the store's own means; of locks, 'holdfast locks reap' removes what is over."
         )
 

@@ -23,7 +23,7 @@ class Terms:
     :param grace: how much longer others wait before they end it; covers requests that are under way and
         the rounding of the store's clock
     :param attempt: the lease of an intent, where it is shorter: a lock that is to last for hours must not
-        be blocked for hours by one who died while asking for it
+        be blocked for hours by a client that died while asking for it
     """
 
     lease: float = 120.0
@@ -37,9 +37,9 @@ class Terms:
 
     @property
     def expiry(self) -> float:
-        """Return the age of a lock at the end of its lease and grace.
+        """Return a lock's age when its lease and grace end.
 
-        Anybody may end it then.
+        Every client may end it then.
         """
         return self.lease + self.grace
 
@@ -50,9 +50,9 @@ class Terms:
 
     @property
     def attempt_expiry(self) -> float:
-        """Return the age of an intent at the end of its lease and grace.
+        """Return an intent's age when its lease and grace end.
 
-        Anybody may end it then.
+        Every client may end it then.
         """
         return self.attempt_lease + self.grace
 

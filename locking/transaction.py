@@ -37,7 +37,7 @@ FRESH = 5.0
 CLEANUP_ATTEMPTS = 3
 
 SWEPT_AT_ONCE = 100
-"""Claims, and markers, that are in nobody's way and that one who takes a lock removes."""
+"""Claims, and markers, that are in no client's way, and that a taker of a lock removes."""
 
 NAMED_BLOCKERS = 5
 """A message names no more; the error carries them all."""
@@ -80,10 +80,10 @@ class Blocked(Exception):  # noqa: N818 - named as the error that it becomes
             describe_claim(self._folder, self._look, claim, self._records.of(claim)) for claim in self._ruling.blockers
         ]
         blockers += [describe_foreign(self._folder.resource, self._look, info) for info in self._ruling.foreign]
-        said = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
+        descriptions = [info.describe() for info in blockers[:NAMED_BLOCKERS]]
         if len(blockers) > NAMED_BLOCKERS:
-            said.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
-        return LockBusy(f"{'; '.join(said)}.", tuple(blockers))
+            descriptions.append(f"and {len(blockers) - NAMED_BLOCKERS} more")
+        return LockBusy(f"{'; '.join(descriptions)}.", tuple(blockers))
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +95,7 @@ class ExclusiveWrite:
     :param content: the target's content, made after the first look; for the leases of others to be honoured
         it is a :class:`locking.record.LockRecord`
     :param verify: whether this view lets the transaction go on. Once clear it must stay clear as long as
-        nobody else's intent or target appears. By default nobody else may be there
+        no other intent or target appears. By default no other may be there
     """
 
     target: str
@@ -118,7 +118,7 @@ class ExclusiveWrite:
             :attr:`Terms.drain`
         :param records: what an earlier attempt on the same target has read of the others
         :param seen: a look that was taken already, for example into many folders by one listing; where it is
-            fresh and shows nobody in the way, the attempt spares its first look. The second is always its own
+            fresh and shows no other in the way, the attempt spares its first look. The second is always its own
         :raises LockBusy: others are in the way; nothing of this attempt stays
         :raises StoreError: the store failed; what may have been written is marked as dead as far as the
             store allowed, and expires in any case
@@ -139,7 +139,7 @@ class ExclusiveWrite:
         seen: Look | None = None,
         insists: bool = True,
     ) -> Commit:
-        """Make one attempt as :meth:`commit_to` does, and ask nobody's name.
+        """Make one attempt as :meth:`commit_to` does, and read no names of others.
 
         :param insists: whether it keeps others out while those in the way leave, even if it finds them at once
         :raises Blocked: others are in the way
@@ -202,8 +202,8 @@ class _Attempt:
     def verify_first(self, seen: Look | None) -> None:
         """Look before anything is written.
 
-        So a hopeless attempt disturbs nobody. Nothing rests on this look, so an earlier one may stand for it; but that
-        refuses and ends nobody.
+        So a hopeless attempt disturbs no other. Nothing rests on this look, so an earlier one may stand for it; but
+        that refuses and ends no other.
         """
         is_fresh = seen is not None and self._clock.monotonic() - seen.started <= FRESH
         early = seen if is_fresh else self._glance()
@@ -232,7 +232,7 @@ class _Attempt:
         self._put(self._folder.intent(self._mode, self._txn))
 
     def verify_alone(self) -> None:
-        """Look again now that everybody can see the intent.
+        """Look again now that all can see the intent.
 
         While others are leaving, keep looking.
         """
@@ -260,8 +260,8 @@ class _Attempt:
     def fence(self) -> None:
         """Fail an attempt that took longer than its budget.
 
-        Its intent may have been ended before the target came, and no listing could tell. The time runs from the start
-        of the intent's PUT, and is read after the target's acknowledgement.
+        Its intent may have been ended before the target came, and no listing could show it. The time runs from the
+        start of the intent's PUT, and is read after the target's acknowledgement.
         """
         took = self._clock.monotonic() - self._intent_started
         if took > self._terms.budget:
@@ -279,7 +279,7 @@ class _Attempt:
         try:
             self._store.delete(self._folder.intent(self._mode, self._txn))
         except StoreDenied:
-            raise  # who may not delete could not release the lock either
+            raise  # a client that may not delete could not release the lock either
         except StoreError as error:
             log.warning("The intent of %s stays until it expires: %s", self._txn, error)
             intent_stays = True
@@ -302,7 +302,7 @@ class _Attempt:
         try:
             self._reaper.sweep(look, own=self._txn, most=SWEPT_AT_ONCE)
         except StoreError as error:
-            log.info("What is over in %s stays for whoever comes next: %s", self._folder.resource, error)
+            log.info("What is over in %s stays for the next owner: %s", self._folder.resource, error)
 
     def withdraw(self) -> None:
         """Undo everything that was written.
@@ -349,8 +349,8 @@ class _Attempt:
     def _suspects(self, look: Look, ruling: Ruling) -> list[FolderClaim]:
         """Return the claims in the way that may be over.
 
-        Who has just come can be so by the end of its process alone. Readers that come and go would be asked for their
-        records one after the other, while a writer keeps all others out: so these wait until they are older.
+        A claim that has just come can be so by the end of its process alone. Readers that come and go would be asked
+        for their records one after the other, while a writer keeps all others out: so these wait until they are older.
         """
         return [claim for claim in ruling.blockers if not self._patience or look.age(claim.newest) > CLOCK_STEP]
 
@@ -362,7 +362,7 @@ class _Attempt:
         mine = view.look.claims.get(self._txn)
         if mine is None or mine.intent is None or self._txn in view.look.dead:
             self._may_come_late = True
-            raise LockOvertaken(f"Somebody ended this attempt to take {self._folder.resource}; try again.")
+            raise LockOvertaken(f"Another client ended this attempt to take {self._folder.resource}; try again.")
 
     def _blocked(self, view: View, ruling: Ruling) -> Blocked:
         return Blocked(self._folder, self._records, view.look, ruling)

@@ -33,7 +33,7 @@ from holdfast.archive.format.versions import (
     read_versions,
 )
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
-from holdfast.storage.contract.base import check_new_document
+from holdfast.storage.contract.object_store import check_new_document
 from holdfast.storage.encryption.signing_key import missing_key
 from locking.one_line import line_logger
 from locking.runtime import SYSTEM

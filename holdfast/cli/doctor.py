@@ -198,7 +198,7 @@ def _database(name: str, found: tuple[SourceConfig, Address] | str) -> tuple[Doc
 def _tls(name: str, address: Address, major: int) -> Iterator[DoctorFinding]:
     """Yield what is to be said of a source's TLS: nothing of one on this machine that does without."""
     asked = address.tls
-    if not (asked.is_wanted or asked.is_remote):
+    if not (asked.is_required or asked.is_remote):
         return
     what = f"TLS of {name}"
     try:

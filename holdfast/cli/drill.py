@@ -19,7 +19,7 @@ from holdfast.common.words import human_span
 from holdfast.drill import Drill, drills_of, new_run
 from holdfast.drill.key_proof import by_copy
 from holdfast.operations.requests.drill import DrillRequest
-from holdfast.storage import open_place
+from holdfast.storage import open_url
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -73,7 +73,7 @@ def _drill(
             request,
             archive.settings.drill,
             to=to,
-            records=open_place(folder) if request.no_lock else None,
+            records=open_url(folder) if request.no_lock else None,
             say=output.say,
         )
         work.prepare()

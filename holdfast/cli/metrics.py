@@ -130,7 +130,7 @@ def _observed(word: str, read: ReadArchives | None) -> ObservedArchive:
     if read is not None:  # its entry would say what its key is
         read.refuse_mistaken(word)
     config = archive_at(word)
-    return _configured(None, config, [config.place()])
+    return _configured(None, config, [config.location()])
 
 
 def _configured(name: str | None, config: ArchiveConfig, urls: Sequence[str]) -> ObservedArchive:

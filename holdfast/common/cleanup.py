@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def tidy(first: BaseException | None, *steps: Callable[[], object]) -> None:
+def clean_up(first: BaseException | None, *steps: Callable[[], object]) -> None:
     """Run all steps in order, even where some fail.
 
     :param first: what the work failed with, which its caller raises; what fails here is added to it as a note. Where
@@ -19,7 +19,7 @@ def tidy(first: BaseException | None, *steps: Callable[[], object]) -> None:
     for step in steps:
         try:
             step()
-        except Exception as error:  # noqa: BLE001 - whatever it is, it comes behind what was first
+        except Exception as error:  # noqa: BLE001 - every error comes behind the first
             if failed is None:
                 failed = error
             else:
@@ -29,11 +29,11 @@ def tidy(first: BaseException | None, *steps: Callable[[], object]) -> None:
 
 
 @contextmanager
-def tidied(*steps: Callable[[], object]) -> Iterator[None]:
-    """Run the steps after the block, as `tidy` does."""
+def cleanup(*steps: Callable[[], object]) -> Iterator[None]:
+    """Run the steps after the block, as `clean_up` does."""
     try:
         yield
     except BaseException as error:
-        tidy(error, *steps)
+        clean_up(error, *steps)
         raise
-    tidy(None, *steps)
+    clean_up(None, *steps)

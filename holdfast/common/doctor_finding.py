@@ -32,5 +32,5 @@ class DoctorFinding:
 
     @classmethod
     def described(cls, value: Mapping[str, Any]) -> DoctorFinding:
-        """Return the finding that `describe` has told."""
+        """Return the finding that `describe` has written."""
         return cls(value["what"], value["found"], value["remedy"], value["warning"])

@@ -154,12 +154,12 @@ def message_of(error: BaseException) -> str:
     That of a database server has its SQLSTATE, and does not say where in the server it was raised: its CONTEXT may hold
     rows of a table.
     """
-    said = str(error)
+    message = str(error)
     diagnosis = getattr(error, "diag", None)  # of psycopg, which is not for every command to import
     if diagnosis is not None and diagnosis.message_primary:
-        more = said.removeprefix(diagnosis.message_primary).partition("\nCONTEXT:")[0]
-        said = f"{diagnosis.message_primary} (SQLSTATE {diagnosis.sqlstate}) {more}"
-    return " ".join(said.split())
+        more = message.removeprefix(diagnosis.message_primary).partition("\nCONTEXT:")[0]
+        message = f"{diagnosis.message_primary} (SQLSTATE {diagnosis.sqlstate}) {more}"
+    return " ".join(message.split())
 
 
 def sentence(error: BaseException) -> str:
@@ -167,7 +167,7 @@ def sentence(error: BaseException) -> str:
 
     One that was not foreseen is named by its type, too.
     """
-    said = message_of(error)
+    message = message_of(error)
     if is_ours(error):
-        return said
-    return f"{type(error).__name__}: {said}" if said else type(error).__name__
+        return message
+    return f"{type(error).__name__}: {message}" if message else type(error).__name__

@@ -1,6 +1,6 @@
 """Field ids of the columns in data files.
 
-Columns are told apart by them, whatever they are called. A table's column has its number; what else a file holds has an
+They identify columns under any name. A table's column has its number; what else a file holds has an
 id that no column number reaches. Files of snapshots and of changes are written by what knows the database, and read by
 what does not, so that both have these from here.
 """

@@ -16,7 +16,7 @@ _TRIES: Final = 100
 
 
 def free_port(local_range: Path = LOCAL_RANGE) -> int:
-    """Return a port of 127.0.0.1 on which nothing listens, and which no outgoing connection is given.
+    """Return a free port of 127.0.0.1 that no outgoing connection takes.
 
     A port that the system chose could be given to a connection before the server listens: Airflow takes 20 s.
     Linux gives connections ports of `ip_local_port_range`; when that leaves none below, the system chooses.

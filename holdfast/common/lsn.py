@@ -12,10 +12,10 @@ PAGE_HEADER = 40
 """Bytes at most of the header of a page of the log. Source: SizeOfXLogLongPHD of xlog_internal.h."""
 
 _PAGE_MULTIPLE = 1024
-"""Pages of the log begin at multiples of this, whatever their size. Source: --with-wal-blocksize of PostgreSQL."""
+"""Pages of the log of any size begin at multiples of this. Source: --with-wal-blocksize of PostgreSQL."""
 
 Touches = Mapping[tuple[int, int], Sequence[int]]
-"""Positions at which objects were touched, by the oid of each one's catalog and its own, as the log tells of them."""
+"""Positions at which objects were touched, by the oid of each one's catalog and its own, as the log reports them."""
 
 PG_CLASS = 1259
 """Oid of the catalog of tables, which is fixed. Source: PostgreSQL's `src/include/catalog/pg_class.h`."""
@@ -28,10 +28,10 @@ def parse_position(text: str) -> int:
 
     :raises ValueError: it is none.
     """
-    found = _POSITION.fullmatch(text)
-    if found is None:
+    match = _POSITION.fullmatch(text)
+    if match is None:
         raise ValueError(f"{text!r} is no log position: they are written as in 16/B374D848")
-    return int(found[1], 16) << 32 | int(found[2], 16)
+    return int(match[1], 16) << 32 | int(match[2], 16)
 
 
 def show_position(position: int) -> str:

@@ -1,7 +1,7 @@
 """TLS of connections to PostgreSQL: what an address asks its clients for, what that keeps out, and what failed.
 
 All clients are given the same parameters. What those mean, libpq decides in each of them, and here it is decided again
-to be told. Source: PostgreSQL manual, 'SSL Support' of libpq and 'Parameter Key Words'.
+for our messages. Source: PostgreSQL manual, 'SSL Support' of libpq and 'Parameter Key Words'.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ _REQUIRED: Final = ("require", "verify-ca", "verify-full")
 _ADVICE: Final = (
     (
         r"certificate verify failed",
-        "the server's certificate has expired, or is by nobody whom sslrootcert names: have it renewed, or name there "
-        "the file with its authority's certificates",
+        "the server's certificate has expired, or is of no authority that sslrootcert names: have it renewed, or name "
+        "there the file with its authority's certificates",
     ),
     (
         r"server certificate for .* does not match host name",
@@ -118,35 +118,35 @@ class TlsSettings:
         )
 
     @property
-    def is_wanted(self) -> bool:
-        """Return whether TLS is asked for, so that no client may go without.
+    def is_required(self) -> bool:
+        """Return whether every client has to use TLS.
 
-        Whoever names certificates for a server over a network means to use them, also where libpq would do without.
+        Certificates that are named for a server over a network are meant to be used, also where libpq would do without.
         """
         return self.mode in _REQUIRED or (self.is_named and self.is_remote and self.mode == "prefer")
 
     @property
     def is_checked(self) -> bool:
-        """Return whether nobody else can answer in the server's place."""
+        """Return whether no other server can answer in its place."""
         return self.mode == "verify-full"
 
     def weakness(self) -> str:
-        """Return what somebody on the network can do, in words; "" where there is none, or where he can do nothing."""
+        """Return what an attacker on the network can do, in words; "" where there is no network, or nothing to do."""
         if not self.is_remote or self.is_checked:
             return ""
         how = f"the connection goes over a network with sslmode={self.mode}"
         if self.mode not in _REQUIRED:
             return (
-                f"{how}: whoever is on the way can read and change what goes over it, or answer in the server's place "
+                f"{how}: an attacker on the way can read and change what goes over it, or answer in the server's place "
                 "and be given what is meant for it"
             )
         if self.mode == "verify-ca" or self.roots:
             return (
-                f"{how}: it is encrypted, and nobody looks at the name in the server's certificate: whoever has "
+                f"{how}: it is encrypted, and the name in the server's certificate is not checked: the owner of "
                 "another one of the same authority can answer in the server's place"
             )
         return (
-            f"{how}: it is encrypted, and nobody looks whose certificate the server has: whoever is on the way can "
+            f"{how}: it is encrypted, and the server's certificate is not checked: an attacker on the way can "
             "answer in its place"
         )
 
@@ -190,14 +190,14 @@ class _Look:
 
     def up(self, parameter: str, variable: str) -> str:
         """Return a parameter; "" where nothing gives it."""
-        for found in (self._given.get(parameter), self._service.get(parameter), os.environ.get(variable)):
-            if found is not None:
-                return found
+        for value in (self._given.get(parameter), self._service.get(parameter), os.environ.get(variable)):
+            if value is not None:
+                return value
         return ""
 
 
 def _service(name: str, file: str | None) -> dict[str, str]:
-    """Return the parameters of a service; none where no file has it, which connecting tells.
+    """Return the parameters of a service; none where no file has it: connecting then fails.
 
     Source: PostgreSQL manual, 'The Connection Service File'.
     """
@@ -227,7 +227,7 @@ def _hosts(look: _Look, of_url: str) -> Iterator[str]:
 
 
 def _is_remote(host: str) -> bool:
-    """Return whether a host is another machine, as far as its name tells."""
+    """Return whether a host is another machine by its name."""
     if not host or host.startswith(("/", "@")) or host == "localhost":
         return False
     try:
@@ -237,7 +237,7 @@ def _is_remote(host: str) -> bool:
 
 
 def system_certificates() -> str:
-    """Return the path of the file with the certificates that this system trusts.
+    """Return the path of the system's trusted certificates.
 
     :raises UsageError: there is none at any usual place.
     """
@@ -252,9 +252,9 @@ def system_certificates() -> str:
     )
 
 
-def tls_advice(said: str) -> str | None:
+def tls_advice(message: str) -> str | None:
     """Return what to do about TLS that failed; None where an error is about something else.
 
-    :param said: the words of a client.
+    :param message: the words of a client.
     """
-    return next((advice for pattern, advice in _ADVICE if re.search(pattern, said)), None)
+    return next((advice for pattern, advice in _ADVICE if re.search(pattern, message)), None)

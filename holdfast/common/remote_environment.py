@@ -1,7 +1,7 @@
 """Environment in which the tasks of a job open its stores, databases and keys on other machines.
 
 A driver finds credentials, certificates and keys in its own environment: in variables, in files, with a cloud's SDK.
-On a cluster its workers have none of that. So whatever needs it adds it here when it is pickled for them, and a worker
+On a cluster its workers have none of that. So what needs it adds it here when it is pickled for them, and a worker
 puts it in force before it unpickles anything. It travels in the closure of Spark's tasks and nowhere else.
 """
 
@@ -115,10 +115,10 @@ def is_driver_who_asks() -> bool:
 
     :raises UsageError: the setting is none.
     """
-    said = os.environ.get(IDENTITY_VARIABLE) or "driver"
-    if said not in ("driver", "own"):
-        raise UsageError(f"{IDENTITY_VARIABLE} is {said!r}; it may be one of: driver, own.")
-    return said == "driver"
+    identity = os.environ.get(IDENTITY_VARIABLE) or "driver"
+    if identity not in ("driver", "own"):
+        raise UsageError(f"{IDENTITY_VARIABLE} is {identity!r}; it may be one of: driver, own.")
+    return identity == "driver"
 
 
 def _two_of(name: str) -> UsageError:

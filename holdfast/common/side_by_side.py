@@ -1,4 +1,4 @@
-"""Work that is done several at a time: on each of many things, and questions to places that may not answer."""
+"""Work and questions that are done several at a time."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ T = TypeVar("T")
 S = TypeVar("S")
 
 
-def do_each(work: Callable[[S], T], each: Iterable[S], *, at_once: int) -> list[T]:
+def do_side_by_side(work: Callable[[S], T], items: Iterable[S], *, at_once: int) -> list[T]:
     """Call a function with each of several values, some at a time; return the results in their order.
 
-    All threads have ended when it returns. So nobody yields while threads run: the garbage collector ends a generator
-    that was left, wherever it happens to run, and to wait for a thread there can hold up that very thread for good.
+    All threads have ended when it returns. So no caller yields while threads run: the garbage collector ends an
+    abandoned generator, wherever it happens to run, and to wait for a thread there can hold up that very thread for
+    good.
 
     :raises Exception: the first call in order that failed; those that have not begun are left out.
     """
     with ThreadPoolExecutor(at_once) as pool:
-        return list(pool.map(work, each))
+        return list(pool.map(work, items))
 
 
 class NoAnswerError(HoldfastError):
-    """Place that has not answered in time.
+    """Question that was not answered in time.
 
-    Whether it is there, and what it has, is not known.
+    The answer is not known.
     """
 
 
-def ask_each(questions: Mapping[str, Callable[[], T]], *, limit_s: float) -> dict[str, T | Exception]:
+def ask_side_by_side(questions: Mapping[str, Callable[[], T]], *, limit_s: float) -> dict[str, T | Exception]:
     """Ask several questions at once, and return the answers by name.
 
     A question that raises has that error as its answer; one that takes longer than the limit has a `NoAnswerError`. It
@@ -56,12 +57,12 @@ def ask_each(questions: Mapping[str, Callable[[], T]], *, limit_s: float) -> dic
     until = time.monotonic() + limit_s
     for name, question in questions.items():
         threading.Thread(target=ask, args=(name, question), name=f"question to {name}", daemon=True).start()
-    found: dict[str, T | Exception] = {}
-    while len(found) < len(questions):
+    answers: dict[str, T | Exception] = {}
+    while len(answers) < len(questions):
         try:
             name, answer = answered.get(timeout=max(0.0, until - time.monotonic()))
         except queue.Empty:
             break
-        found[name] = answer
+        answers[name] = answer
     late = NoAnswerError(f"it has not answered within {limit_s:g} s")
-    return {name: found.get(name, late) for name in questions}
+    return {name: answers.get(name, late) for name in questions}

@@ -53,9 +53,9 @@ class Signing:
         return cls(os.environ.get(KEY_VARIABLE) or None, tuple(filter(None, signers)))
 
     def environment(self) -> Mapping[str, str]:
-        """Return the variables that tell another process the same."""
-        told = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
-        return {name: value for name, value in told.items() if value}
+        """Return the variables that give another process the same."""
+        variables = {KEY_VARIABLE: self.key or "", SIGNERS_VARIABLE: " ".join(self.signers)}
+        return {name: value for name, value in variables.items() if value}
 
     def to_check(self) -> Signing:
         """Return what checks signatures and makes none."""

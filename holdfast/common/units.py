@@ -63,10 +63,10 @@ def parse_span(text: str) -> timedelta:
 
     :raises UsageError: they say nothing of that kind.
     """
-    found = re.fullmatch(SPAN, text)
-    if found is None:
+    match = re.fullmatch(SPAN, text)
+    if match is None:
         raise UsageError(f"cannot read {text!r} as a length of time: {FORMS[SPAN]}")
-    seconds = float(found.group(1)) * _SECONDS[found.group(2)]
+    seconds = float(match.group(1)) * _SECONDS[match.group(2)]
     if seconds > _LONGEST_S:
         raise UsageError(f"{text!r} is longer than a thousand years: {FORMS[SPAN]}")
     return timedelta(seconds=seconds)
@@ -92,8 +92,8 @@ def parse_budget(text: str) -> int | timedelta:
 
 
 def _bytes(text: str, pattern: str, what: str) -> float:
-    found = re.fullmatch(pattern, text)
-    if found is None:
+    match = re.fullmatch(pattern, text)
+    if match is None:
         raise UsageError(f"cannot read {text!r} as a {what}: {FORMS[pattern]}")
-    number, unit = found.groups()
+    number, unit = match.groups()
     return float(number) * (1024.0 if "i" in text else 1000.0) ** ("", "k", "M", "G", "T").index(unit)

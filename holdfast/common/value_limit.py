@@ -8,7 +8,7 @@ from typing import Final
 from holdfast.common.errors import UsageError
 
 MAX_VALUE_BYTES: Final = 256 << 20
-"""The largest single value that is backed up, unless told otherwise."""
+"""The largest single value that is backed up by default."""
 
 MAX_VALUE_VARIABLE: Final = "HOLDFAST_MAX_VALUE_BYTES"
 
@@ -18,7 +18,7 @@ def max_value_bytes() -> int:
 
     :raises UsageError: the variable holds no positive number.
     """
-    said = os.environ.get(MAX_VALUE_VARIABLE, str(MAX_VALUE_BYTES))
-    if not said.isdecimal() or int(said) == 0:
-        raise UsageError(f"{MAX_VALUE_VARIABLE} is {said!r}: write a number of bytes, such as {MAX_VALUE_BYTES}")
-    return int(said)
+    text = os.environ.get(MAX_VALUE_VARIABLE, str(MAX_VALUE_BYTES))
+    if not text.isdecimal() or int(text) == 0:
+        raise UsageError(f"{MAX_VALUE_VARIABLE} is {text!r}: write a number of bytes, such as {MAX_VALUE_BYTES}")
+    return int(text)

@@ -13,12 +13,12 @@ from holdfast.common.errors import UsageError
 _YES = frozenset({"true", "1", "yes"})
 
 
-def is_yes(wanted: bool | str) -> bool:
+def is_yes(answer: bool | str) -> bool:
     """Return whether a value means yes.
 
     A template may have made words of it.
     """
-    return str(wanted).lower() in _YES
+    return str(answer).lower() in _YES
 
 
 def listed(given: Sequence[str] | str | None, argument: str) -> list[str]:
@@ -91,7 +91,7 @@ def named(names: Sequence[str], limit: int = 20, between: str = ", ") -> str:
     return between.join(names[:limit]) + more
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """Return a question after the known name that is nearest to an unknown one; "" where none is near."""
-    near = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+def nearest(name: str, names: Iterable[str]) -> str:
+    """Return a question after the nearest known name, or ""."""
+    near = difflib.get_close_matches(name, list(names), n=1, cutoff=0.5)
     return f"; did you mean '{near[0]}'?" if near else ""

@@ -1,4 +1,4 @@
-"""Settings of an archive's tasks in Airflow: their owner, their place, their time zone, and their deadlines."""
+"""Settings of an archive's tasks in Airflow."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def _time_zone(name: str) -> str:
     try:
         ZoneInfo(name)
     except (ZoneInfoNotFoundError, ValueError, OSError):
-        if known := available_timezones():  # a machine without any cannot tell
-            hint = nearest(name, known) or ": write one such as Europe/Berlin"
+        if zones := available_timezones():  # a machine without any cannot check
+            hint = nearest(name, zones) or ": write one such as Europe/Berlin"
             raise PydanticCustomError("timezone", "there is no such time zone{hint}", {"hint": hint}) from None
     return name
 
@@ -32,10 +32,10 @@ TimeZone = Annotated[str, AfterValidator(_time_zone)]
 """Name of a time zone of the IANA database."""
 
 
-class DeadlineConfig(Section):
+class AirflowDeadlines(Section):
     """Deadlines of runs in Airflow, such as `2h`: so long after it was queued, a run of the operation is done.
 
-    Where one is not, Airflow marks its deadline as missed, and the archive's `alerts` tell of it. The run goes on.
+    Where one is not, Airflow marks its deadline as missed, and the archive's `alerts` report it. The run goes on.
     """
 
     full: Span | None = None

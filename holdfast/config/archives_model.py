@@ -18,13 +18,13 @@ from holdfast.common.errors import UsageError
 from holdfast.common.signing import Signing
 from holdfast.common.units import BANDWIDTH, BUDGET, FORMS, SIZE
 from holdfast.common.words import nearest
-from holdfast.config.airflow_settings import LABEL, DeadlineConfig, Label, TimeZone
-from holdfast.config.cron import why_no_schedule
+from holdfast.config.airflow_settings import LABEL, AirflowDeadlines, Label, TimeZone
+from holdfast.config.schedule import schedule_problem
 from holdfast.config.section import Section, ShortSpan, Span
 
 FILE_NAME = "archives.yaml"
 GAP_AFTER = timedelta(hours=24)
-"""So long it is known that no replica has the files of a backup before a sync gives it up, unless told otherwise."""
+"""Default time for which no replica has had a backup's files before a sync gives it up."""
 
 NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}"
 
@@ -81,7 +81,7 @@ Restart = Literal["no", "stuck", "now"]
 class ObjectivesConfig(Section):
     """Service objectives of a source: `holdfast status --check` and the DAG `objectives` fail where one is missed.
 
-    :param rpo: recovery point objective: the newest restorable moment is no older.
+    :param rpo: recovery point objective: the newest restore point is no older.
     :param rto: recovery time objective: the last drill took no longer, from its begin to a usable database.
     :param drill_within: the last drill that went well was no longer ago.
     :param verified_within: every file was read, or written, no longer ago.
@@ -138,7 +138,7 @@ class SourceConfig(Section):
 
 
 def _schedule(text: str) -> str:
-    if why := why_no_schedule(text):
+    if why := schedule_problem(text):
         raise PydanticCustomError("schedule", "{why}", {"why": why})
     return text
 
@@ -248,7 +248,7 @@ class DrillConfig(Section):
 
     :param source: whose database; needed where the archive has several.
     :param assertions: queries of one row with the value true.
-    :param newest_within: how old the newest restorable moment of each source may be; None: any age will do.
+    :param newest_within: how old each source's newest restore point may be; None: of any age.
     :param key: where a copy of the archive's key is kept: drills open the archive by that one.
     """
 
@@ -319,7 +319,7 @@ class ArchiveConfig(Section):
     consistency: Consistency = "eventual"
     sources: dict[Name, SourceConfig] = Field(default_factory=dict)
     schedule: ScheduleConfig = Field(default_factory=ScheduleConfig)
-    deadline: DeadlineConfig = Field(default_factory=DeadlineConfig)
+    deadline: AirflowDeadlines = Field(default_factory=AirflowDeadlines)
     keep: KeepConfig = Field(default_factory=KeepConfig)
     compaction: CompactionConfig = Field(default_factory=CompactionConfig)
     verification: VerificationConfig = Field(default_factory=VerificationConfig)
@@ -379,7 +379,7 @@ class ArchiveConfig(Section):
         """Return who signs the archive's commits and who is believed, or None: then the environment says it."""
         return Signing(self.signing.key, tuple(self.signing.signers)) if self.signing else None
 
-    def place(self, replica: str | None = None) -> str:
+    def location(self, replica: str | None = None) -> str:
         """Return the URL of the archive, or of one of its replicas.
 
         :param replica: its name; None: the first one in the file.
@@ -387,8 +387,8 @@ class ArchiveConfig(Section):
         """
         replicas = self.replicas or {}
         if replica is not None and replica not in replicas:
-            known = ", ".join(replicas) or "none"
-            raise UsageError(f"no replica '{replica}' of this archive (it has: {known}){nearest(replica, replicas)}")
+            names = ", ".join(replicas) or "none"
+            raise UsageError(f"no replica '{replica}' of this archive (it has: {names}){nearest(replica, replicas)}")
         if replica is not None:
             return replicas[replica]
         return self.url or next(iter(replicas.values()))
@@ -402,11 +402,11 @@ class ArchiveConfig(Section):
         """
         if name is None and len(self.sources) == 1:
             return next(iter(self.sources.items()))
-        known = ", ".join(sorted(self.sources)) or "none"
+        names = ", ".join(sorted(self.sources)) or "none"
         if name is None:
-            raise UsageError(f"say which source; this archive has: {known}")
+            raise UsageError(f"say which source; this archive has: {names}")
         if name not in self.sources:
-            raise UsageError(f"no source '{name}' in this archive (it has: {known}){nearest(name, self.sources)}")
+            raise UsageError(f"no source '{name}' in this archive (it has: {names}){nearest(name, self.sources)}")
         return name, self.sources[name]
 
 
@@ -421,9 +421,9 @@ class Config(Section):
         :raises UsageError: there is none.
         """
         if name not in self.archives:
-            known = ", ".join(sorted(self.archives)) or "none"
+            names = ", ".join(sorted(self.archives)) or "none"
             raise UsageError(
-                f"no archive '{name}' in {FILE_NAME} (it has: {known}){nearest(name, self.archives) or '.'} "
+                f"no archive '{name}' in {FILE_NAME} (it has: {names}){nearest(name, self.archives) or '.'} "
                 "For an archive that is not in the file, write its URL."
             )
         return self.archives[name]

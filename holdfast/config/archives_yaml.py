@@ -51,11 +51,11 @@ class ReadArchives:
 
         Each is a key below the archive, and what is wrong there.
         """
-        said = {
+        messages = {
             name: f"{self.path}, line {self.lines[name]}: archives.{name}.{what}" for name, what in mistakes.items()
         }
-        left = {name: archive for name, archive in self.archives.items() if name not in mistakes}
-        return replace(self, archives=left, mistakes={**self.mistakes, **said})
+        sound = {name: archive for name, archive in self.archives.items() if name not in mistakes}
+        return replace(self, archives=sound, mistakes={**self.mistakes, **messages})
 
     def archive(self, name: str) -> ArchiveConfig:
         """Return the archive of this name.
@@ -73,9 +73,9 @@ class ReadArchives:
 
         :raises UsageError: an entry with a mistake has this address.
         """
-        wanted = _absolute(address, Path.cwd()).rstrip("/")
+        absolute = _absolute(address, Path.cwd()).rstrip("/")
         for name, entry in self.unread.items():
-            if wanted in (_absolute(text, self.path.parent).rstrip("/") for text in _texts(entry)):
+            if absolute in (_absolute(text, self.path.parent).rstrip("/") for text in _texts(entry)):
                 raise UsageError(self.mistakes[name])
 
 
@@ -89,8 +89,8 @@ def find_config() -> Path | None:
         if not path.is_file():
             raise UsageError(f"{ENVIRONMENT} says {path}, but there is no such file")
         return path
-    places = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
-    return next((place / FILE_NAME for place in places if (place / FILE_NAME).is_file()), None)
+    folders = [Path.cwd(), Path(os.environ.get("AIRFLOW_HOME") or "~/airflow").expanduser()]
+    return next((folder / FILE_NAME for folder in folders if (folder / FILE_NAME).is_file()), None)
 
 
 def read_archives(path: Path | str | None = None) -> ReadArchives:
@@ -99,14 +99,14 @@ def read_archives(path: Path | str | None = None) -> ReadArchives:
     :param path: the file; without it, the one `find_config` finds.
     :raises UsageError: no file, or one of which nothing can be read; the sentence names file, line and remedy.
     """
-    found = Path(path) if path is not None else find_config()
-    if found is None:
+    file = Path(path) if path is not None else find_config()
+    if file is None:
         raise UsageError(f"there is no {FILE_NAME} here or in AIRFLOW_HOME: write one, or set {ENVIRONMENT}")
     try:
-        text = found.read_text(encoding="utf-8")
+        text = file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{found} cannot be read: {error}") from error
-    return _read(text, found)
+        raise UsageError(f"{file} cannot be read: {error}") from error
+    return _read(text, file)
 
 
 @lru_cache(maxsize=8)
@@ -154,17 +154,17 @@ def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
             Config.model_validate(data)
         except ValidationError as error:
             errors = error.errors(include_url=False)
-            raise UsageError("; ".join(_located(each, root, path) for each in errors)) from None
+            raise UsageError("; ".join(_located(mistake, root, path) for mistake in errors)) from None
         return ReadArchives(path)
     archives: dict[str, ArchiveConfig] = {}
     mistakes: dict[str, Sequence[str]] = {}
     for name, entry in entries.items():
         try:
-            ((known, archive),) = Config.model_validate({"archives": {name: entry}}).archives.items()
+            ((valid_name, archive),) = Config.model_validate({"archives": {name: entry}}).archives.items()
         except ValidationError as error:
-            mistakes[str(name)] = [_located(each, root, path) for each in error.errors(include_url=False)]
+            mistakes[str(name)] = [_located(mistake, root, path) for mistake in error.errors(include_url=False)]
         else:
-            archives[known] = _anchored(archive, path.parent)
+            archives[valid_name] = _anchored(archive, path.parent)
     lines = {str(name): _line_of(root, ("archives", name)) or 1 for name in entries}
     return ReadArchives(
         path,
@@ -177,12 +177,11 @@ def _parse(data: Any, root: yaml.Node | None, path: Path) -> ReadArchives:
 
 
 def _texts(entry: Any) -> Iterator[str]:
-    """Yield all texts of an entry but its keys."""
     if isinstance(entry, str):
         yield entry
     elif isinstance(entry, Mapping | list):
-        for each in entry.values() if isinstance(entry, Mapping) else entry:
-            yield from _texts(each)
+        for value in entry.values() if isinstance(entry, Mapping) else entry:
+            yield from _texts(value)
 
 
 def _located(mistake: ErrorDetails, root: yaml.Node | None, path: Path) -> str:
@@ -198,10 +197,10 @@ def _line_of(node: yaml.Node | None, keys: tuple[int | str, ...]) -> int | None:
     line = None
     for key in keys:
         if isinstance(node, yaml.MappingNode):
-            found = next(((name, value) for name, value in node.value if name.value == str(key)), None)
-            if found is None:
+            child = next(((name, value) for name, value in node.value if name.value == str(key)), None)
+            if child is None:
                 break
-            line, node = found[0].start_mark.line + 1, found[1]
+            line, node = child[0].start_mark.line + 1, child[1]
         elif isinstance(node, yaml.SequenceNode) and isinstance(key, int) and key < len(node.value):
             node = node.value[key]
             line = node.start_mark.line + 1
@@ -217,8 +216,8 @@ def _anchored(archive: ArchiveConfig, folder: Path) -> ArchiveConfig:
     store = archive.store
     if store is not None and store.startswith(SQLITE) and store != SQLITE:
         store = SQLITE + str((folder / store.removeprefix(SQLITE)).absolute())
-    places = {"url": archive.url and _absolute(archive.url, folder), "replicas": replicas, "store": store}
-    return archive.model_copy(update=places)
+    locations = {"url": archive.url and _absolute(archive.url, folder), "replicas": replicas, "store": store}
+    return archive.model_copy(update=locations)
 
 
 def _absolute(url: str, folder: Path) -> str:

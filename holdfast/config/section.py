@@ -30,7 +30,7 @@ def _in_minutes(text: str) -> str:
 
 
 ShortSpan = Annotated[str, StringConstraints(pattern=SHORT_SPAN), AfterValidator(_in_minutes)]
-"""A length of time that nobody counts in months, so that `15m` is as many minutes."""
+"""A length of time that is never in months, so that `15m` is as many minutes."""
 
 
 class Section(BaseModel):
@@ -49,7 +49,7 @@ class Section(BaseModel):
         try:
             handler({key: value for key, value in data.items() if key not in unknown})
         except ValidationError as error:
-            mistakes += [_again(each) for each in error.errors(include_url=False)]
+            mistakes += [_line_error(mistake) for mistake in error.errors(include_url=False)]
         raise ValidationError.from_exception_data(cls.__name__, mistakes)
 
     @classmethod
@@ -58,7 +58,7 @@ class Section(BaseModel):
         return PydanticCustomError("unknown_key", "unknown key '{key}'{hint}", {"key": key, "hint": hint})
 
 
-def _again(mistake: ErrorDetails) -> InitErrorDetails:
+def _line_error(mistake: ErrorDetails) -> InitErrorDetails:
     """Return a mistake in the form in which it can be raised."""
     context = {**mistake.get("ctx", {}), "message": mistake["msg"]}
     kind = PydanticCustomError(mistake["type"], "{message}", context)

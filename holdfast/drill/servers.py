@@ -18,7 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import HoldfastError
 from holdfast.operations.job_process import process_start
 from holdfast.postgresql.connection.address import Address
@@ -80,7 +80,7 @@ class DrillServer(PostgresServer):
                 encoding = literal(self._encoding)
                 session.execute(f"create database {DATABASE} template template0 encoding {encoding}".encode())
         except BaseException as error:
-            tidy(error, self.stop)
+            clean_up(error, self.stop)
             raise
         return self
 

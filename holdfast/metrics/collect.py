@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import holdfast
 from holdfast.archive import Archive
 from holdfast.common.errors import HoldfastError, UsageError, sentence
-from holdfast.common.side_by_side import ask_each
+from holdfast.common.side_by_side import ask_side_by_side
 from holdfast.metrics import archive as of_archive
 from holdfast.metrics import replicas, server
 from holdfast.metrics.jobs import last_jobs
@@ -105,7 +105,7 @@ def collect(archives: Sequence[ObservedArchive], *, listing: bool = False) -> Co
 def _open_all(archives: Sequence[ObservedArchive], found: Collected) -> list[_Opened]:
     """Open each archive at the first of its places that can be read."""
     questions = {str(number): partial(_open, each) for number, each in enumerate(archives) if not each.mistake}
-    answers = ask_each(questions, limit_s=ARCHIVE_LIMIT_S)
+    answers = ask_side_by_side(questions, limit_s=ARCHIVE_LIMIT_S)
     opened: list[_Opened] = []
     for number, wanted in enumerate(archives):
         answer = answers.get(str(number), UsageError(wanted.mistake))
@@ -147,7 +147,9 @@ def _without_secrets(url: str) -> str:
 
 def _ask_servers(opened: Sequence[_Opened], found: Collected) -> None:
     servers = {f"{each.archive}/{each.source}": each for one in opened for each in _servers(one)}
-    for name, answer in ask_each({name: each.ask for name, each in servers.items()}, limit_s=server.LIMIT_S).items():
+    for name, answer in ask_side_by_side(
+        {name: each.ask for name, each in servers.items()}, limit_s=server.LIMIT_S
+    ).items():
         asked = servers[name]
         if isinstance(answer, Exception):
             found.samples.append(sample("holdfast_source_server_up", 0, asked.archive, asked.source))
@@ -171,7 +173,7 @@ def _servers(opened: _Opened) -> Iterator[SourceServer]:
 
 def _ask_logs(opened: Sequence[_Opened], found: Collected) -> None:
     questions = {each.label: partial(_ask_log, each) for each in opened if _follows_log(each)}
-    for label, answer in ask_each(questions, limit_s=ARCHIVE_LIMIT_S).items():
+    for label, answer in ask_side_by_side(questions, limit_s=ARCHIVE_LIMIT_S).items():
         if isinstance(answer, Exception):
             found.samples.append(sample("holdfast_coordination_store_up", 0, label))
             found.problems.append(f"the coordination store of {label} cannot be read: {sentence(answer)}")
@@ -194,7 +196,7 @@ def _ask_log(opened: _Opened) -> replicas.FollowedLog:
 
 def _read_archives(opened: Sequence[_Opened], found: Collected, *, listing: bool) -> None:
     questions = {each.label: partial(_read, each, listing=listing) for each in opened}
-    for label, answer in ask_each(questions, limit_s=LISTING_LIMIT_S if listing else ARCHIVE_LIMIT_S).items():
+    for label, answer in ask_side_by_side(questions, limit_s=LISTING_LIMIT_S if listing else ARCHIVE_LIMIT_S).items():
         read = _Read(problems=[sentence(answer)]) if isinstance(answer, Exception) else answer
         found.samples += [sample("holdfast_archive_up", not read.problems, label), *read.samples]
         found.problems += [f"archive {label} cannot be read: {each}" for each in read.problems]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4, generate_latest
 from prometheus_client.core import GaugeMetricFamily
 
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.metrics.catalogue import CATALOGUE
 
@@ -83,5 +83,5 @@ def _replace(path: Path, body: bytes) -> None:
             os.fsync(file.fileno())
         Path(made).replace(path)
     except BaseException as error:
-        tidy(error, Path(made).unlink)
+        clean_up(error, Path(made).unlink)
         raise

@@ -53,7 +53,7 @@ class ArchiveContext:
         key = keys.key or settings.key or os.environ.get(KEY_VARIABLE) or None
         return cls(
             settings,
-            url or settings.place(),
+            url or settings.location(),
             ArchiveKeys(key, keys.signing or settings.signs or Signing.from_environment()),
             CoordinationAddress.resolve(coordination, configured=settings.store, replicas=settings.replicas),
         )

@@ -17,7 +17,7 @@ from holdfast.operations import job_process
 from holdfast.operations.executor_choice import FORCED_VARIABLE, forced_executor
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.requests.cluster_check import ClusterCheckRequest
-from holdfast.storage import open_place
+from holdfast.storage import open_url
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -105,7 +105,7 @@ def _run(master: str, store: SealedStore, sources: Mapping[str, Address]) -> lis
         code = job_process.submit(
             operation, ["--archive", store.url, "--run", run], environment, master=master, conf=_CONF, log=log
         )
-        record = read_last(open_place(folder), run)
+        record = read_last(open_url(folder), run)
         said = log.read_text(errors="replace")
     if record is not None and record.result is not None:
         return [DoctorFinding.described(each) for each in record.result["findings"]]

@@ -24,7 +24,7 @@ def check_dumper(address: Address) -> None:
     :raises RefusedError: it was built without TLS; says which one to install.
     """
     tls = address.tls
-    if not tls.is_wanted or find_program("pg_dump", at_least=NEWEST, tls=tls):
+    if not tls.is_required or find_program("pg_dump", at_least=NEWEST, tls=tls):
         return  # it suits every server
     with connect(address) as session:
         major = session.info.server_version // 10000

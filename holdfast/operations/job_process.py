@@ -21,7 +21,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Literal
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError
 from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
 from holdfast.operations.executor_choice import check_hand_over, is_inline
@@ -271,7 +271,7 @@ def run_process(
         start_new_session=True,
     )
     patience = 0.0
-    with tidied(lambda: end_session(process, patience)):
+    with cleanup(lambda: end_session(process, patience)):
         while True:
             try:
                 code = process.wait(1.0)

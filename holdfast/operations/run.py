@@ -172,10 +172,10 @@ def records_of(store: ObjectStore, *, unlocked: bool = False) -> Iterator[tuple[
     if not (unlocked or store.signing.only_checks):
         yield store, {}
         return
-    from holdfast.storage import open_place  # takes a while to import, and Airflow's tasks import this early
+    from holdfast.storage import open_url  # takes a while to import, and Airflow's tasks import this early
 
     with tempfile.TemporaryDirectory(prefix="holdfast-records-", ignore_cleanup_errors=True) as folder:
-        yield open_place(folder), {job_process.RECORDS_VARIABLE: folder}
+        yield open_url(folder), {job_process.RECORDS_VARIABLE: folder}
 
 
 def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, caller: Caller) -> dict[str, Any]:

@@ -5,7 +5,8 @@ Imports `common` and the contract of `locking`.
 
 from __future__ import annotations
 
-from holdfast.storage.contract.base import (
+from holdfast.storage.contract.keys import InvalidKey, check_key
+from holdfast.storage.contract.object_store import (
     ConditionNotSupported,
     ObjectArchived,
     ObjectChanged,
@@ -13,11 +14,10 @@ from holdfast.storage.contract.base import (
     ObjectStore,
     StoreFull,
 )
-from holdfast.storage.contract.keys import InvalidKey, check_key
 from holdfast.storage.encryption.sealed_store import SealedStore
 from holdfast.storage.folder import FolderStore
 from holdfast.storage.opening import open_store, opener_like
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from locking.store import (
     Listing,
     ObjectExists,
@@ -48,7 +48,7 @@ __all__ = [
     "StoreOutcomeUnknown",
     "StoreUnavailable",
     "check_key",
-    "open_place",
     "open_store",
+    "open_url",
     "opener_like",
 ]

@@ -17,11 +17,11 @@ from typing import IO, TYPE_CHECKING, NoReturn, cast
 
 from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
 
-from holdfast.common.cleanup import tidied
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectStore, StoreFull, check_document
+from holdfast.common.cleanup import cleanup
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.folder_modes import FolderModes, sync_folder
 from holdfast.storage.contract.keys import TEMPORARY_PREFIX, check_key, check_prefix
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectStore, StoreFull, check_document
 from locking.store import (
     Listing,
     ObjectExists,
@@ -76,23 +76,23 @@ class FolderStore(ObjectStore):
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         check_prefix(prefix)
-        found: list[ObjectInfo] = []
+        infos: list[ObjectInfo] = []
         try:
             now = self._clock()
             for key, entry in self._walk(prefix.rpartition("/")[0], prefix, start_after):
                 if key > start_after and (info := _info_of(key, entry)) is not None:
-                    found.append(info)
-                    check_listed(prefix, len(found), most)
+                    infos.append(info)
+                    check_listed(prefix, len(infos), most)
         except OSError as error:
             _raise_read("list", prefix, error)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), now)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         check_prefix(prefix)
         try:
             # Times and sizes of those that are asked for alone.
-            found = heapq.nsmallest(count, self._walk(prefix.rpartition("/")[0], prefix, ""), key=itemgetter(0))
-            return tuple(info for key, entry in found if (info := _info_of(key, entry)) is not None)
+            entries = heapq.nsmallest(count, self._walk(prefix.rpartition("/")[0], prefix, ""), key=itemgetter(0))
+            return tuple(info for key, entry in entries if (info := _info_of(key, entry)) is not None)
         except OSError as error:
             _raise_read("list", prefix, error)
 
@@ -182,7 +182,7 @@ class FolderStore(ObjectStore):
         from pyarrow import OSFile
 
         path = self._path(key)
-        self._status(key, path)  # tells a folder from a file
+        self._status(key, path)  # raises for a folder
         errors = partial(_errors, _raise_read, "read", key)
         with errors():
             return cast("IO[bytes]", TranslatingFile(OSFile(str(path), "rb"), errors))
@@ -195,19 +195,19 @@ class FolderStore(ObjectStore):
                 return path
             end = name.find("/", end + 1)
             end = len(name) if end < 0 else end
-        raise self._link_found(key)
+        raise self._symbolic_link(key)
 
-    def _link_found(self, place: object) -> StoreDenied:
-        return StoreDenied(f"{place} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
+    def _symbolic_link(self, path: object) -> StoreDenied:
+        return StoreDenied(f"{path} is, or is behind, a symbolic link, and those could lead out of {self.url}.")
 
-    def _write(self, key: str, body: bytes, place: Callable[[Path, Path], object]) -> None:
+    def _write(self, key: str, body: bytes, give_name: Callable[[Path, Path], object]) -> None:
         path = self._path(key)
         with self._temporary(key) as (temporary, file):
             try:
                 file.write(body)
             except OSError as error:
                 _raise_write("write", key, error)
-            self._publish(key, file, temporary, path, place)
+            self._publish(key, file, temporary, path, give_name)
 
     @contextlib.contextmanager
     def _temporary(self, key: str) -> Iterator[tuple[Path, IO[bytes]]]:
@@ -235,11 +235,11 @@ class FolderStore(ObjectStore):
                     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
         except (FileExistsError, NotADirectoryError, FileNotFoundError) as error:
             raise StoreError(
-                f"No folder can be made at {self.url} ({error.strerror}): choose another place."
+                f"No folder can be made at {self.url} ({error.strerror}): choose another folder."
             ) from error
 
     def _publish(
-        self, key: str, file: IO[bytes], temporary: Path, path: Path, place: Callable[[Path, Path], object]
+        self, key: str, file: IO[bytes], temporary: Path, path: Path, give_name: Callable[[Path, Path], object]
     ) -> None:
         """Make the file durable, give it its name, and make the name durable."""
         try:
@@ -248,7 +248,7 @@ class FolderStore(ObjectStore):
             for attempt in _against_tidying():
                 with attempt:
                     self._modes.make_below(path.parent, self._root)
-                    place(temporary, path)
+                    give_name(temporary, path)
         except OSError as error:
             _raise_write("write", key, error)
         _sync_names(path.parent)
@@ -266,10 +266,10 @@ class FolderStore(ObjectStore):
             descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
         except OSError as error:
             if error.errno in _DENIED | _FULL | {errno.ENOENT, errno.ENOTDIR}:
-                # Who cannot write here cannot end anybody's lock either, so our clock will do.
+                # A process that cannot write here cannot end a lock either, so our clock will do.
                 return datetime.fromtimestamp(time.time(), UTC)
             raise
-        with tidied(lambda: os.close(descriptor), lambda: scratch.unlink(missing_ok=True)):
+        with cleanup(lambda: os.close(descriptor), lambda: scratch.unlink(missing_ok=True)):
             return _time(os.fstat(descriptor))
 
     def _walk(self, folder: str, prefix: str, start_after: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
@@ -300,7 +300,7 @@ def _info_of(key: str, entry: os.DirEntry[str]) -> ObjectInfo | None:
         status = entry.stat(follow_symlinks=False)
     except FileNotFoundError:
         return None
-    _must_be_file(key, status)  # left out, it could hide a lock or a commit from who lists
+    _must_be_file(key, status)  # left out, it could hide a lock or a commit from a listing
     return _info(key, status)
 
 
@@ -310,7 +310,7 @@ def _must_be_file(key: str, status: os.stat_result) -> None:
 
 
 def _open_at_once(path: str, flags: int) -> int:
-    """Open a file without waiting for somebody to write into it: a pipe may be in its place."""
+    """Open a file without waiting for a writer: a pipe may be in its place."""
     return os.open(path, flags | os.O_NONBLOCK)
 
 

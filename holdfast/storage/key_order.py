@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 
-def missed_moves(store: ObjectStore, prefix: str, keys: Sequence[str]) -> int:
+def key_order_misses(store: ObjectStore, prefix: str, keys: Sequence[str]) -> int:
     """Return how many clients a listing missed that moved from the first key to the last; each key is one try.
 
     :param prefix: of the keys, and of no other.

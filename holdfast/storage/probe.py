@@ -18,16 +18,16 @@ from functools import partial
 from statistics import median
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.contract.settings import LISTING_ORDERED
-from holdfast.storage.key_order import missed_moves
+from holdfast.storage.key_order import key_order_misses
 from holdfast.storage.race import Race, race
 from locking.store import ObjectNotFound, StoreError
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
     from locking.store import Listing
 
 VERSION = 1
@@ -53,7 +53,7 @@ ROUNDING = 1.0
 T = TypeVar("T")
 
 Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not known"]
-"""Two are told of what nothing of ours needs. The last two are told of rules, which may be changed at any time."""
+"""Two are for what nothing of ours needs. The last two are for rules, which may be changed at any time."""
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ class ProbeResult:
 
         There are none where nothing speaks against it.
         """
-        return [f"{each.what}: {each.found}" for each in self.findings if each.verdict == "unsafe"]
+        return [f"{finding.what}: {finding.found}" for finding in self.findings if finding.verdict == "unsafe"]
 
     def to_bytes(self) -> bytes:
         """Return the JSON that is kept."""
@@ -201,7 +201,7 @@ class _Probe:
         self._store = store
         self._budget = budget
         self._scratch = f"probes/scratch-{uuid.uuid4().hex}-"
-        self._left: set[str] = set()
+        self._remaining: set[str] = set()
         self._took: dict[str, list[float]] = {}
         self._times = _Times()
 
@@ -255,17 +255,19 @@ class _Probe:
 
         Objects are written, listed, read, overwritten, deleted and listed, again and again.
         """
-        missing = stale = left = 0
+        missing = stale = undeleted = 0
         for number in range(self._budget.rounds):
             key = self._key(f"seen-{number:03d}")
             missing += not self._shows_write(key)
             stale += not self._reads_newest(key)
-            left += not self._hides_deleted(key)
+            undeleted += not self._hides_deleted(key)
         of = f"of {self._budget.rounds}"
         return [
             _finding("list after write", missing, of, "objects were missing from a listing that began after the write"),
             _finding("read after write", stale, of, "reads did not give what had been written before"),
-            _finding("list after delete", left, of, "objects were still shown or read after they had been deleted"),
+            _finding(
+                "list after delete", undeleted, of, "objects were still shown or read after they had been deleted"
+            ),
         ]
 
     def _order(self) -> list[ProbeFinding]:
@@ -273,7 +275,7 @@ class _Probe:
         if not self._store.listing_is_ordered:
             return []
         keys = [self._key(f"moved-{number:03d}") for number in range(self._budget.moves)]
-        missed = missed_moves(self._store, f"{self._scratch}moved-", keys)
+        missed = key_order_misses(self._store, f"{self._scratch}moved-", keys)
         complaint = f"clients that moved from a name to a later one were in no listing: set {LISTING_ORDERED}=no"
         return [_finding("listing in key order", missed, f"of {len(keys)}", complaint)]
 
@@ -314,7 +316,7 @@ class _Probe:
             self._delete(key)
             unsure += bool(ended.unsure)
         if unsure > max(FEW, len(races) // 10):
-            return ProbeFinding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not tell who had won")
+            return ProbeFinding(what, "unsafe", f"in {unsure} of {len(races)} races the store did not say who had won")
         return ProbeFinding(
             what, "safe", f"one of up to {self._budget.contenders} at once won in each of {len(races)} races"
         )
@@ -377,9 +379,9 @@ class _Probe:
             return ProbeFinding(
                 "clock",
                 "unsafe",
-                f"objects' times are {stamp:.0f} s off the time that the store itself tells: {_LEASES}",
+                f"objects' times are {stamp:.0f} s off the time that the store itself says: {_LEASES}",
             )
-        return ProbeFinding("clock", "safe", "objects' times agree with the time that the store tells")
+        return ProbeFinding("clock", "safe", "objects' times agree with the time that the store says")
 
     def _list(self) -> Listing:
         before, wall = time.monotonic(), time.time()
@@ -409,17 +411,17 @@ class _Probe:
     def _key(self, name: str) -> str:
         """Return the key of a scratch object, and note it for removal."""
         key = f"{self._scratch}{name}"
-        self._left.add(key)
+        self._remaining.add(key)
         return key
 
     def _delete(self, key: str) -> None:
         self._store.delete(key)
-        self._left.discard(key)
+        self._remaining.discard(key)
 
     def _clean_up(self) -> None:
         # By name, since a listing may hide some. What cannot be removed is only litter; the findings stand.
         with suppress(StoreError):
-            for key in sorted(self._left):
+            for key in sorted(self._remaining):
                 self._delete(key)
 
 

@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from threading import Event, Lock
 from typing import TYPE_CHECKING
 
-from holdfast.common.side_by_side import do_each
-from holdfast.storage.contract.base import ObjectChanged
+from holdfast.common.side_by_side import do_side_by_side
+from holdfast.storage.contract.object_store import ObjectChanged
 from locking.store import ObjectExists, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 START_LIMIT = 10.0
 """Seconds to wait for a contender that does not come as far as the others."""
@@ -46,8 +46,8 @@ class _Start:
 class Race:
     """Outcome of one race.
 
-    :param won: what those wrote who were told that they had won.
-    :param unsure: what those wrote who were told nothing.
+    :param won: contents of the writes that succeeded.
+    :param unsure: contents of the writes whose outcome is not known.
     """
 
     contenders: int
@@ -92,7 +92,7 @@ def race(store: ObjectStore, attempt: Callable[[ObjectStore, bytes], object], co
             return body, None
         return body, True
 
-    results = do_each(contend, range(contenders), at_once=contenders)
+    results = do_side_by_side(contend, range(contenders), at_once=contenders)
     return Race(
         contenders=contenders,
         won=[body for body, won in results if won],

@@ -1,4 +1,4 @@
-"""Choice of a store by its URL."""
+"""Object stores by their URLs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from holdfast.storage.folder import FolderStore
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 SUPPORTED = "a folder, file:///folder, s3://bucket/prefix, az://container/prefix or gs://bucket/prefix"
 
@@ -28,8 +28,8 @@ _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage",
 """The name, what holds the objects, and the extra of our package, by scheme."""
 
 
-def open_place(url: str) -> ObjectStore:
-    """Return the store at ``url``.
+def open_url(url: str) -> ObjectStore:
+    """Return the object store at a URL.
 
     The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Nothing is read
     or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's
@@ -49,7 +49,7 @@ def open_place(url: str) -> ObjectStore:
     if "@" in parts.netloc:
         raise UsageError(f"An archive's URL holds no credentials; {_CREDENTIALS.get(parts.scheme, _AWS)}.")
     if parts.query or parts.fragment:
-        # Not shown: what stands there may be a signature that lets anybody in.
+        # Not shown: it may be a signature that opens the store.
         raise UsageError(f"The archive's URL has a '?' or '#' in it, after {parts.path!r}; write {SUPPORTED}.")
     if parts.scheme == "file":
         return _open_file_url(url, parts.netloc, unquote(parts.path))
@@ -70,7 +70,7 @@ def _open_file_url(url: str, host: str, path: str) -> ObjectStore:
 def _open_s3_url(url: str, bucket: str, path: str) -> ObjectStore:
     if not bucket:
         raise UsageError(f"{url!r} names no bucket; write s3://bucket/prefix.")
-    # boto3 takes a tenth of a second and more to import; who works in a folder need not wait for it.
+    # boto3 takes a tenth of a second and more to import: an archive in a folder need not wait for it.
     from holdfast.storage.s3.store import S3Store
 
     return S3Store(bucket, path.strip("/"))

@@ -64,7 +64,7 @@ def acquire_or_defer(
     from holdfast.storage import open_store
     from locking import LockBusy, RWLock
 
-    url = find_archive_or_connection(archive).place()
+    url = find_archive_or_connection(archive).location()
     owner = owner_of(context, scope=scope)
     more: dict[str, Any] = {} if lease_s is None else {"lease": lease_s}
     lock = RWLock(open_store(url), resource, owner=owner, **more)

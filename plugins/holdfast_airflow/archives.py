@@ -124,7 +124,7 @@ class SkipsBeforeBackup:
         with in_airflow_terms():
             configured = find_archive_or_connection(self.archive)
             task: Any = context["task"]
-            place = configured.place(getattr(task, "replica", None))
+            place = configured.location(getattr(task, "replica", None))
             store = open_store(place, configured.key, configured.signs)
             seen = read_seen(place_of(store))
             if (seen is None or not seen.sequence) and not store.first(COMMITS, 2):

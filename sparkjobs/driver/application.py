@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn, TypeVar
 
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.locks import AttachedLocks, attach
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, SparkNeededError, UsageError, exit_code_of, sentence
 from holdfast.operations.executor_choice import HAND_OVER, INLINE_STORED_BYTES, JOB_VARIABLE
 from holdfast.operations.job_process import (
@@ -35,8 +35,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.log.settings import CoordinationAddress
 from holdfast.replication.work.replica_backup import opened_for_backup
-from holdfast.replication.work.replica_maintenance import opened_for_maintenance
-from holdfast.storage import open_place, open_store
+from holdfast.storage import open_store, open_url
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line
 from locking.store import StoreError
@@ -227,7 +226,7 @@ class Job:
         thread = threading.Thread(target=self._watch, name="watchdog", daemon=True)
         before = signal.signal(_ABORT_SIGNAL, self._raise_abort)
         thread.start()
-        with tidied(lambda: signal.signal(_ABORT_SIGNAL, before), thread.join, self._executor.stop):
+        with cleanup(lambda: signal.signal(_ABORT_SIGNAL, before), thread.join, self._executor.stop):
             try:
                 try:
                     yield
@@ -307,7 +306,7 @@ def run_application(
         executor = make_executor(operation)
         if has_tasks and LOCAL_VARIABLE in os.environ:
             executor.prepare()
-        job = Job(store, run, operation, locks, executor, records=open_place(records) if records else None)
+        job = Job(store, run, operation, locks, executor, records=open_url(records) if records else None)
         with job.log as log, job.watched(), _outages_explained():
             job.check()
             result = work(job)

@@ -30,7 +30,7 @@ R = TypeVar("R")
 
 @contextmanager
 def closing_generator(results: Iterable[R]) -> Iterator[Iterable[R]]:
-    """Close the results of a task when they are left, as a generator may have threads (`do_each` says why)."""
+    """Close the results of a task when they are left, as a generator may have threads (`do_side_by_side` says why)."""
     try:
         yield results
     finally:

@@ -14,7 +14,7 @@ from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark import SparkConf, SparkContext, cloudpickle
 
 import holdfast
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
 from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
@@ -223,7 +223,7 @@ class SparkExecutor:
             if seen.failures:
                 self.context.cancelAllJobs()
 
-        with tidied(lambda: watch(tally.value)):
+        with cleanup(lambda: watch(tally.value)):
             try:
                 with _looking(look):
                     results = self._run_tasks(tasks, telling(work, tally, results=tells_results), at_once)

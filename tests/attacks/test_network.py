@@ -113,7 +113,7 @@ def impostors(
 @pytest.mark.parametrize(
     ("wrong", "told"),
     [
-        ("authority", "is by nobody whom sslrootcert names"),
+        ("authority", "is of no authority that sslrootcert names"),
         ("name", "write the name that the certificate is for, or have one made for this"),
         ("time", "the server's certificate has expired, or"),
     ],

@@ -19,7 +19,7 @@ def test_the_configuration_is_read_as_any_other(tmp_path: Path) -> None:
     assert path.parent == tmp_path
     config = load_config(path)
     assert sorted(config.archives) == ["other", story.ARCHIVE]
-    assert config.archive(story.ARCHIVE).place() == str(tmp_path / "archive")
+    assert config.archive(story.ARCHIVE).location() == str(tmp_path / "archive")
     name, source = config.archive(story.ARCHIVE).source(None)
     assert (name, source.connection, source.url, source.tables) == (story.SOURCE, story.CONNECTION, url, ["*.*"])
 

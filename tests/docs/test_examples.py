@@ -58,7 +58,7 @@ def test_example_dags_are_read_by_airflow(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_archives_yaml_of_the_example_is_valid_and_has_what_the_dags_name() -> None:
     archive = load_config(EXAMPLES / "archives.yaml").archive("shop")
-    assert archive.place() == "s3://backups/shop"
+    assert archive.location() == "s3://backups/shop"
     assert set(archive.sources) == {"shop_db", "warehouse"}
 
 

@@ -85,7 +85,9 @@ def test_a_task_begins_under_its_lock(task_context: dict[str, Any]) -> None:
 def test_a_task_does_not_begin_where_its_lock_was_ended(store: ObjectStore, task_context: dict[str, Any]) -> None:
     end(store, "report", task_context["txn"], reason="a person did it")
     called: list[Any] = []
-    with pytest.raises(JobRefused, match=r"Somebody ended the lock of report .* So this task was not begun. Clear it"):
+    with pytest.raises(
+        JobRefused, match=r"Another client ended the lock of report .* So this task was not begun. Clear it"
+    ):
         HeldLock("lock", called.append)(task_context)  # type: ignore[arg-type]
     assert called == []
 

@@ -38,13 +38,13 @@ BY = ANN.describe()
         ({}, f"history is held for writing for vacuum by {BY}, since 2026-01-01 00:00:00 UTC, 90 s by now"),
         ({"mode": "R", "purpose": ""}, f"history is held for reading by {BY}, since"),
         ({"state": "expired"}, "history is held for writing"),
-        ({"state": "intent"}, "history is wanted for writing for vacuum by"),
+        ({"state": "intent"}, "history is requested for writing for vacuum by"),
         ({"state": "dead"}, "history was held for writing for vacuum by"),
-        ({"owner": None}, "history is held for writing for vacuum by somebody who is just leaving, since"),
+        ({"owner": None}, "history is held for writing for vacuum by an owner who is just leaving, since"),
         ({"since": None}, f"history is held for writing for vacuum by {BY}, 90 s by now"),
         ({"mode": ""}, "history is held for use for vacuum"),
         ({"state": "unreadable", "detail": "why"}, f"history has a lock {ONE} that cannot be read: why"),
-        ({"state": "foreign", "txn": "a/notes"}, "a/notes is not an object of ours (remove it if nobody needs it)"),
+        ({"state": "foreign", "txn": "a/notes"}, "a/notes is not an object of ours (remove it if it is not needed)"),
     ],
 )
 def test_a_lock_is_told_in_one_clause(more: dict[str, str], said: str) -> None:
@@ -204,7 +204,7 @@ def test_an_attempt_under_way_is_shown_as_one(store: MemoryStore, runtime: Runti
     store.place(f"locks/a/INTENT.WRIT.{lease.txn}", body)
     (info,) = inspect(store, runtime=runtime)
     assert (info.state, info.expires_in_s) == ("intent", 180.0)
-    assert "is wanted" in info.describe()
+    assert "is requested" in info.describe()
 
 
 def test_an_empty_store_shows_nothing(store: MemoryStore) -> None:

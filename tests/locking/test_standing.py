@@ -31,8 +31,8 @@ WRITER, READER = claim(7, "W", target=0), claim(7, "R", target=0)
 @pytest.mark.parametrize(
     ("seen", "said"),
     [
-        (look(claim(OWN, "W", target=0), dead={OWN: 0}), "Somebody ended the lock of a"),
-        (look(dead={OWN: 0}), "Somebody ended the lock of a"),
+        (look(claim(OWN, "W", target=0), dead={OWN: 0}), "Another client ended the lock of a"),
+        (look(dead={OWN: 0}), "Another client ended the lock of a"),
         (look(), "The lock of a is gone from the store"),
         (look(claim(OWN, "W", intent=0)), "The lock of a is gone from the store"),
         (look(claim(OWN, "W", target=0), now=101.5), "The lease of a is over by the store's clock"),

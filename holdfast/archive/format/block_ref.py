@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from holdfast.archive.format.block import Block, Coverage
 from holdfast.archive.format.document import TableRecord
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -236,4 +236,4 @@ class Beginning:
 
 def load(blocks: Iterable[Placed]) -> None:
     """Read the missing parts of blocks, several at a time."""
-    do_each(lambda placed: placed.block, blocks, at_once=_LOADED_AT_ONCE)
+    do_side_by_side(lambda placed: placed.block, blocks, at_once=_LOADED_AT_ONCE)

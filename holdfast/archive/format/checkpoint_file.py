@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.document import FileRecord
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import StoredDocument
+    from holdfast.storage.contract.object_store import StoredDocument
 
     _Followed = dict[bytes, tuple[dict[int, int], dict[str, str]]]
 

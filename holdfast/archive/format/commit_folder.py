@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from holdfast.archive.format.commits import COMMITS, commit_key, empty_commit, missing_commit, number_of
 from holdfast.archive.format.trust import in_belief
 from holdfast.common.errors import DamagedError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.storage.contract.strangers import without_strangers
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.model import ArchiveCommit, Identity
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import StoredDocument
+    from holdfast.storage.contract.object_store import StoredDocument
 
 _READERS = 8
 _READ_AHEAD = 256
@@ -96,7 +96,7 @@ class CommitFolder:
         # A part at a time: nothing is read far behind what ends the reading.
         for begin in range(0, len(numbers), _READ_AHEAD):
             part = numbers[begin : begin + _READ_AHEAD]
-            for number, body in zip(part, do_each(self._body, part, at_once=_READERS), strict=True):
+            for number, body in zip(part, do_side_by_side(self._body, part, at_once=_READERS), strict=True):
                 if number > expected:
                     yield StoredNumber(expected, number - 1, missing_commit(expected, commit_key(number)))
                 yield StoredNumber(number, number, body)

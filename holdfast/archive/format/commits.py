@@ -13,7 +13,7 @@ from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import StoredDocument
+    from holdfast.storage.contract.object_store import StoredDocument
 
 COMMITS: Final = "commits/"
 
@@ -97,5 +97,5 @@ def missing_commits(first: int, last: int) -> DamagedError:
         return missing_commit(first)
     return DamagedError(
         f"commits {first} to {last} are missing, or {commit_key(last + 1)} is not ours. Restore the commits folder "
-        "from a copy of the archive, or remove that object if nobody needs it."
+        "from a copy of the archive, or remove that object if it is not needed."
     )

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from holdfast.archive.format.document import Document, FileRecord
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -96,5 +96,5 @@ def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:
             return False
 
     looked_at = list(files)
-    are_there = do_each(look, looked_at, at_once=_LOOKS_AT_ONCE)
+    are_there = do_side_by_side(look, looked_at, at_once=_LOOKS_AT_ONCE)
     return frozenset(file.path for file, is_there in zip(looked_at, are_there, strict=True) if not is_there)

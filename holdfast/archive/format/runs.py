@@ -30,7 +30,7 @@ from holdfast.common.errors import (
     kind_of,
     sentence,
 )
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.common.words import human_span
 from holdfast.storage.contract.strangers import without_strangers
 from holdfast.storage.encryption.signed_store import NotSignedError
@@ -247,7 +247,7 @@ def _in_order(numbered: Iterable[tuple[int, ObjectInfo]]) -> list[ObjectInfo]:
 
 def newest_records(runs: Sequence[ListedRun]) -> Iterator[Recorded]:
     """Return the newest record of each run that has one which counts, in their order; several are read at a time."""
-    return filter(None, do_each(ListedRun.newest, runs, at_once=_READERS))
+    return filter(None, do_side_by_side(ListedRun.newest, runs, at_once=_READERS))
 
 
 def read_last(store: ObjectStore, run: str) -> RunRecord | None:
@@ -274,7 +274,7 @@ def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
     and signed.
     """
     keys = [info.key for info in _listed(store, run).infos]
-    documents = list(zip(keys, do_each(store.read, keys, at_once=_READERS), strict=True))
+    documents = list(zip(keys, do_side_by_side(store.read, keys, at_once=_READERS), strict=True))
     records = [RunRecord.from_bytes(document.body, key) for key, document in documents if document.is_believed]
     begun = [record.begun for record in records if record.begun]
     if not begun:

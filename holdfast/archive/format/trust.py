@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.model import ArchiveCommit
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import StoredDocument
+    from holdfast.storage.contract.object_store import StoredDocument
 
 
 class CommitReader:

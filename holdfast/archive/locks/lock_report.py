@@ -153,7 +153,7 @@ def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe,
 
 
 _SETTLED: dict[str, tuple[Safe, str]] = {
-    "foreign": ("remove", "It is not an object of ours and counts as a lock: remove it if nobody needs it."),
+    "foreign": ("remove", "It is not an object of ours and counts as a lock: remove it if it is not needed."),
     "unreadable": (
         "wait",
         "A newer Holdfast has written it, or it is damaged. Look with the newest one in use; break it only if you know "

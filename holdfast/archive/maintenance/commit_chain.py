@@ -13,7 +13,7 @@ from holdfast.archive.format.commits import COMMITS, commit_key, missing_commits
 from holdfast.archive.format.state import State
 from holdfast.archive.format.trust import CommitReader
 from holdfast.common.errors import DamagedError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -112,7 +112,7 @@ def _groups(numbers: Sequence[int]) -> Iterator[Sequence[int]]:
 
 
 def _read(reader: CommitReader, numbers: Sequence[int]) -> list[ArchiveCommit | DamagedError]:
-    return do_each(partial(_outcome, reader), numbers, at_once=_AT_ONCE)
+    return do_side_by_side(partial(_outcome, reader), numbers, at_once=_AT_ONCE)
 
 
 def _outcome(reader: CommitReader, number: int) -> ArchiveCommit | DamagedError:

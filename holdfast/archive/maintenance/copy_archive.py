@@ -27,7 +27,7 @@ from holdfast.archive.format.model import Identity
 from holdfast.archive.format.runs import RunLog
 from holdfast.archive.history.restore_points import source_names
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from locking import Owner
 from locking.store import ObjectNotFound, StoreError, StoreUnavailable
 
@@ -314,7 +314,7 @@ class _Copying:
             self._bring(file)
             return True
 
-        return all(do_each(bring, missing, at_once=AT_ONCE))
+        return all(do_side_by_side(bring, missing, at_once=AT_ONCE))
 
     def _is_missing(self, file: FileRecord) -> bool:
         return file.path not in self._done and (self._deep or self._sizes.get(file.path) != file.size)
@@ -364,7 +364,7 @@ class _Copying:
             for number in order:
                 self._add_commit(number)
         else:  # whatever is there, it is no archive before the last step
-            do_each(self._add_commit, order, at_once=AT_ONCE)
+            do_side_by_side(self._add_commit, order, at_once=AT_ONCE)
             claim(self._target, IDENTITY_KEY, self._source.read(IDENTITY_KEY).signed, signed=True)
         copied = Archive.open(self._target)
         if copied.state.tip != state.tip:

@@ -10,7 +10,7 @@ from holdfast.archive.format.commits import COMMITS
 
 if TYPE_CHECKING:
     from holdfast.archive.archive import Archive
-    from holdfast.storage.contract.base import Extended
+    from holdfast.storage.contract.object_store import Extended
 
 
 def extend_locks(archive: Archive) -> Extended | None:

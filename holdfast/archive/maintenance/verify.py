@@ -24,9 +24,9 @@ from holdfast.archive.maintenance.commit_chain import broken_commits, commits_be
 from holdfast.archive.maintenance.damage_report import DamageReport
 from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import DamagedError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.document import FileRecord
     from holdfast.archive.maintenance.damage_report import LostRange
     from holdfast.storage import ObjectStore
-    from holdfast.storage.contract.base import Extended
+    from holdfast.storage.contract.object_store import Extended
 
     ReadAll = Callable[[Sequence[NamedFile]], Iterable[Problem | None]]
     """Reads files and returns what is wrong with each, in their order; None where nothing is."""
@@ -295,7 +295,9 @@ class Verifier:
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
         files = {file.path: file for some in self._named(blocks) for file in some}
         if seen:
-            problems = do_each(lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING)
+            problems = do_side_by_side(
+                lambda file: size_problem(self._store, file.record), files.values(), at_once=_ASKING
+            )
             by_file = dict(zip(files, problems, strict=True))
         else:
             sizes = {each.key: each.size for each in self._store.list("data/").objects}
@@ -307,7 +309,7 @@ class Verifier:
                 self._damaged[path] = (file, problem)
 
     def _named(self, blocks: Sequence[Placed]) -> Iterator[list[NamedFile]]:
-        for placed, files in zip(blocks, do_each(_outcome, blocks, at_once=_ASKING), strict=True):
+        for placed, files in zip(blocks, do_side_by_side(_outcome, blocks, at_once=_ASKING), strict=True):
             if isinstance(files, DamagedError):
                 self._broken.setdefault(placed.commit, str(files))
             else:
@@ -338,7 +340,7 @@ class Verifier:
                     remembered = time.monotonic()
         except Exception as error:
             if remember:
-                tidy(error, lambda: write_progress(self._store, scrub.progress(progress, self._archive.state)))
+                clean_up(error, lambda: write_progress(self._store, scrub.progress(progress, self._archive.state)))
             raise
         scrub.account(())
         for commit, said in scrub.untold.items():
@@ -376,7 +378,7 @@ class Verifier:
             with nullcontext() if file.is_decoded else decoding:
                 return content_problem(self._store, file)
 
-        return do_each(read, files, at_once=_READERS)
+        return do_side_by_side(read, files, at_once=_READERS)
 
     def _behind(self) -> Iterator[Damage]:
         """Yield the damage that cuts off the archive's state.

@@ -20,7 +20,7 @@ from holdfast.archive.files.data_files import read_file
 from holdfast.archive.files.tiny_files import read_files
 from holdfast.archive.scan.projection import Projection
 from holdfast.common.field_ids import LSN, OP, SEQ, field_id
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
@@ -174,7 +174,7 @@ class Files:
             if not is_away:
                 yield from map(read, left)
                 return
-        yield from do_each(read, left, at_once=AT_ONCE)
+        yield from do_side_by_side(read, left, at_once=AT_ONCE)
 
     def _read(self, file: FileRecord, ids: Container[int] | None) -> Iterator[pa.RecordBatch]:
         return (batch for _, batch in read_groups(self._store, file, ids=ids))

@@ -6,7 +6,7 @@ import os
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -54,5 +54,5 @@ def apart(connection: duckdb.DuckDBPyConnection) -> Iterator[None]:
     """
     connection.execute("attach ':memory:' as apart")
     connection.execute("use apart")
-    with tidied(lambda: connection.execute("use memory"), lambda: connection.execute("detach apart")):
+    with cleanup(lambda: connection.execute("use memory"), lambda: connection.execute("detach apart")):
         yield

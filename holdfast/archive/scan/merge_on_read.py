@@ -28,7 +28,7 @@ from holdfast.archive.scan.projection import Projection, name_of
 from holdfast.archive.scan.split import ALL
 from holdfast.common.errors import DamagedError
 from holdfast.common.field_ids import field_id, number_of
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from locking.store import ObjectNotFound, StoreDenied, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -185,7 +185,7 @@ class TableView:
 
         Their pages are verified when they are read.
         """
-        do_each(self._check, files, at_once=_ASKING)
+        do_side_by_side(self._check, files, at_once=_ASKING)
 
     def _check(self, file: FileRecord) -> None:
         check_footer(self._store, file)

@@ -9,7 +9,7 @@ import typer
 
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.cli.shared import places
-from holdfast.common.side_by_side import NoAnswerError, ask_each
+from holdfast.common.side_by_side import NoAnswerError, ask_side_by_side
 from holdfast.config.archives_model import Consistency
 from holdfast.replication.work.consistent_read import open_first, words_of
 
@@ -56,7 +56,7 @@ def open_archive(url: str, consistency: Consistency | None, coordination: str | 
 
 
 def _check_answers(store: ObjectStore) -> None:
-    answer = ask_each({store.url: partial(store.head, IDENTITY_KEY)}, limit_s=LIMIT_S)[store.url]
+    answer = ask_side_by_side({store.url: partial(store.head, IDENTITY_KEY)}, limit_s=LIMIT_S)[store.url]
     if isinstance(answer, NoAnswerError):
         raise NoAnswerError(
             f"{store.url} has not answered within {LIMIT_S:g} s: is the mount, the server or the network there? "

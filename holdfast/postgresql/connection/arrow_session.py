@@ -16,7 +16,7 @@ import pyarrow as pa
 from adbc_driver_manager import AdbcConnection, AdbcDatabase, AdbcStatement, AdbcStatusCode
 from adbc_driver_manager import Error as DriverError
 
-from holdfast.common.cleanup import tidied, tidy
+from holdfast.common.cleanup import clean_up, cleanup
 from holdfast.common.postgresql_tls import tls_advice
 from holdfast.postgresql.connection.session_errors import BrokenOffError, SessionError, words
 
@@ -94,7 +94,7 @@ class ArrowSession:
                 prepared.set_sql_query(query)
                 stream, _ = prepared.execute_query()
             reader = pa.RecordBatchReader.from_stream(stream)
-            with tidied(reader.close):
+            with cleanup(reader.close):
                 while (batch := self._next(reader)) is not None:
                     yield batch
                     del batch  # or it would be kept while the next one is read
@@ -110,7 +110,7 @@ class ArrowSession:
     @contextmanager
     def _statement(self) -> Iterator[AdbcStatement]:
         prepared = AdbcStatement(self._connection)
-        with tidied(prepared.close):
+        with cleanup(prepared.close):
             yield prepared
 
     def close(self) -> None:
@@ -121,7 +121,7 @@ class ArrowSession:
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        tidy(error, *(reading.close for reading in list(self._reading)), self._connection.close)
+        clean_up(error, *(reading.close for reading in list(self._reading)), self._connection.close)
 
     def __enter__(self) -> Self:
         return self

@@ -22,7 +22,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from holdfast.common.cleanup import tidied, tidy
+from holdfast.common.cleanup import clean_up, cleanup
 from holdfast.common.errors import HoldfastError
 from holdfast.common.free_ports import free_port
 
@@ -112,11 +112,11 @@ class PostgresServer:
             os.chown(base, identity["user"], identity["group"])
             os.chown(password_file, identity["user"], identity["group"])
         try:
-            with tidied(lambda: password_file.unlink(missing_ok=True)):
+            with cleanup(lambda: password_file.unlink(missing_ok=True)):
                 self._initialise(base, password_file, identity)
                 self._launch(base, identity)
         except BaseException as error:
-            tidy(error, self.stop)
+            clean_up(error, self.stop)
             raise
         return self
 
@@ -223,4 +223,4 @@ class PostgresServer:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        tidy(error, self.stop)
+        clean_up(error, self.stop)

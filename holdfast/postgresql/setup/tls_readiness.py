@@ -38,7 +38,7 @@ def check_tls(address: Address, major: int) -> Readiness:
         "over_network": asked.is_remote,
         "asks": asked.describe(),
     }
-    if not (asked.is_wanted or asked.is_remote):
+    if not (asked.is_required or asked.is_remote):
         return Readiness({"tls": facts}, (), ())
     program = find_program("pg_dump", at_least=major, tls=asked)
     with connect(address) as session:

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
-from holdfast.common.side_by_side import NoAnswerError, ask_each
+from holdfast.common.side_by_side import NoAnswerError, ask_side_by_side
 from holdfast.replication.log import line
 from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
 from holdfast.replication.log.named_places import NamedPlaces
@@ -197,7 +197,7 @@ def _ask(
     :param beside: other questions, by names that no replica has, which are answered under the same time limit.
     """
     questions: dict[str, Callable[[], T]] = {row.name: partial(question, row) for row in rows}
-    answers = ask_each({**questions, **beside}, limit_s=LIMIT_S)
+    answers = ask_side_by_side({**questions, **beside}, limit_s=LIMIT_S)
     silent = {row.name for row in rows if isinstance(answers[row.name], NoAnswerError)}
     answered = {row.name for row in rows if row.silent_since} - silent
     if silent or answered:

@@ -20,7 +20,7 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError, OperationalError
 from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random_exponential
 
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import OutcomeUnknownError, UsageError
 from holdfast.common.postgresql_tls import TlsSettings, tls_advice
 from holdfast.replication.log.errors import StoreAwayError
@@ -123,7 +123,7 @@ class CoordinationStore:
             store.close()
             raise store._unreachable(error) from error
         except BaseException as error:
-            tidy(error, store.close)
+            clean_up(error, store.close)
             raise
         return store
 
@@ -137,7 +137,7 @@ class CoordinationStore:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        tidy(error, self.close)
+        clean_up(error, self.close)
 
     def run(self, work: Callable[[Connection], T], *, serializable: bool = True) -> T:
         """Run a transaction, and return its result.

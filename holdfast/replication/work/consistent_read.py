@@ -19,7 +19,7 @@ from holdfast.archive.format.document import iso
 from holdfast.archive.format.last_seen import PutBackError, forget_seen, place_of, read_seen, state_folder
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError, sentence
-from holdfast.common.side_by_side import NoAnswerError, ask_each
+from holdfast.common.side_by_side import NoAnswerError, ask_side_by_side
 from holdfast.config.archives_model import Consistency
 from holdfast.replication.log.errors import OldStoreError
 from locking.one_line import line_logger
@@ -174,7 +174,7 @@ def open_first(
 
     refused = []
     with opened(address) as coordination:
-        archives = ask_each({store.url: partial(Archive.open, store) for store in stores}, limit_s=LIMIT_S)
+        archives = ask_side_by_side({store.url: partial(Archive.open, store) for store in stores}, limit_s=LIMIT_S)
         for store in stores:
             try:
                 archive = archives[store.url]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from holdfast.archive import locks
 from holdfast.archive.files.transfer import is_whole, replace_file, send_file
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.replication.log.consistency_check import open_replica
 from holdfast.replication.log.errors import FilesAwayError, MissingFilesError, SilentReplicaError
 from holdfast.replication.log.replicas import replicas
@@ -166,5 +166,5 @@ def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) 
             return is_whole(target, file)
         return True
 
-    are_there = do_each(bring, files, at_once=_AT_ONCE)
+    are_there = do_side_by_side(bring, files, at_once=_AT_ONCE)
     return [file for file, is_there in zip(files, are_there, strict=True) if not is_there]

@@ -16,7 +16,7 @@ from holdfast.archive.archive import Archive
 from holdfast.archive.format.model import LogPlace
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, sentence
-from holdfast.common.side_by_side import ask_each
+from holdfast.common.side_by_side import ask_side_by_side
 from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
@@ -377,7 +377,9 @@ def candidates(
 ) -> list[Candidate]:
     """Return all replicas as candidates, each read from its archive, side by side."""
     rows = coordination.run(lambda c: replicas(c, archive))
-    answers = ask_each({row.name: partial(_candidate, row.name, row.url, places) for row in rows}, limit_s=LIMIT_S)
+    answers = ask_side_by_side(
+        {row.name: partial(_candidate, row.name, row.url, places) for row in rows}, limit_s=LIMIT_S
+    )
     return [
         Candidate(row.name, row.url, None, problem=sentence(answer)) if isinstance(answer, Exception) else answer
         for row in rows

@@ -23,7 +23,7 @@ from holdfast.archive.format.block_ref import load
 from holdfast.archive.format.model import Adopted
 from holdfast.archive.format.state import Change
 from holdfast.common.errors import DamagedError, HoldfastError, UsageError, sentence
-from holdfast.common.side_by_side import ask_each, do_each
+from holdfast.common.side_by_side import ask_side_by_side, do_side_by_side
 from holdfast.replication.log import recovery_claim
 from holdfast.replication.log.consistency_check import (
     LIMIT_S,
@@ -202,7 +202,7 @@ class UnreadableSourceError(HoldfastError):
 def _why_unreadable(origin: ObjectStore, archive: str, row: ReplicaRow) -> HoldfastError | None:
     """Return why a replica cannot be read by now; None where it can be."""
     look = {row.name: lambda: open_replica(origin.impatient(), archive, row.name)}
-    answer = ask_each(look, limit_s=LIMIT_S)[row.name]
+    answer = ask_side_by_side(look, limit_s=LIMIT_S)[row.name]
     if isinstance(answer, (HoldfastError, StoreError)):
         return UnreadableSourceError(f"replica {row.name} cannot be copied from any more: {sentence(answer)}")
     return None
@@ -343,7 +343,7 @@ class _Recovery:
         damaged: list[FileRecord] = []
         for some in _some([files[path] for path in sorted(there)]):
             check()
-            whole = do_each(lambda file: is_whole(self._target, file), some, at_once=_AT_ONCE)
+            whole = do_side_by_side(lambda file: is_whole(self._target, file), some, at_once=_AT_ONCE)
             damaged += [file for file, good in zip(some, whole, strict=True) if not good]
         return damaged
 

@@ -26,7 +26,7 @@ from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost,
 from holdfast.replication.work.fetch_files import Others, fetch
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store, opener_like
-from holdfast.storage.contract.base import check_new_document
+from holdfast.storage.contract.object_store import check_new_document
 from locking import LockBusy, LockError, Owner
 from locking.one_line import line_logger
 from locking.store import StoreError

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from holdfast.archive.archive import IDENTITY_KEY, Archive
 from holdfast.common.errors import RefusedError, UsageError, sentence
-from holdfast.common.side_by_side import ask_each
+from holdfast.common.side_by_side import ask_side_by_side
 from holdfast.replication.log.log import DROP
 from locking.store import ObjectNotFound
 
@@ -65,7 +65,9 @@ def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[S
 
     :param urls: by name.
     """
-    answers = ask_each({name: partial(_ask, name, urls[name], places) for name in sorted(urls)}, limit_s=LIMIT_S)
+    answers = ask_side_by_side(
+        {name: partial(_ask, name, urls[name], places) for name in sorted(urls)}, limit_s=LIMIT_S
+    )
     return [
         UnreadableReplica(name, urls[name], sentence(answer)) if isinstance(answer, Exception) else answer
         for name, answer in answers.items()

@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, NoReturn
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from holdfast.storage.contract.base import (
+from holdfast.storage.contract.certificates import certificate_problem
+from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
+from holdfast.storage.contract.object_store import (
     ConditionNotSupported,
     ObjectArchived,
     ObjectChanged,
     throttled,
     without_answer,
 )
-from holdfast.storage.contract.certificates import distrust
-from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
@@ -65,7 +65,7 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
                 f"Could not {action} {key!r}: {why}. Check the account's name or endpoint and the network, then try "
                 "again."
             ) from None
-        advice = distrust(why, address="AZURE_STORAGE_SERVICE_ENDPOINT", file=CERTIFICATES)
+        advice = certificate_problem(why, address="AZURE_STORAGE_SERVICE_ENDPOINT", file=CERTIFICATES)
         if advice is not None:  # nothing was sent
             raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from None
         raise without_answer(action, key, why, writes=writes) from None
@@ -74,12 +74,12 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
     """Raise the store error for an error answer of the server."""
     code = _code(error)
-    said = without_secrets(error.message).split("\n")[0]
-    what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code or 'no code'})."
+    message = without_secrets(error.message).split("\n")[0]
+    what = f"Could not {action} {key!r}: {message} (HTTP {status}, {code or 'no code'})."
     if code in _THROTTLED or status == 429:
         raise throttled(what, getattr(error.response, "headers", {})) from None
     if status in {401, 403}:
-        raise _denied(action, key, f"{said} (HTTP {status}, {code or 'no code'})") from None
+        raise _denied(action, key, f"{message} (HTTP {status}, {code or 'no code'})") from None
     if code in _ARCHIVED:
         raise ObjectArchived.in_class(
             action, key, "Archive", "az storage blob set-tier --tier Hot, which takes hours"
@@ -90,13 +90,13 @@ def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, 
         raise ObjectNotFound(f"{key} is not there.") from None
     if code in _TAKEN:
         raise ObjectExists(f"{key} is there already.") from None
-    # A blob that somebody has leased answers 412, too.
+    # A blob under a lease answers 412, too.
     if status == 412 and code in _OTHER_ETAG:
         raise ObjectChanged(f"{key} is not what it was.") from None
     if status == 501:
         raise ConditionNotSupported(what) from None
     if status >= 500 or status == 408:
-        raise without_answer(action, key, f"{said} (HTTP {status}, {code or 'no code'})", writes=writes) from None
+        raise without_answer(action, key, f"{message} (HTTP {status}, {code or 'no code'})", writes=writes) from None
     raise StoreError(what) from None
 
 

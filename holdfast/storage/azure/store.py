@@ -17,9 +17,9 @@ from holdfast.common.remote_environment import needed
 from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.errors import azure_errors
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.connections import Connections, clock_of, named_certificates
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
+from holdfast.storage.contract.object_store import ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.parts import AHEAD_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, check_listed
@@ -62,8 +62,8 @@ class AzureStore(ObjectStore):
         self._container = self._account.container(container, self._connections)
         self._gate: Callable[[], None] | None = None
         self.endpoint = self._account.endpoint
-        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
-        self.listing_is_ordered = self._account.is_azure if told is None else told
+        setting = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = self._account.is_azure if setting is None else setting
 
     def impatient(self) -> AzureStore:
         return type(self)(
@@ -89,9 +89,9 @@ class AzureStore(ObjectStore):
         with azure_errors("list", prefix, writes=False), self._connections.watch() as answers:
             blobs = self._container.list_blobs(name_starts_with=start or None)
             later = (blob for blob in blobs if blob.name > after)
-            found = self._infos(later if most is None else islice(later, most + 1))
-        check_listed(prefix, len(found), most)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
+            infos = self._infos(later if most is None else islice(later, most + 1))
+        check_listed(prefix, len(infos), most)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         start = self._root + check_prefix(prefix)
@@ -141,11 +141,11 @@ class AzureStore(ObjectStore):
                     body, overwrite=True, etag=f'"{etag}"', match_condition=MatchConditions.IfNotModified
                 )
         except ObjectChanged:
-            self.head(key)  # tells one that is gone from one that is another
+            self.head(key)  # raises ObjectNotFound for one that is gone
             raise
 
     def gated(self, gate: Callable[[], None]) -> AzureStore:
-        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        # Not by copy(), which opens the URL again: the twin shares our connections.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _gate=gate)
         return twin
@@ -160,8 +160,8 @@ class AzureStore(ObjectStore):
 
     def filesystem(self) -> tuple[FileSystem, str]:
         if named_certificates() and self.endpoint.startswith("https:") and not self._account.is_azure:
-            # pyarrow's client cannot be told of an authority; ours can.
-            from holdfast.storage.contract.reading import ReadOnly  # as in sealed_store.py
+            # pyarrow's client takes no authority; ours does.
+            from holdfast.storage.contract.read_only import ReadOnly  # as in sealed_store.py
 
             return ReadOnly.over(self), ""
         return self._account.filesystem(), f"{self._name}/{self._root}".rstrip("/")
@@ -190,15 +190,15 @@ class AzureStore(ObjectStore):
 
     def open_read(self, key: str) -> IO[bytes]:
         blob = self._blob(key)
-        found = self.head(key)
+        info = self.head(key)
 
         def read(offset: int, length: int) -> bytes:
             with azure_errors("read", key, writes=False):
                 return blob.download_blob(
-                    offset, length, etag=f'"{found.etag}"', match_condition=MatchConditions.IfNotModified
+                    offset, length, etag=f'"{info.etag}"', match_condition=MatchConditions.IfNotModified
                 ).readall()
 
-        file = RangeReader(found.size, lambda offset, length: self._connections.patiently(lambda: read(offset, length)))
+        file = RangeReader(info.size, lambda offset, length: self._connections.patiently(lambda: read(offset, length)))
         return io.BufferedReader(file, AHEAD_BYTES)
 
     @staticmethod

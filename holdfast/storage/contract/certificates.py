@@ -18,8 +18,8 @@ _REASONS: Final = (
     ),
     (
         r"certificate verify failed|SSL peer certificate or SSH remote key was not OK",
-        "its certificate is by nobody whom this machine trusts: name the file with its authority's certificates in "
-        "{file}",
+        "its certificate is of no authority that this machine trusts: name the file with its authority's certificates "
+        "in {file}",
     ),
     (
         r"wrong version number|record layer failure|unknown protocol",
@@ -32,7 +32,7 @@ _REASONS: Final = (
 )
 
 
-def distrust(why: str, *, address: str, file: str) -> str | None:
+def certificate_problem(why: str, *, address: str, file: str) -> str | None:
     """Return what is wrong with a server's TLS, and what to do; None where an error is about something else.
 
     Nothing was sent then: these are found while the connection is made.

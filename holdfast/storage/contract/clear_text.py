@@ -1,4 +1,4 @@
-"""Stores that are reached in the clear over a network, of which a process is told once."""
+"""Stores that are reached in the clear over a network: a process warns of each once."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def warn_of_clear_text(endpoint: str) -> None:
     parts = urlsplit(endpoint)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         logger.warning(
-            "%s is reached over a network in the clear: whoever is on the way can change what goes over it, and read "
+            "%s is reached over a network in the clear: an attacker on the way can change what goes over it, and read "
             "the rows of an archive that is not encrypted: give the server a certificate and write https:// into its "
             "address",
             endpoint,

@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.storage.contract.settings import bad_setting
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ MODE = "HOLDFAST_FOLDER_MODE"
 class FolderModes:
     """Rights on an archive's folder: its owner's, and with ``HOLDFAST_FOLDER_MODE=group`` those of their group.
 
-    What is written has these rights whatever the umask. A folder that is there already keeps its own.
+    Files and folders have these rights under every umask. A folder that is there already keeps its own.
 
     :param folder: mode of folders
     :param file: mode of files
@@ -33,10 +33,10 @@ class FolderModes:
     @classmethod
     def from_environment(cls) -> FolderModes:
         """Return what the environment says; raises :class:`UsageError` where it says something else."""
-        said = os.environ.get(MODE, "") or "private"
-        if said not in ("private", "group"):
-            raise bad_setting(MODE, said, "private, group")
-        return cls() if said == "private" else cls(0o750, 0o640)
+        mode = os.environ.get(MODE, "") or "private"
+        if mode not in ("private", "group"):
+            raise bad_setting(MODE, mode, "private, group")
+        return cls() if mode == "private" else cls(0o750, 0o640)
 
     def open(self, path: str, flags: int) -> int:
         """Open a new file."""
@@ -46,7 +46,7 @@ class FolderModes:
         return descriptor
 
     def make(self, folder: Path) -> None:
-        """Make a folder, if nobody else does meanwhile."""
+        """Make a folder, unless another process does meanwhile."""
         with contextlib.suppress(FileExistsError):
             folder.mkdir(self.folder)
             with contextlib.suppress(PermissionError):
@@ -66,5 +66,5 @@ class FolderModes:
 def sync_folder(folder: Path) -> None:
     """Make the names in a folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    with tidied(lambda: os.close(descriptor)):
+    with cleanup(lambda: os.close(descriptor)):
         os.fsync(descriptor)

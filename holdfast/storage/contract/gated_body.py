@@ -23,13 +23,13 @@ class GatedBody(io.BytesIO):
         self.armed = False
 
     def read(self, size: int | None = -1, /) -> bytes:
-        left = self._size - self.tell()
-        if not self.armed or left == 0:
+        remaining = self._size - self.tell()
+        if not self.armed or remaining == 0:
             return super().read(size)
-        if left == 1:
+        if remaining == 1:
             self._gate()
             return super().read(1)
-        return super().read(left - 1 if size is None or size < 0 else min(size, left - 1))
+        return super().read(remaining - 1 if size is None or size < 0 else min(size, remaining - 1))
 
 
 def skip_expect(params: dict[str, Any], **others: Any) -> None:

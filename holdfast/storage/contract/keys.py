@@ -24,7 +24,7 @@ _REFUSED: Final = re.compile(r"[\\\x00-\x1f\x7f]")
 
 
 class InvalidKey(StoreError, ValueError):  # noqa: N818 - named after the situation, like the store errors
-    """Key that is empty, too long, or could lead out of the store."""
+    """Key that a store refuses: empty, too long, or leading out."""
 
 
 def check_key(key: str) -> str:

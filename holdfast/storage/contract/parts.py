@@ -30,9 +30,9 @@ class RangeReader(io.RawIOBase):
 
     def readinto(self, buffer: Buffer, /) -> int:
         view = memoryview(buffer)
-        found = self._take(len(view))
-        view[: len(found)] = found
-        return len(found)
+        content = self._take(len(view))
+        view[: len(content)] = content
+        return len(content)
 
     def readall(self) -> bytes:
         return self._take(self._size)
@@ -57,9 +57,9 @@ class RangeReader(io.RawIOBase):
         length = min(length, self._size - self._position)
         if length <= 0:
             return b""
-        found = self._fetch(self._position, length)
-        self._position += len(found)
-        return found
+        content = self._fetch(self._position, length)
+        self._position += len(content)
+        return content
 
 
 class PartWriter(io.RawIOBase):

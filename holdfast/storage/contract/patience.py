@@ -20,8 +20,8 @@ class Patience:
 
 
 SHORT = Patience(connect_s=4.0, read_s=6.0, attempts=3)
-"""For a look that somebody waits for who does not need the answer.
+"""For a look whose caller can do without the answer.
 
-He stops waiting by his own clock. So a request ends soon after that by itself; one that a busy server has refused is
-repeated within that time.
+The caller stops waiting by a clock of its own. So a request ends soon after that by itself; one that a busy server has
+refused is repeated within that time.
 """

@@ -36,7 +36,7 @@ def without_strangers(
     if strangers and (url, folder) not in _warned:
         _warned.add((url, folder))
         log.warning(
-            "Not of Holdfast, and ignored: %s in %s. Remove what nobody needs.",
+            "Not of Holdfast, and ignored: %s in %s. Remove what is not needed.",
             named(strangers, limit=_NAMED_AT_ONCE),
             url,
         )

@@ -60,7 +60,7 @@ class WrappingKey(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a fingerprint that tells keys apart.
+        """Return a fingerprint, by which keys differ.
 
         It gives nothing of the key away, and is empty where only a command knows the key.
         """
@@ -202,14 +202,14 @@ def parse_key(text: str, where: str) -> bytes:
     try:
         if re.fullmatch(rf"[0-9A-Fa-f]{{{KEY_BYTES * 2}}}", stripped):
             return bytes.fromhex(stripped)
-        found = base64.b64decode(stripped, validate=True)
+        secret = base64.b64decode(stripped, validate=True)
     except (binascii.Error, ValueError):
-        found = b""
-    if len(found) != KEY_BYTES:
+        secret = b""
+    if len(secret) != KEY_BYTES:
         raise UsageError(
             f"{where} is no key: a key is {KEY_BYTES} bytes in base64 or hexadecimal, as 'holdfast key new' makes them"
         )
-    return found
+    return secret
 
 
 def _words(address: str, rest: str) -> list[str]:
@@ -231,9 +231,9 @@ def _run(address: str, words: list[str], body: bytes) -> bytes:
     except subprocess.TimeoutExpired:
         raise HoldfastError(f"the command of {address} did not end within {_COMMAND_S:.0f} s") from None
     if ended.returncode:
-        said = ended.stderr.decode(errors="replace").strip().splitlines()
+        lines = ended.stderr.decode(errors="replace").strip().splitlines()
         raise HoldfastError(
-            f"the command of {address} ended with exit code {ended.returncode}" + (f": {said[-1]}" if said else "")
+            f"the command of {address} ended with exit code {ended.returncode}" + (f": {lines[-1]}" if lines else "")
         )
     return ended.stdout
 

@@ -2,8 +2,8 @@
 
 The documents with them are `keys/<n>.json`, each written once. The newest document counts; its last data key seals what
 is written. The wrapping key wraps a root key, which seals the data keys together with everything else that the document
-says: nobody without it can change their order, or pass an older document off as a newer one. Whoever has lost the
-wrapping key and its copies has lost the archive.
+says: without it their order cannot be changed, nor an older document pass for a newer one. An archive is lost with the
+last copy of its wrapping key.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from locking.store import MOST_OBJECTS, ObjectExists, ObjectNotFound, StoreUnava
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
     from holdfast.storage.encryption.key_source import WrappingKey
 
 KEYS = "keys/"
@@ -100,7 +100,7 @@ def document_names(store: ObjectStore) -> list[str]:
 
     There is more than one where a rotation was ended too early.
     """
-    return [found.key for found in store.list(KEYS, most=MOST_OBJECTS).objects if _NAME.fullmatch(found.key)]
+    return [info.key for info in store.list(KEYS, most=MOST_OBJECTS).objects if _NAME.fullmatch(info.key)]
 
 
 def read_document(store: ObjectStore) -> RingDocument | None:
@@ -129,43 +129,43 @@ def read_document(store: ObjectStore) -> RingDocument | None:
     raise StoreUnavailable(f"Could not read the keys of {store.url}: they are just being exchanged.")
 
 
-def _damaged(name: str, place: str) -> DamagedError:
+def _damaged(name: str, url: str) -> DamagedError:
     return DamagedError(
-        f"{name} in {place} is damaged, and without it nothing of the archive can be read: put back what was there, or "
+        f"{name} in {url} is damaged, and without it nothing of the archive can be read: put back what was there, or "
         "the document that 'holdfast key show --json' has printed"
     )
 
 
 @lru_cache(maxsize=16)
-def open_ring(document: RingDocument, address: str, place: str) -> KeyRing:
+def open_ring(document: RingDocument, address: str, url: str) -> KeyRing:
     """Open the keys of a ring.
 
     The wrapping key is asked for once in a process.
 
     :param address: of the wrapping key.
-    :param place: the archive's URL, for the message.
+    :param url: the archive's, for the message.
     :raises UsageError: there is no such key, or it is another.
     :raises DamagedError: the document is not what was written.
     """
-    return _open(document, find_key(address), place)
+    return _open(document, find_key(address), url)
 
 
-def _open(document: RingDocument, key: WrappingKey, place: str) -> KeyRing:
+def _open(document: RingDocument, key: WrappingKey, url: str) -> KeyRing:
     if document.wrapped_by != key.fingerprint:
-        found = f"has the fingerprint {key.fingerprint}" if key.fingerprint else "is that of a service"
-        wanted = f"the one with {document.wrapped_by}" if document.wrapped_by else "that of a service"
-        raise UsageError(f"the key at {shown(key.address)} {found}, but {place} is opened by {wanted}")
+        given = f"has the fingerprint {key.fingerprint}" if key.fingerprint else "is that of a service"
+        needed = f"the one with {document.wrapped_by}" if document.wrapped_by else "that of a service"
+        raise UsageError(f"the key at {shown(key.address)} {given}, but {url} is opened by {needed}")
     try:
         root = key.unwrap(base64.b64decode(document.root, validate=True), _purpose(document.ring, document.number))
         sealed = base64.b64decode(document.sealed, validate=True)
-        secrets = AESGCM(root).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _told(document))
+        secrets = AESGCM(root).decrypt(sealed[:_NONCE_BYTES], sealed[_NONCE_BYTES:], _associated_data(document))
     except (InvalidTag, ValueError, UsageError) as error:  # binascii.Error is a ValueError
-        raise _damaged(document.name, place) from error
-    ids = [bytes.fromhex(each.id) for each in document.keys]
+        raise _damaged(document.name, url) from error
+    ids = [bytes.fromhex(key.id) for key in document.keys]
     if len(secrets) != KEY_BYTES * len(ids):
-        raise _damaged(document.name, place)
+        raise _damaged(document.name, url)
     parts = [secrets[at : at + KEY_BYTES] for at in range(0, len(secrets), KEY_BYTES)]
-    return KeyRing(document, {each: DataKey(each, secret) for each, secret in zip(ids, parts, strict=True)})
+    return KeyRing(document, {key_id: DataKey(key_id, secret) for key_id, secret in zip(ids, parts, strict=True)})
 
 
 def create_ring(store: ObjectStore, address: str) -> RingDocument:
@@ -185,16 +185,16 @@ def renew_ring(store: ObjectStore, ring: KeyRing, address: str) -> RingDocument:
     stays readable: its data key stays.
 
     :param address: of the wrapping key from now on; may be the present one.
-    :raises RefusedError: somebody else has just done so, or an older document is still there.
+    :raises RefusedError: another command has just done so, or an older document is still there.
     :raises HoldfastError: the wrapping key does not open what it has wrapped; nothing is changed.
     """
     before = ring.document
-    secrets = {each.hex(): data_key.secret for each, data_key in ring.keys.items()}
+    secrets = {key_id.hex(): data_key.secret for key_id, data_key in ring.keys.items()}
     document = _make(store, address, before.ring, _next_number(store, before), before.keys, secrets)
     older = [name for name in document_names(store) if name < document.name]
-    for left, error in store.delete_many(older).items():
+    for name, error in store.delete_many(older).items():
         raise RefusedError(
-            f"the new keys are in force, but the old key still opens {left}, which could not be removed: {error}"
+            f"the new keys are in force, but the old key still opens {name}, which could not be removed: {error}"
         )
     return document
 
@@ -217,7 +217,7 @@ def store_document(store: ObjectStore, document: RingDocument) -> None:
         store.create(document.name, document.model_dump_json(indent=2).encode() + b"\n")
     except ObjectExists:
         raise RefusedError(
-            f"somebody else has just made {document.name} in {store.url}: see 'holdfast key show'"
+            f"another command has just made {document.name} in {store.url}: see 'holdfast key show'"
         ) from None
 
 
@@ -226,7 +226,7 @@ def _make(
     address: str,
     ring: str,
     number: int,
-    known: tuple[KnownKey, ...],
+    former: tuple[KnownKey, ...],
     secrets: Mapping[str, bytes],
 ) -> RingDocument:
     """Make and store a document with one more data key.
@@ -239,7 +239,7 @@ def _make(
     while new in secrets:
         new = os.urandom(KEY_ID_BYTES).hex()
     secrets = {**secrets, new: os.urandom(KEY_BYTES)}
-    keys = (*known, KnownKey(id=new, created=now))
+    keys = (*former, KnownKey(id=new, created=now))
     root, nonce = os.urandom(KEY_BYTES), os.urandom(_NONCE_BYTES)
     document = RingDocument(
         ring=ring,
@@ -250,11 +250,12 @@ def _make(
         root=base64.b64encode(key.wrap(root, _purpose(ring, number))).decode(),
         sealed="",
     )
-    sealed = nonce + AESGCM(root).encrypt(nonce, b"".join(secrets[each.id] for each in keys), _told(document))
+    sealed = nonce + AESGCM(root).encrypt(nonce, b"".join(secrets[key.id] for key in keys), _associated_data(document))
     document = document.model_copy(update={"sealed": base64.b64encode(sealed).decode()})
-    try:  # with the key as it is found anew: commands and services may give another answer
+    try:  # with the key as it is read again: commands and services may give another answer
         opened = {
-            each.hex(): found.secret for each, found in _open(document, find_key(address), store.url).keys.items()
+            key_id.hex(): data_key.secret
+            for key_id, data_key in _open(document, find_key(address), store.url).keys.items()
         }
     except (DamagedError, UsageError) as error:
         raise HoldfastError(_NOT_OPENED.format(address=shown(address))) from error
@@ -272,10 +273,10 @@ def _purpose(ring: str, number: int) -> str:
     return f"holdfast keys {number} of {ring}"
 
 
-def _told(document: RingDocument) -> bytes:
+def _associated_data(document: RingDocument) -> bytes:
     """Return the fields of a document in the clear, as bytes.
 
     They are sealed with its data keys.
     """
-    told = document.model_dump(mode="json", exclude={"root", "sealed"})
-    return json.dumps(told, sort_keys=True, separators=(",", ":")).encode()
+    fields = document.model_dump(mode="json", exclude={"root", "sealed"})
+    return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

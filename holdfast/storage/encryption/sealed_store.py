@@ -2,8 +2,8 @@
 
 In an encrypted archive, objects are sealed when they are written, and opened when they are read.
 
-Whether an archive is encrypted is asked of the place itself, when the first object is touched that would be sealed. So
-nobody who has a URL alone can write to an encrypted archive in the clear, or takes it for a damaged one.
+Whether an archive is encrypted, its store says when the first object is touched that would be sealed. So a URL alone is
+not enough to write to an encrypted archive in the clear, or to take it for a damaged one.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from dataclasses import replace as with_changes
 from typing import IO, TYPE_CHECKING, Any, cast
 
-from holdfast.common.cleanup import tidy
+from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.remote_environment import needed
-from holdfast.storage.contract.base import ObjectStore, check_new_document
 from holdfast.storage.contract.keys import check_key
+from holdfast.storage.contract.object_store import ObjectStore, check_new_document
 from holdfast.storage.contract.parts import AHEAD_BYTES, RangeReader
 from holdfast.storage.encryption.key_source import ENVIRONMENT, carry_key, shown
 from holdfast.storage.encryption.keyring import (
@@ -40,7 +40,7 @@ from holdfast.storage.encryption.sealing import (
     seal,
     unseal,
 )
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from locking.store import Listing
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-    from holdfast.storage.contract.base import Extended
+    from holdfast.storage.contract.object_store import Extended
     from holdfast.storage.encryption.sealing import DataKey
     from locking.store import ObjectInfo, StoreError
 
@@ -95,13 +95,13 @@ class SealedStore(ObjectStore):
     def harmful_rules(self) -> tuple[str, ...]:
         return self._inner.harmful_rules()
 
-    def ring(self, *, anew: bool = False) -> KeyRing | None:
+    def ring(self, *, reload: bool = False) -> KeyRing | None:
         """Return the archive's keys; None where it is not encrypted.
 
-        :param anew: look at the store again.
+        :param reload: look at the store again.
         """
         with self._loading:
-            if anew or not self._loaded:
+            if reload or not self._loaded:
                 self._ring = self._load()
                 self._loaded = True
             return self._ring
@@ -130,13 +130,13 @@ class SealedStore(ObjectStore):
         return self.ring() is not None
 
     def begin(self, like: ObjectStore | None = None) -> None:
-        if self.key is not None and self.ring(anew=True) is None:
+        if self.key is not None and self.ring(reload=True) is None:
             theirs = like.ring() if isinstance(like, SealedStore) and like.key == self.key else None
             if theirs is not None:
                 store_document(self._inner, theirs.document)
             else:
                 create_ring(self._inner, self.key)
-            self.ring(anew=True)
+            self.ring(reload=True)
 
     def renew(self, key: str) -> KeyRing:
         """Exchange the data key for new objects, and the wrapping key.
@@ -145,9 +145,9 @@ class SealedStore(ObjectStore):
 
         :param key: its address; may be the present one.
         :raises UsageError: the archive is not encrypted.
-        :raises RefusedError: somebody else has just done so, or what the former key opens could not be removed.
+        :raises RefusedError: another command has just done so, or what the former key opens could not be removed.
         """
-        ring = self.ring(anew=True)
+        ring = self.ring(reload=True)
         if ring is None:
             raise UsageError(f"{self.url} is not encrypted: 'holdfast copy' makes an encrypted copy of an archive")
         document = renew_ring(self._inner, ring, key)
@@ -156,9 +156,9 @@ class SealedStore(ObjectStore):
             return self._ring
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
-        self._ring_of(prefix)  # who has not the key is told so even where there is nothing yet
-        found = self._inner.list(prefix, start_after=start_after, most=most)
-        return Listing(tuple(map(self._info, found.objects)), found.now)
+        self._ring_of(prefix)  # a missing key is an error even where there is nothing yet
+        listing = self._inner.list(prefix, start_after=start_after, most=most)
+        return Listing(tuple(map(self._info, listing.objects)), listing.now)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         self._ring_of(prefix)
@@ -210,7 +210,7 @@ class SealedStore(ObjectStore):
     def filesystem(self) -> tuple[FileSystem, str]:
         if self._sealed_with("data/") is None:
             return self._inner.filesystem()
-        from holdfast.storage.contract.reading import (
+        from holdfast.storage.contract.read_only import (
             ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
         )
 
@@ -235,7 +235,7 @@ class SealedStore(ObjectStore):
         try:
             return cast("IO[bytes]", io.BufferedReader(self._opened(file, key), AHEAD_BYTES))
         except BaseException as error:
-            tidy(error, file.close)
+            clean_up(error, file.close)
             raise
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
@@ -262,7 +262,7 @@ class SealedStore(ObjectStore):
     def _sealed_with(self, key: str) -> KeyRing | None:
         """Return the keys that the content of an object is sealed with; None where it is in the clear.
 
-        A place that shows no keys may be hiding them: who has a key neither writes there in the clear, nor believes
+        A store that shows no keys may be hiding them: who has a key neither writes there in the clear, nor believes
         what is.
 
         :raises UsageError: it is so.
@@ -283,14 +283,15 @@ class SealedStore(ObjectStore):
 
         A ring that was renewed meanwhile is read again.
         """
-        wanted = key_id(header, name)
-        for anew in (False, True):
-            ring = self.ring(anew=anew)
-            if ring is not None and wanted in ring.keys:
-                return ring.keys[wanted]
+        sealing_key = key_id(header, name)
+        for reload in (False, True):
+            ring = self.ring(reload=reload)
+            if ring is not None and sealing_key in ring.keys:
+                return ring.keys[sealing_key]
         raise DamagedError(
-            f"{name} is sealed with the key {wanted.hex()}, which this archive does not have: its {KEYS} are older "
-            f"than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has printed"
+            f"{name} is sealed with the key {sealing_key.hex()}, which this archive does not have: its {KEYS} are "
+            f"older than it, or it is not ours. Put back the newest of {KEYS}, or what 'holdfast key show --json' has "
+            "printed"
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -300,7 +301,7 @@ class SealedStore(ObjectStore):
 
     @classmethod
     def from_url(cls, url: str) -> SealedStore:
-        return cls(open_place(url))
+        return cls(open_url(url))
 
 
 class _Opened(RangeReader):
@@ -311,4 +312,4 @@ class _Opened(RangeReader):
         self._file = file
 
     def close(self) -> None:
-        tidy(None, self._file.close, super().close)
+        clean_up(None, self._file.close, super().close)

@@ -1,6 +1,6 @@
 """Encryption of objects in segments.
 
-Nobody can read, change or swap an object without a key. A part of it can be read alone.
+Without a key, an object cannot be read, changed or swapped. A part of it can be read alone.
 
 The construction is STREAM (Hoang, Reyhanitabar, Rogaway and Vizár, 2015), in the form of Tink's AES-GCM-HKDF streaming.
 Each object has a key of its own: HKDF-SHA256 makes it out of a data key, 32 random bytes and the object's name. Each
@@ -193,17 +193,16 @@ class Unsealer:
         last = max(first, (offset + length - 1) // _CONTENT_BYTES)
         if first == last == self._newest[0]:
             return self._newest[1][skip : skip + length]
-        found = [
+        pieces = [
             content
             for number in range(first, last + 1, _SEGMENTS_AT_ONCE)
             for content in self._contents(number, min(number + _SEGMENTS_AT_ONCE - 1, last))
         ]
-        found[0] = found[0][skip:]
-        found[-1] = found[-1][: length - sum(map(len, found[:-1]))]
-        return b"".join(found)
+        pieces[0] = pieces[0][skip:]
+        pieces[-1] = pieces[-1][: length - sum(map(len, pieces[:-1]))]
+        return b"".join(pieces)
 
     def _contents(self, first: int, last: int) -> Iterator[bytes]:
-        """Yield the contents of consecutive segments."""
         begin = HEADER_BYTES + first * _SEGMENT_BYTES
         end = min(HEADER_BYTES + (last + 1) * _SEGMENT_BYTES, self._sealed_size)
         sealed = memoryview(self._fetch(begin, end - begin))

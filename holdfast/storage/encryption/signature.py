@@ -32,9 +32,9 @@ class Signature(NamedTuple):
     signer: str
     value: bytes
 
-    def is_by(self, known: Mapping[str, PublicKey], archive: str, name: str, content: bytes) -> bool:
-        """Return whether one of the keys known has signed this content, under this name of this archive."""
-        key = known.get(self.signer)
+    def is_by(self, believed: Mapping[str, PublicKey], archive: str, name: str, content: bytes) -> bool:
+        """Return whether a believed key has signed this content and name."""
+        key = believed.get(self.signer)
         return key is not None and key.has_signed(_message(archive, name, content), self.value)
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.errors import DamagedError
 from holdfast.common.signing import Signing
-from holdfast.storage.contract.base import StoredDocument, check_new_document
+from holdfast.storage.contract.object_store import StoredDocument, check_new_document
 from holdfast.storage.encryption import signature
 from holdfast.storage.encryption.keyring import KEYS
 from holdfast.storage.encryption.sealed_store import SealedStore
@@ -20,7 +20,7 @@ from holdfast.storage.encryption.signing_key import believed, signing_key
 from locking.store import ObjectNotFound
 
 if TYPE_CHECKING:
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 _UNSIGNED: Final = ("data/", KEYS, "locks/", "probes/")
 
@@ -28,7 +28,7 @@ _IDENTITY: Final = "archive.json"
 
 
 class NotSignedError(DamagedError):
-    """Object that nobody has signed who is known here."""
+    """Object that no known signer has signed."""
 
 
 class SignedStore(SealedStore):
@@ -57,11 +57,11 @@ class SignedStore(SealedStore):
         if key.startswith(_UNSIGNED):
             return StoredDocument(stored, stored)
         body, made = signature.split(stored)
-        known = believed(self.signing)
-        if known is None or made is None:
-            return StoredDocument(body, stored, is_believed=known is None)
+        signers = believed(self.signing)
+        if signers is None or made is None:
+            return StoredDocument(body, stored, is_believed=signers is None)
         # Where another archive was put in the place of the one that was here, its id is another one, too.
-        is_ours = any(made.is_by(known, self._archive_id(anew=anew), key, body) for anew in (False, True))
+        is_ours = any(made.is_by(signers, self._archive_id(reload=reload), key, body) for reload in (False, True))
         return StoredDocument(body, stored, is_ours, made.signer)
 
     def get(self, key: str) -> bytes:
@@ -94,12 +94,12 @@ class SignedStore(SealedStore):
         check_new_document(key, len(signed))
         return signed
 
-    def _archive_id(self, *, anew: bool = False) -> str:
+    def _archive_id(self, *, reload: bool = False) -> str:
         """Return the id of the archive; "" where there is none.
 
         Nothing has to vouch for it: with another one, no signature fits.
         """
-        if anew or not self._archive:
+        if reload or not self._archive:
             with suppress(ObjectNotFound):
                 self._archive = _id_in(super().get(_IDENTITY))
         return self._archive
@@ -124,7 +124,7 @@ def not_signed(key: str, signer: str, signing: Signing) -> NotSignedError:
 
 def _id_in(body: bytes) -> str:
     try:
-        found = json.loads(body)["id"]
+        archive = json.loads(body)["id"]
     except (ValueError, KeyError, TypeError, RecursionError):
         return ""
-    return found if isinstance(found, str) else ""
+    return archive if isinstance(archive, str) else ""

@@ -127,18 +127,18 @@ def believed(signing: Signing) -> Mapping[str, PublicKey] | None:
     """
     if not signing:
         return None
-    known = {key.fingerprint: key for key in _keys(signing.signers)}
+    keys = {key.fingerprint: key for key in _keys(signing.signers)}
     if signing.key is not None:
         own = find_signing_key(signing.key).public
-        if known and own.fingerprint not in known:
+        if keys and own.fingerprint not in keys:
             raise UsageError(
                 f"the key at {shown(signing.key)} ({own}) is not among those that are believed ({SIGNERS_VARIABLE}, or "
-                "signing.signers in archives.yaml): nobody here would believe what it signs"
+                "signing.signers in archives.yaml): what it signs would not be believed here"
             )
-        known[own.fingerprint] = own
-    if not known:
+        keys[own.fingerprint] = own
+    if not keys:
         raise UsageError(f"there is no public key at {' '.join(signing.signers)}")
-    return known
+    return keys
 
 
 def _keys(texts: Iterable[str]) -> Iterator[PublicKey]:
@@ -161,7 +161,7 @@ def signing_key(signing: Signing) -> SigningKey | None:
 
 
 def missing_key(what: str) -> UsageError:
-    """Return the error for something that only who has the key may do.
+    """Return the error for an act that takes the key.
 
     :param what: that is signed, such as the archive's URL.
     """

@@ -18,9 +18,9 @@ from google.cloud.storage.exceptions import DataCorruption, InvalidResponse
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectChanged, throttled, without_answer
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 from holdfast.storage.contract.connections import CERTIFICATES, in_words, never_sent, without_secrets
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectChanged, throttled, without_answer
 from locking.store import (
     ObjectNotFound,
     StoreDenied,
@@ -83,7 +83,7 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
         raise _denied(action, key, why) from None
     if never_sent(error):
         raise StoreUnavailable(f"{what} Check the network, then try again.") from None
-    advice = distrust(why, address="STORAGE_EMULATOR_HOST", file=CERTIFICATES)
+    advice = certificate_problem(why, address="STORAGE_EMULATOR_HOST", file=CERTIFICATES)
     if advice is not None:  # nothing was sent
         raise StoreError(f"Could not {action} {key!r}: the server cannot be trusted, {advice}.") from None
     raise without_answer(action, key, why, writes=writes) from None
@@ -91,13 +91,13 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
 
 def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
     """Raise the store error for an error answer of the server."""
-    status, said = answer.status_code, _message(answer)
-    what = f"Could not {action} {key!r}: {said} (HTTP {status})."
+    status, message = answer.status_code, _message(answer)
+    what = f"Could not {action} {key!r}: {message} (HTTP {status})."
     if status == 429:
         raise throttled(what, answer.headers, Throttled) from None
     if status in {401, 403}:
-        raise _denied(action, key, f"{said} (HTTP {status})") from None
-    if status == 404 and (not needs_object or "bucket does not exist" in said):
+        raise _denied(action, key, f"{message} (HTTP {status})") from None
+    if status == 404 and (not needs_object or "bucket does not exist" in message):
         raise StoreError(f"Could not {action} {key!r}: the bucket does not exist.") from None
     if status == 404:
         raise ObjectNotFound(f"{key} is not there.") from None
@@ -106,7 +106,7 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, need
     if status == 501:
         raise ConditionNotSupported(what) from None
     if status >= 500 or status == 408:
-        raise without_answer(action, key, f"{said} (HTTP {status})", writes=writes) from None
+        raise without_answer(action, key, f"{message} (HTTP {status})", writes=writes) from None
     raise StoreError(what) from None
 
 

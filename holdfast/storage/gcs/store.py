@@ -17,7 +17,6 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from holdfast.common.remote_environment import is_driver_who_asks, needed
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.base import ObjectChanged, ObjectStore
 from holdfast.storage.contract.connections import (
     CONNECT_TIMEOUT,
     READ_TIMEOUT,
@@ -27,6 +26,7 @@ from holdfast.storage.contract.connections import (
     clock_of,
 )
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
+from holdfast.storage.contract.object_store import ObjectChanged, ObjectStore
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
 from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.gcs.errors import Throttled, gcs_errors
@@ -88,8 +88,8 @@ class GcsStore(ObjectStore):
         self._connections = Connections(patience)
         self._gate: Callable[[], None] | None = None
         self.endpoint = address_of(self._emulator or GOOGLE)
-        told = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
-        self.listing_is_ordered = not self._emulator if told is None else told
+        setting = settings.listing_is_ordered() if listing_is_ordered is None else listing_is_ordered
+        self.listing_is_ordered = not self._emulator if setting is None else setting
 
     def impatient(self) -> GcsStore:
         return type(self)(
@@ -122,9 +122,9 @@ class GcsStore(ObjectStore):
             blobs = self._bucket.list_blobs(prefix=start or None, start_offset=after or None, fields=LISTED, **ONCE)
             # The offset itself is listed, too.
             later = (blob for blob in blobs if blob.name > after)
-            found = self._infos(later if most is None else islice(later, most + 1))
-        check_listed(prefix, len(found), most)
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), clock_of(answers))
+            infos = self._infos(later if most is None else islice(later, most + 1))
+        check_listed(prefix, len(infos), most)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), clock_of(answers))
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         start = self._root + check_prefix(prefix)
@@ -153,7 +153,7 @@ class GcsStore(ObjectStore):
 
     def _read(self, key: str, path: str, generation: int | None = None, **part: int) -> bytes:
         with gcs_errors("read", key, writes=False):
-            # Raw: as it was written, also where somebody gave the object a Content-Encoding.
+            # Raw: as it was written, also where the object was given a Content-Encoding.
             blob = self._bucket.blob(path, generation=generation)
             content: bytes = blob.download_as_bytes(raw_download=True, **part, **ONCE)
         return content
@@ -171,11 +171,11 @@ class GcsStore(ObjectStore):
         try:
             self._upload("replace", key, body, if_generation_match=int(etag))
         except ObjectChanged:
-            self.head(key)  # tells one that is gone from one that is another
+            self.head(key)  # raises ObjectNotFound for one that is gone
             raise
 
     def gated(self, gate: Callable[[], None]) -> GcsStore:
-        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        # Not by copy(), which opens the URL again: the twin shares our connections.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _bucket=self._bucket, _gate=gate)
         return twin
@@ -230,13 +230,13 @@ class GcsStore(ObjectStore):
 
     def open_read(self, key: str) -> IO[bytes]:
         path = self._path(key)
-        found = self.head(key)
+        info = self.head(key)
 
         def read(offset: int, length: int) -> bytes:
             last = offset + length - 1
-            return self._connections.patiently(lambda: self._read(key, path, int(found.etag), start=offset, end=last))
+            return self._connections.patiently(lambda: self._read(key, path, int(info.etag), start=offset, end=last))
 
-        return io.BufferedReader(RangeReader(found.size, read), AHEAD_BYTES)
+        return io.BufferedReader(RangeReader(info.size, read), AHEAD_BYTES)
 
     def _upload(self, action: str, key: str, body: bytes, **condition: int) -> None:
         path = self._path(key)

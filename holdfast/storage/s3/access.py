@@ -23,7 +23,7 @@ from botocore.loaders import Loader, create_loader
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
 from holdfast.storage.contract.patience import Patience
-from holdfast.storage.s3 import credentials
+from holdfast.storage.s3.credentials import credentials_are_renewed, current_credentials, share_credentials
 from holdfast.storage.s3.settings import S3Settings
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _OF_CREDENTIALS = logging.getLogger("botocore.credentials")
 if _OF_CREDENTIALS.level == logging.NOTSET:
-    # It tells with each session where it has found them: in a task's log, more often than all the rest.
+    # It logs with each session where it has found them: in a task's log, more often than all the rest.
     _OF_CREDENTIALS.setLevel(logging.WARNING)
 
 CONNECT_TIMEOUT = 5.0
@@ -73,7 +73,7 @@ class S3Access:
             self._session = boto3.session.Session(botocore_session=core)
             configured = core.get_scoped_config().get("s3") or {}
             core.register_component("data_loader", _loader(core.get_config_variable("data_path")))
-            credentials.share(core)
+            share_credentials(core)
             self._certificates: str | None = core.get_config_variable("ca_bundle")
         except ProfileNotFound as error:
             raise UsageError(f"{error}; AWS_PROFILE names it.") from error
@@ -114,19 +114,19 @@ class S3Access:
 
     @property
     def is_renewed(self) -> bool:
-        """Return whether our credentials end and are renewed meanwhile, such as those of a role."""
-        return credentials.are_renewed(self._session.get_credentials())
+        """Return whether our credentials are renewed, such as those of a role."""
+        return credentials_are_renewed(self._session.get_credentials())
 
     @property
     def filesystem(self) -> FileSystem:
         """Return the server as a pyarrow filesystem for bulk data; another one once credentials were renewed.
 
-        Its credentials are those of our clients, since pyarrow looks for its own in other places, and in another order.
+        Its credentials are those of our clients, since pyarrow looks for its own elsewhere, and in another order.
         It cannot ask for encryption.
 
         :raises StoreDenied: credentials cannot be renewed.
         """
-        keys = credentials.of_now(self._session.get_credentials())
+        keys = current_credentials(self._session.get_credentials())
         if self._filesystem is None or self._filesystem[0] != keys:
             self._filesystem = keys, self._filesystem_with(keys)
         return self._filesystem[1]
@@ -158,7 +158,7 @@ class S3Access:
     def add_to(self, remote: RemoteEnvironment) -> None:
         """Add what reaches this server from another machine: its address, its certificates, and our credentials.
 
-        Credentials are those of this moment: temporary ones that are renewed here end there.
+        Credentials are the present ones: temporary ones that are renewed here end there.
 
         :raises StoreDenied: credentials cannot be renewed.
         """
@@ -166,7 +166,7 @@ class S3Access:
         remote.add({"AWS_ENDPOINT_URL_S3": server, "AWS_ENDPOINT_URL": None, "AWS_REGION": self._region})
         if self._certificates:
             remote.add_file("AWS_CA_BUNDLE", self._certificates)
-        keys = credentials.of_now(self._session.get_credentials()) if is_driver_who_asks() else None
+        keys = current_credentials(self._session.get_credentials()) if is_driver_who_asks() else None
         if keys is not None:
             remote.is_renewed |= self.is_renewed
             remote.add({"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key})
@@ -201,7 +201,7 @@ class S3Access:
 def _loader(data_path: str | None) -> Loader:
     """Return the loader of botocore's service descriptions, with its cache.
 
-    Sessions have one each by default: then each store reads those of S3 anew, four fifths of the time to make a client.
+    Sessions have one each by default: then each store reads those of S3 again: four fifths of a client's start.
     """
     return create_loader(data_path)
 

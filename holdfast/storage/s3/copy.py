@@ -9,7 +9,7 @@ import base64
 import contextlib
 from typing import TYPE_CHECKING
 
-from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreError, StoreUnavailable
 
@@ -49,14 +49,14 @@ def copy_object(
                 PartNumber=1,
                 CopySource={"Bucket": source[0], "Key": source[1]},
             )["CopyPartResult"]
-    except StoreError as error:  # who sends the bytes is told more
+    except StoreError as error:  # a caller that sends the bytes gets the whole error
         _give_up(client, bucket, key, upload)
         return False if isinstance(error, (ObjectNotFound, StoreUnavailable)) else None
-    found = copied.get("ChecksumSHA256")
-    if found is None or base64.b64decode(found).hex() != sha256:
+    checksum = copied.get("ChecksumSHA256")
+    if checksum is None or base64.b64decode(checksum).hex() != sha256:
         _give_up(client, bucket, key, upload)
-        return None if found is None else False
-    part: CompletedPartTypeDef = {"PartNumber": 1, "ETag": copied["ETag"], "ChecksumSHA256": found}
+        return None if checksum is None else False
+    part: CompletedPartTypeDef = {"PartNumber": 1, "ETag": copied["ETag"], "ChecksumSHA256": checksum}
     try:
         with s3_errors("write", key, writes=True):
             once.complete_multipart_upload(

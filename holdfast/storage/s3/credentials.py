@@ -38,14 +38,14 @@ class _Sharing:
         with _lock:
             if key in _shared:
                 return _shared[key]
-            found: Credentials | None = self._own.load_credentials()
-            if isinstance(found, RefreshableCredentials):
-                _shared[key] = found
-            return found
+            credentials: Credentials | None = self._own.load_credentials()
+            if isinstance(credentials, RefreshableCredentials):
+                _shared[key] = credentials
+            return credentials
 
 
 def _asked() -> object:
-    """Return what decides which credentials are found: variables, and the files as they are."""
+    """Return what decides which credentials there are: variables, and the files as they are."""
     variables = sorted((name, value) for name, value in os.environ.items() if name.startswith("AWS_"))
     files = [_version(os.environ.get(name) or usual) for name, usual in _FILES.items()]
     return tuple(variables), tuple(files)
@@ -56,23 +56,23 @@ def _version(path: str) -> tuple[str, int]:
     return str(file), file.stat().st_mtime_ns if file.exists() else 0
 
 
-def share(session: Session) -> None:
-    """Have a session use the credentials of the others, where they are renewed."""
+def share_credentials(session: Session) -> None:
+    """Have a session share renewed credentials with the others."""
     session.register_component("credential_provider", _Sharing(session.get_component("credential_provider")))
 
 
-def are_renewed(found: Credentials | None) -> bool:
-    """Return whether credentials end and are renewed meanwhile, such as those of a role."""
-    return isinstance(found, RefreshableCredentials)
+def credentials_are_renewed(credentials: Credentials | None) -> bool:
+    """Return whether credentials are renewed, such as those of a role."""
+    return isinstance(credentials, RefreshableCredentials)
 
 
-def of_now(found: Credentials | None) -> ReadOnlyCredentials | None:
+def current_credentials(credentials: Credentials | None) -> ReadOnlyCredentials | None:
     """Return credentials as they are, renewed where they are about to end; None where there are none.
 
     :raises StoreDenied: they cannot be renewed.
     """
     try:
-        return None if found is None else found.get_frozen_credentials()
+        return None if credentials is None else credentials.get_frozen_credentials()
     except BotoCoreError as error:
         raise StoreDenied(
             f"S3 credentials cannot be renewed: {error}. Check what they come from: the role, its token, or the "

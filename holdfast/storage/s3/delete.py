@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 from botocore.exceptions import BotoCoreError, ClientError
 
-from holdfast.common.side_by_side import do_each
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectRetained
+from holdfast.common.side_by_side import do_side_by_side
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectRetained
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
@@ -35,7 +35,7 @@ _NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeo
 
 
 def keeps_versions(client: S3Client, bucket: str) -> bool:
-    """Return whether a bucket keeps, or has kept, deleted objects as older versions.
+    """Return whether a bucket has versions of deleted objects.
 
     :raises StoreDenied: we may not ask; to guess could leave everything where it is
     """
@@ -60,9 +60,9 @@ def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: 
     :param client: may repeat requests
     :param versions: delete every version and every delete marker
     """
-    wanted, errors = _all_versions(client, bucket, keys) if versions else ([{"Key": key} for key in keys], {})
-    for first in range(0, len(wanted), MOST_AT_ONCE):
-        for key, error in _delete(client, bucket, wanted[first : first + MOST_AT_ONCE]):
+    objects, errors = _all_versions(client, bucket, keys) if versions else ([{"Key": key} for key in keys], {})
+    for first in range(0, len(objects), MOST_AT_ONCE):
+        for key, error in _delete(client, bucket, objects[first : first + MOST_AT_ONCE]):
             errors.setdefault(key, error)
     return errors
 
@@ -81,16 +81,16 @@ def _all_versions(
     def look(folder: str) -> tuple[list[ObjectIdentifierTypeDef], dict[str, StoreError]]:
         asked = folders[folder]
         try:
-            return [each for each in _versions(client, bucket, f"{folder}/") if each["Key"] in asked], {}
+            return [version for version in _versions(client, bucket, f"{folder}/") if version["Key"] in asked], {}
         except StoreError as error:
             return [], dict.fromkeys(asked, error)
 
-    found: list[ObjectIdentifierTypeDef] = []
+    versions: list[ObjectIdentifierTypeDef] = []
     errors: dict[str, StoreError] = {}
-    for some, failed in do_each(look, folders, at_once=_ASKED_AT_ONCE):
-        found += some
+    for some, failed in do_side_by_side(look, folders, at_once=_ASKED_AT_ONCE):
+        versions += some
         errors |= failed
-    return found, errors
+    return versions, errors
 
 
 def _versions(client: S3Client, bucket: str, prefix: str) -> Iterator[ObjectIdentifierTypeDef]:
@@ -111,11 +111,11 @@ def _delete(
         yield from _delete_singly(client, bucket, objects)
         return
     except StoreError as error:
-        yield from ((each["Key"], error) for each in objects)
+        yield from ((identifier["Key"], error) for identifier in objects)
         return
-    failed = [each for each in answer.get("Errors", []) if each.get("Code") not in _GONE]
-    yield from do_each(
-        lambda each: (each.get("Key", ""), _meaning(client, bucket, each)), failed, at_once=_ASKED_AT_ONCE
+    failed = [failure for failure in answer.get("Errors", []) if failure.get("Code") not in _GONE]
+    yield from do_side_by_side(
+        lambda failure: (failure.get("Key", ""), _meaning(client, bucket, failure)), failed, at_once=_ASKED_AT_ONCE
     )
 
 
@@ -127,27 +127,27 @@ def _delete_singly(
     This is for servers that do not know the request for many.
     """
 
-    def remove(each: ObjectIdentifierTypeDef) -> tuple[str, StoreError] | None:
-        which: dict[str, Any] = {"Key": each["Key"]}
-        if "VersionId" in each:
-            which["VersionId"] = each["VersionId"]
+    def remove(identifier: ObjectIdentifierTypeDef) -> tuple[str, StoreError] | None:
+        which: dict[str, Any] = {"Key": identifier["Key"]}
+        if "VersionId" in identifier:
+            which["VersionId"] = identifier["VersionId"]
         try:
-            with suppress(ObjectNotFound), s3_errors("delete", each["Key"], writes=True):
+            with suppress(ObjectNotFound), s3_errors("delete", identifier["Key"], writes=True):
                 client.delete_object(Bucket=bucket, **which)
         except StoreDenied as error:
             refused: ErrorTypeDef = {**which, "Code": "AccessDenied", "Message": str(error)}  # type: ignore[typeddict-item]
-            return each["Key"], _meaning(client, bucket, refused)
+            return identifier["Key"], _meaning(client, bucket, refused)
         except StoreError as error:
-            return each["Key"], error
+            return identifier["Key"], error
         return None
 
-    yield from filter(None, do_each(remove, objects, at_once=_ASKED_AT_ONCE))
+    yield from filter(None, do_side_by_side(remove, objects, at_once=_ASKED_AT_ONCE))
 
 
 def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
     """Return the store error for the server's refusal to delete one object."""
     code, key = failed.get("Code", ""), failed.get("Key", "")
-    said = f"Could not delete {key!r}: {failed.get('Message') or code} ({code})."
+    message = f"Could not delete {key!r}: {failed.get('Message') or code} ({code})."
     if code in _REFUSED:
         until, is_held = _retention(client, bucket, failed)
         if until:
@@ -156,12 +156,12 @@ def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
             )
         if is_held:
             return ObjectRetained(f"{key} is kept by a legal hold.")
-        if "object lock" in said.lower():  # not every server, and not to everybody, tells until when
-            return ObjectRetained(f"{key} is kept by its object lock; until when is not told ({said})")
-        return StoreDenied(f"{said} Deleting takes s3:DeleteObject, and of versions s3:DeleteObjectVersion.")
+        if "object lock" in message.lower():  # not every server says until when, and not to every user
+            return ObjectRetained(f"{key} is kept by its object lock; until when is not known ({message})")
+        return StoreDenied(f"{message} Deleting takes s3:DeleteObject, and of versions s3:DeleteObjectVersion.")
     if code in _NOT_DONE:
-        return StoreUnavailable(said)
-    return StoreOutcomeUnknown(said) if code == "InternalError" else StoreError(said)
+        return StoreUnavailable(message)
+    return StoreOutcomeUnknown(message) if code == "InternalError" else StoreError(message)
 
 
 def _retention(client: S3Client, bucket: str, failed: ErrorTypeDef) -> tuple[datetime | None, bool]:
@@ -173,9 +173,9 @@ def _retention(client: S3Client, bucket: str, failed: ErrorTypeDef) -> tuple[dat
     if failed.get("VersionId"):
         which["VersionId"] = failed["VersionId"]
     try:
-        found = client.head_object(Bucket=bucket, **which)
+        head = client.head_object(Bucket=bucket, **which)
     except (ClientError, BotoCoreError):
         return None, False
-    until = found.get("ObjectLockRetainUntilDate")
+    until = head.get("ObjectLockRetainUntilDate")
     is_locked = until is not None and until > datetime.now(UTC)
-    return until if is_locked else None, found.get("ObjectLockLegalHoldStatus") == "ON"
+    return until if is_locked else None, head.get("ObjectLockLegalHoldStatus") == "ON"

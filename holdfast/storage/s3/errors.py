@@ -21,8 +21,8 @@ from botocore.exceptions import (
     SSLError,
 )
 
-from holdfast.storage.contract.base import ConditionNotSupported, ObjectArchived, throttled, without_answer
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectArchived, throttled, without_answer
 from locking.store import (
     ObjectExists,
     ObjectNotFound,
@@ -98,7 +98,7 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 def _raise_distrust(action: str, key: str, error: BotoCoreError) -> None:
     """Raise the store error for a server whose certificate is refused: nothing was sent to it."""
     if isinstance(error, SSLError):
-        advice = distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE")
+        advice = certificate_problem(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE")
         if advice is not None:
             endpoint = str(error.kwargs.get("endpoint_url", "")).partition("?")[0]
             raise StoreError(f"Could not {action} {key!r}: {endpoint} cannot be trusted, {advice}.") from error
@@ -108,8 +108,8 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     """Raise the store error for an error answer of the server."""
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = error.response.get("Error", {}).get("Code", "")
-    said = error.response.get("Error", {}).get("Message", "") or code
-    what = f"Could not {action} {key!r}: {said} (HTTP {status}, {code})."
+    message = error.response.get("Error", {}).get("Message", "") or code
+    what = f"Could not {action} {key!r}: {message} (HTTP {status}, {code})."
     if code in _THROTTLED or status == 409:
         raise throttled(what, error.response.get("ResponseMetadata", {}).get("HTTPHeaders", {})) from error
     if code in _ARCHIVED:
@@ -129,5 +129,5 @@ def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) ->
     if status == 501:
         raise ConditionNotSupported(what) from error
     if status >= 500:
-        raise without_answer(action, key, f"{said} (HTTP {status}, {code})", writes=writes) from error
+        raise without_answer(action, key, f"{message} (HTTP {status}, {code})", writes=writes) from error
     raise StoreError(what) from error

@@ -23,7 +23,7 @@ _NONE: Final = {"NoSuchLifecycleConfiguration", "NotImplemented", "MethodNotAllo
 """No rules are there, or the server knows none."""
 
 
-def harmful_rules(client: S3Client, bucket: str, root: str) -> tuple[str, ...]:
+def harmful_lifecycle_rules(client: S3Client, bucket: str, root: str) -> tuple[str, ...]:
     """Return the rules of a bucket that move objects below a key out of reach, or delete them, in words.
 
     :param root: of the archive's keys in the bucket, with its slash; "" for the whole bucket.
@@ -48,9 +48,9 @@ def _harms(rule: dict[str, Any], root: str) -> Iterator[str]:
         return
     name = f"rule {rule.get('ID', 'without a name')!r}"
     below = f"objects below {prefix!r}" if prefix else "all objects"
-    for each in rule.get("Transitions", ()):
-        if each.get("StorageClass") in _UNREADABLE:
-            yield f"{name} moves {below} to {each['StorageClass']} {_when(each)}"
+    for transition in rule.get("Transitions", ()):
+        if transition.get("StorageClass") in _UNREADABLE:
+            yield f"{name} moves {below} to {transition['StorageClass']} {_when(transition)}"
     expiration = rule.get("Expiration", {})
     if "Days" in expiration or "Date" in expiration:
         yield f"{name} deletes {below} {_when(expiration)}"

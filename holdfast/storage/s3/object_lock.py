@@ -1,7 +1,7 @@
-"""Object lock: what an archive needs can be neither deleted nor replaced for a while, by nobody.
+"""Object lock: no user can delete or replace what an archive needs for a while.
 
 The lock is set with each object that is written once, and is extended while the archive needs the object. In the mode
-*compliance* nobody ends it sooner, not the account's owner either; in *governance*, who has a right of its own for it.
+*compliance* no user ends it sooner, not the account's owner either; in *governance*, a user with a right of its own.
 
 Source: Amazon S3 user guide, 'Locking objects with Object Lock'.
 """
@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final, Literal
 
-from holdfast.common.side_by_side import do_each
-from holdfast.storage.contract.base import Extended
+from holdfast.common.side_by_side import do_side_by_side
+from holdfast.storage.contract.object_store import Extended
 from holdfast.storage.contract.settings import bad_setting
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectNotFound, StoreError
@@ -53,10 +53,10 @@ class ObjectLock:
         """
         if not text:
             return None
-        found = _FORM.fullmatch(text)
-        if found is None:
+        form = _FORM.fullmatch(text)
+        if form is None:
             raise bad_setting(VARIABLE, text, "30d, compliance:30d, governance:30d, with any number of days")
-        return cls(timedelta(days=int(found[2])), "GOVERNANCE" if found[1] == "governance" else "COMPLIANCE")
+        return cls(timedelta(days=int(form[2])), "GOVERNANCE" if form[1] == "governance" else "COMPLIANCE")
 
     def parameters(self) -> dict[str, Any]:
         """Return what a request says that makes a locked object."""
@@ -91,12 +91,12 @@ def extend(client: S3Client, bucket: str, keys: Sequence[str], lock: ObjectLock)
                     Key=key,
                     Retention={"Mode": lock.mode, "RetainUntilDate": now + lock.period},
                 )
-        except ObjectNotFound:  # a vacuum was here, or it is missing, which a verification tells
+        except ObjectNotFound:  # a vacuum was here, or it is missing, which a verification reports
             return False
         except StoreError as error:
             return error
         return True
 
-    found = dict(zip(keys, do_each(look, keys, at_once=_AT_ONCE), strict=True))
-    failed = {key: error for key, error in found.items() if isinstance(error, StoreError)}
-    return Extended(len(found), sum(each is True for each in found.values()), failed)
+    results = dict(zip(keys, do_side_by_side(look, keys, at_once=_AT_ONCE), strict=True))
+    failed = {key: error for key, error in results.items() if isinstance(error, StoreError)}
+    return Extended(len(results), sum(result is True for result in results.values()), failed)

@@ -29,7 +29,9 @@ def _is_excuse(error: BaseException) -> bool:
 
 
 class RenewedFile(io.RawIOBase):
-    """File that is opened again, at its position, where a read fails and credentials were renewed since.
+    """File that outlives the credentials it was opened with.
+
+    Where a read fails and they were renewed since, it is opened again at its position.
 
     A read that a busy server refuses is tried again.
 
@@ -52,8 +54,8 @@ class RenewedFile(io.RawIOBase):
             stop=stop_after_attempt(_TRIES), wait=wait_random_exponential(_PAUSE_S, max=1.0),
             retry=retry_if_exception(_is_excuse), reraise=True,
         )  # fmt: skip
-        found: _Read = tries(self._read_at, position, read)
-        return found
+        result: _Read = tries(self._read_at, position, read)
+        return result
 
     def _read_at(self, position: int, read: Callable[[IO[bytes]], _Read]) -> _Read:
         try:

@@ -35,7 +35,7 @@ class S3Settings:
     :param addressing: whether a bucket is named by the "path" or the host ("virtual") of a request's URL, or what
         botocore holds for right ("auto"). Empty leaves it to the AWS config file's ``s3.addressing_style``, then to
         the endpoint: "path" for a server of one's own, which seldom has a name for each bucket, else "auto"
-    :param sse: how the server is to encrypt whatever is written: "AES256", "aws:kms" or "aws:kms:dsse"; empty leaves
+    :param sse: how the server is to encrypt all that is written: "AES256", "aws:kms" or "aws:kms:dsse"; empty leaves
         that to the bucket
     :param sse_kms_key_id: which key, with one of the last two; empty means the account's own for S3
     :param listing_is_ordered: whether listings read names in key order; None: Amazon's do, no others

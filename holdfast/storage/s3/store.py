@@ -17,17 +17,17 @@ from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
-from holdfast.storage.contract.base import Extended, ObjectChanged, ObjectStore, check_document
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
+from holdfast.storage.contract.object_store import Extended, ObjectChanged, ObjectStore, check_document
 from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.s3.access import MAKES_AN_OBJECT, S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
 from holdfast.storage.s3.delete import delete_all, keeps_versions
 from holdfast.storage.s3.errors import s3_errors
-from holdfast.storage.s3.lifecycle import harmful_rules
+from holdfast.storage.s3.lifecycle import harmful_lifecycle_rules
 from holdfast.storage.s3.object_lock import ObjectLock, extend
 from holdfast.storage.s3.renewed_file import RenewedFile
 from holdfast.storage.s3.settings import SSE, S3Settings
@@ -61,7 +61,7 @@ _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 """What pyarrow's filesystem says of an object that went while it was read."""
 
 _UNSAID = ("HTTP status 400", "HTTP status 403", "INVALID_OBJECT_STATE", "Failed to flush response stream")
-"""What pyarrow's filesystem says of an answer that it does not understand, or whose reason it does not tell."""
+"""What pyarrow's filesystem says of an answer that it does not understand, or whose reason it does not give."""
 
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""
@@ -141,11 +141,11 @@ class S3Store(ObjectStore):
     def extend_locks(self, keys: Sequence[str]) -> Extended:
         if self._lock is None:
             return super().extend_locks(keys)
-        found = extend(self._reader, self._bucket, [self._key(key) for key in keys], self._lock)
-        return found._replace(failed={key.removeprefix(self._root): error for key, error in found.failed.items()})
+        extended = extend(self._reader, self._bucket, [self._key(key) for key in keys], self._lock)
+        return extended._replace(failed={key.removeprefix(self._root): error for key, error in extended.failed.items()})
 
     def harmful_rules(self) -> tuple[str, ...]:
-        return harmful_rules(self._reader, self._bucket, self._root)
+        return harmful_lifecycle_rules(self._reader, self._bucket, self._root)
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         pages = self._reader.get_paginator("list_objects_v2").paginate(
@@ -154,23 +154,23 @@ class S3Store(ObjectStore):
             StartAfter=self._root + start_after if start_after else "",
         )
         now: datetime | None = None
-        found: list[ObjectInfo] = []
+        infos: list[ObjectInfo] = []
         with s3_errors("list", prefix, writes=False):
             for page in pages:
                 now = now or _date(page["ResponseMetadata"]["HTTPHeaders"])
-                found += self._infos(page.get("Contents", []))
-                check_listed(prefix, len(found), most)
+                infos += self._infos(page.get("Contents", []))
+                check_listed(prefix, len(infos), most)
         if now is None:
             raise StoreUnavailable(f"The listing of {prefix!r} had no answer.")
-        return Listing(tuple(sorted(found, key=lambda info: info.key)), now)
+        return Listing(tuple(sorted(infos, key=lambda info: info.key)), now)
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         with s3_errors("list", prefix, writes=False):
             answer = self._reader.list_objects_v2(
                 Bucket=self._bucket, Prefix=self._root + check_prefix(prefix), MaxKeys=count + 1
             )
-        found = self._infos(answer.get("Contents", []))
-        return tuple(sorted(found, key=lambda info: info.key)[:count])
+        infos = self._infos(answer.get("Contents", []))
+        return tuple(sorted(infos, key=lambda info: info.key)[:count])
 
     def head(self, key: str) -> ObjectInfo:
         with s3_errors("look at", key, writes=False):
@@ -219,7 +219,7 @@ class S3Store(ObjectStore):
             raise ObjectChanged(f"{key} is not what it was.") from error
 
     def gated(self, gate: Callable[[], None]) -> S3Store:
-        # Not by copy(), which opens the URL anew: the twin shares our connections.
+        # Not by copy(), which opens the URL again: the twin shares our connections.
         twin = object.__new__(type(self))
         twin.__dict__.update(self.__dict__, _gate=gate)
         return twin
@@ -253,7 +253,7 @@ class S3Store(ObjectStore):
         if self._settings.sse:
             raise UsageError(f"pyarrow would write to {self.url} without the encryption that {SSE} asks for.")
         if self._access.is_renewed:  # of pyarrow's own each file would keep the credentials that it was opened with
-            from holdfast.storage.contract.reading import (
+            from holdfast.storage.contract.read_only import (
                 ReadOnly,  # pyarrow starts threads: see sparkjobs/executors/daemon.py
             )
 
@@ -269,11 +269,11 @@ class S3Store(ObjectStore):
             return False
         if not 0 < size <= MOST_BYTES:
             return False
-        here, there = (self._bucket, self._key(key)), (source._bucket, source._key(key))
-        done = copy_object(self._reader, self._writer, there, here, sha256)
-        if done is None:  # nor is it asked again for each of many objects
+        target, origin = (self._bucket, self._key(key)), (source._bucket, source._key(key))
+        is_copied = copy_object(self._reader, self._writer, origin, target, sha256)
+        if is_copied is None:  # nor is it asked again for each of many objects
             self._can_copy = False
-        return bool(done)
+        return bool(is_copied)
 
     def open_read(self, key: str) -> IO[bytes]:
         errors = functools.partial(_arrow_errors, key, functools.partial(self._look_why, key))
@@ -324,12 +324,12 @@ def _arrow_errors(key: str, look_why: Callable[[], None]) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if isinstance(error, FileNotFoundError) or any(each in str(error) for each in _NOT_THERE):
+        if isinstance(error, FileNotFoundError) or any(phrase in str(error) for phrase in _NOT_THERE):
             raise ObjectNotFound(f"{key} is not there.") from error
-        if advice := distrust(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
+        if advice := certificate_problem(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE"):
             raise StoreError(f"Could not read {key!r}: the server cannot be trusted, {advice}.") from error
         is_denied = isinstance(error, PermissionError) or "ACCESS_DENIED" in str(error)
-        if is_denied or any(each in str(error) for each in _UNSAID):
+        if is_denied or any(phrase in str(error) for phrase in _UNSAID):
             look_why()
         if is_denied:
             raise StoreDenied(

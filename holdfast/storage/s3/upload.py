@@ -11,7 +11,7 @@ from collections import deque
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
-from holdfast.storage.contract.base import ConditionNotSupported
+from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.contract.parts import PartWriter
 from holdfast.storage.s3.errors import s3_errors
 from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
@@ -29,7 +29,7 @@ END_TRIES = 5
 """How often the last request is sent where an earlier try of it is still under way (409)."""
 
 _ATTEMPT = "holdfast-attempt"
-"""Metadata that tells an object of this upload from one of another.
+"""Metadata by which an object of this upload differs from one of another.
 
 An etag would not do: it is no checksum where the server encrypts with a key of its own.
 """
@@ -131,7 +131,7 @@ class _S3Upload:
         )
 
     def _create(self, request: Callable[..., None]) -> None:
-        """Send the last request, until the object is there or certainly is not."""
+        """Send the last request until its outcome is certain."""
         for number in range(1, END_TRIES + 1):
             try:
                 with s3_errors("write", self._key, writes=True):
@@ -152,18 +152,18 @@ class _S3Upload:
     def _is_made(self, error: StoreError) -> bool:
         """Return whether the object is there, and is this upload's.
 
-        :raises StoreOutcomeUnknown: one is there, and nothing tells whose
+        :raises StoreOutcomeUnknown: one is there, and it is not known whose
         """
         try:
             with s3_errors("look at", self._key, writes=False):
-                found = self._client.head_object(Bucket=self._bucket, Key=self._key)
+                head = self._client.head_object(Bucket=self._bucket, Key=self._key)
         except ObjectNotFound:
             return False
         except StoreError as unseen:
             if isinstance(error, ObjectExists):
-                raise StoreOutcomeUnknown(f"{self._key} is there, and nothing tells who made it: {unseen}") from error
+                raise StoreOutcomeUnknown(f"{self._key} is there, and it is not known who made it: {unseen}") from error
             return False
-        return found["Metadata"].get(_ATTEMPT) == self._attempt
+        return head["Metadata"].get(_ATTEMPT) == self._attempt
 
     def give_up(self) -> None:
         """Remove the parts that were sent, as far as the store allows."""

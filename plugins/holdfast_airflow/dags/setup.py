@@ -45,7 +45,7 @@ def create(archive: str) -> bool:
     with in_airflow_terms():
         hook = HoldfastHook(archive)
         is_new = hook.create(archive)
-        log.info("%s %s", "created archive" if is_new else "the archive is there:", hook.config.place())
+        log.info("%s %s", "created archive" if is_new else "the archive is there:", hook.config.location())
     return is_new
 
 

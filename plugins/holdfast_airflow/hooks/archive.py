@@ -52,7 +52,7 @@ class HoldfastHook(BaseHook):
         from holdfast.storage import open_store
 
         config = self.config
-        return Archive.open(open_store(config.place(), config.key, config.signs))
+        return Archive.open(open_store(config.location(), config.key, config.signs))
 
     def create(self, name: str) -> bool:
         """Create the archive, as `holdfast init` does, and return True. False where it is there.
@@ -72,7 +72,7 @@ class HoldfastHook(BaseHook):
             raise UsageError(
                 f"{name} has replicas: 'holdfast init' creates the first, 'holdfast replica add' the others"
             )
-        store = open_store(config.place(), config.key, config.signs)
+        store = open_store(config.location(), config.key, config.signs)
         if store.first(IDENTITY_KEY, 1) or store.first(COMMITS, 1):
             Archive.open(store)
             return False

@@ -87,7 +87,7 @@ class CheckObjectivesOperator(ArchiveOperator):
 
         with in_airflow_terms():
             archive = find_archive_or_connection(self.archive)
-            store = open_store(archive.place(), archive.key, archive.signs)
+            store = open_store(archive.location(), archive.key, archive.signs)
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
             standings = [standing.describe() for standing in judged]

@@ -17,7 +17,7 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.executor_choice import check_hand_over, forced_executor, is_inline
@@ -187,7 +187,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     def place(self, archive: ArchiveConfig) -> str:
         """Return the URL of the archive or replica."""
-        return archive.place(self.replica)
+        return archive.location(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database of the job. None for neither."""
@@ -325,7 +325,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
     @contextmanager
     def _ended(self) -> Iterator[None]:
         """End the job's processes and release the locks, in this order, however the block ends."""
-        with tidied(self._end_job, self._release):
+        with cleanup(self._end_job, self._release):
             yield
 
     def _end_job(self) -> None:

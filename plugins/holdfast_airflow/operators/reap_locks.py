@@ -58,7 +58,7 @@ class ReapLocksOperator(ArchiveOperator):
         word = Word(TaskSdk(context["ti"]))
         with in_airflow_terms():
             ended = reap(
-                open_store(find_archive_or_connection(self.archive).place(self.replica)), finished=word.has_finished
+                open_store(find_archive_or_connection(self.archive).location(self.replica)), finished=word.has_finished
             )
         for reaped in ended:
             self.log.info("ended: %s: %s", reaped.lock.describe(), reaped.reason)

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
@@ -88,7 +88,7 @@ class SyncReplicaOperator(ArchiveJobOperator):
             job_metrics(self.archive, self.measured_as) as metrics,
             in_airflow_terms(),
             replicated(self.archive) as archive,
-            tidied(partial(self._send_lag, archive)),
+            cleanup(partial(self._send_lag, archive)),
         ):
             metrics.began = time.monotonic()
             row = archive.coordination.run(lambda c: replica(c, archive.log.archive, self.replica or ""))

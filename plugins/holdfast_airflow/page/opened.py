@@ -23,7 +23,7 @@ from holdfast.drill.history import drills_of
 from holdfast.replication.work.replica_backup import opened_for_backup
 from holdfast.status import record_of
 from holdfast.storage import open_store
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from holdfast_airflow.page.plans import plan
 from holdfast_airflow.page.recent_runs import with_blocks
 from holdfast_airflow.page.remembered_store import RememberedStore
@@ -71,7 +71,7 @@ class OpenedArchive:
     @property
     def _store(self) -> RememberedStore:
         if self._remembered is None:
-            self._remembered = RememberedStore(open_place(self.config.place()), self.config.key, self.config.signs)
+            self._remembered = RememberedStore(open_url(self.config.location()), self.config.key, self.config.signs)
         return self._remembered
 
     def now(self, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> dict[str, Any]:
@@ -139,14 +139,14 @@ class OpenedArchive:
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
         """Break one lock. The record in the archive names the user."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = open_store(self.config.location(), self.config.key, self.config.signs)
         _, record = break_lock(store, txn, reason=reason, user=user)
         self._store.forget()
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
         """Hold a restore point. The hold names the user as its owner."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = open_store(self.config.location(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
             archive = opened_for_backup(store, check=held.check)
             made, _ = add_hold(archive, source, at, reason=reason, owner=user, check=held.check)
@@ -154,7 +154,7 @@ class OpenedArchive:
 
     def release(self, hold: str, *, reason: str, user: str) -> dict[str, Any]:
         """Take a hold back; the commit's reason names the user."""
-        store = open_store(self.config.place(), self.config.key, self.config.signs)
+        store = open_store(self.config.location(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold remove", wait=0) as held:
             archive = opened_for_backup(store, check=held.check)
             taken, _ = remove_hold(archive, hold, reason=f"{reason} ({user})", check=held.check)

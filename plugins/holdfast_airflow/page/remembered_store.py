@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from holdfast.common.signing import Signing
-    from holdfast.storage.contract.base import ObjectStore, StoredDocument
+    from holdfast.storage.contract.object_store import ObjectStore, StoredDocument
 
 _WRITTEN_ONCE: Final = ("runs/", "locks/")
 """Objects below these never change: a record has a number, and the record of a lock its transaction."""

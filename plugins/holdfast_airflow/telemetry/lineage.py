@@ -96,7 +96,7 @@ def dataset_of(asset: Asset, _: object) -> Dataset | None:
     from openlineage.client.event_v2 import Dataset
 
     try:
-        return Dataset(*archive_name(find_archive(urlsplit(asset.uri).netloc).place()))
+        return Dataset(*archive_name(find_archive(urlsplit(asset.uri).netloc).location()))
     except HoldfastError as error:
         log.warning("the lineage does not name %s: %s", asset.uri, sentence(error))
         return None

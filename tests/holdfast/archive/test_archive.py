@@ -13,7 +13,7 @@ from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.seal import seal
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
-from holdfast.storage.contract import base
+from holdfast.storage.contract import object_store
 from tests.support.no_waiting import no_waiting
 from tests.support.stores.lossy_store import FaultyCreates
 
@@ -68,7 +68,7 @@ def test_a_commit_that_nobody_could_read_again_is_refused(
     archive: Archive, block: MakeBlock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     add(archive, block(position="0/100"))
-    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 3_000)
+    monkeypatch.setattr(object_store, "LARGEST_DOCUMENT", 3_000)
     with pytest.raises(RefusedError, match=r"commits/0+2\.json would have \S+ bytes, and .* 3,000 at the most"):
         add(archive, *(block(position=f"0/{place}") for place in range(200, 220)))
     assert Archive.open(archive.store).state.sequence == 1
@@ -206,7 +206,7 @@ def test_what_somebody_put_among_the_commits_is_named_and_ignored(
     assert add(again, block(position="0/300")) == 4
     assert [commit.sequence for commit in again.commits()] == [1, 2, 3, 4]
     assert [record.message for record in caplog.records] == [
-        f"Not of Holdfast, and ignored: {key} in {archive.store.url}. Remove what nobody needs."
+        f"Not of Holdfast, and ignored: {key} in {archive.store.url}. Remove what is not needed."
     ]
 
 

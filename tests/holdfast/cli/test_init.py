@@ -53,7 +53,7 @@ def test_an_archive_is_not_made_twice(holdfast: RunCommand, store: ObjectStore, 
 def test_a_file_in_the_place_of_the_folder_is_named(holdfast: RunCommand, inside: str) -> None:
     Path("file").write_text("mine")
     done = holdfast("init", f"file{inside}")
-    assert (done.code, len(done.err.splitlines()), "choose another place" in done.err) == (1, 1, True)
+    assert (done.code, len(done.err.splitlines()), "choose another folder" in done.err) == (1, 1, True)
     assert Path("file").read_text() == "mine"
 
 

@@ -134,7 +134,7 @@ def test_who_waits_for_a_lock_is_named(holdfast: RunCommand, store: ObjectStore,
     found = {each["txn"]: each for each in holdfast("locks", "explain", store.url, "--json").value["locks"]}
     assert found[reader.txn]["waiting"] == [writer.txn]
     assert found[writer.txn]["waiting"] == []
-    assert "waiting for it: history is wanted for writing" in holdfast("locks", "explain", store.url).out
+    assert "waiting for it: history is requested for writing" in holdfast("locks", "explain", store.url).out
 
 
 def test_a_lock_of_a_run_is_explained_as_one(holdfast: RunCommand, store: ObjectStore, take: Take) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive.scan import engine
-from holdfast.common.cleanup import tidied, tidy
+from holdfast.common.cleanup import clean_up, cleanup
 from holdfast.operations import job_process
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.store import CoordinationStore
@@ -36,7 +36,7 @@ def fail(*args: Any, **options: Any) -> None:
 
 def test_all_steps_are_taken_and_the_first_error_is_raised() -> None:
     taken: list[int] = []
-    with pytest.raises(FirstError) as raised, tidied(fail, lambda: taken.append(1), fail, lambda: taken.append(2)):
+    with pytest.raises(FirstError) as raised, cleanup(fail, lambda: taken.append(1), fail, lambda: taken.append(2)):
         raise FirstError
     assert taken == [1, 2]
     assert raised.value.__notes__ == ["then, while tidying up: SecondError: no room"] * 2
@@ -44,10 +44,10 @@ def test_all_steps_are_taken_and_the_first_error_is_raised() -> None:
 
 def test_without_an_error_of_the_work_that_of_a_step_is_raised_behind_all_others() -> None:
     taken: list[int] = []
-    with pytest.raises(SecondError) as raised, tidied(fail, lambda: taken.append(1), fail):
+    with pytest.raises(SecondError) as raised, cleanup(fail, lambda: taken.append(1), fail):
         pass
     assert (taken, raised.value.__notes__) == ([1], ["then, while tidying up: SecondError: no room"])
-    tidy(None, lambda: taken.append(2))
+    clean_up(None, lambda: taken.append(2))
     assert taken == [1, 2]
 
 

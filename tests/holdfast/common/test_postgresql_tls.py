@@ -23,7 +23,7 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "variables", "mode", "is_wanted"),
+    ("url", "variables", "mode", "is_required"),
     [
         ("postgresql://db/shop", {}, "prefer", False),
         ("postgresql://db/shop?sslmode=allow", {}, "allow", False),
@@ -43,13 +43,13 @@ def _nothing_is_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     ],
 )
 def test_what_is_asked_for_is_found_where_libpq_finds_it(
-    url: str, variables: dict[str, str], mode: str, is_wanted: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    url: str, variables: dict[str, str], mode: str, is_required: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     (tmp_path / ".pg_service.conf").write_text("# ours\n[there]\nhost=db\nsslmode=verify-full\n")
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     found = Address.parse(url).tls
-    assert (found.mode, found.is_wanted) == (mode, is_wanted)
+    assert (found.mode, found.is_required) == (mode, is_required)
 
 
 def test_a_service_of_the_machine_counts_and_a_file_that_is_none_does_not(
@@ -92,12 +92,12 @@ def test_a_server_is_over_a_network_unless_it_is_reached_on_this_machine(
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("", "whoever is on the way can read and change what goes over it, or answer in the server's place"),
-        ("?sslmode=disable", "whoever is on the way can read and change what goes over it"),
-        ("?sslrootcert=ca.pem", "with sslmode=prefer: whoever is on the way can read"),
-        ("?sslmode=require", "it is encrypted, and nobody looks whose certificate the server has"),
-        ("?sslmode=require&sslrootcert=ca.pem", "nobody looks at the name in the server's certificate"),
-        ("?sslmode=verify-ca", "nobody looks at the name in the server's certificate"),
+        ("", "an attacker on the way can read and change what goes over it, or answer in the server's place"),
+        ("?sslmode=disable", "an attacker on the way can read and change what goes over it"),
+        ("?sslrootcert=ca.pem", "with sslmode=prefer: an attacker on the way can read"),
+        ("?sslmode=require", "it is encrypted, and the server's certificate is not checked"),
+        ("?sslmode=require&sslrootcert=ca.pem", "the name in the server's certificate is not checked"),
+        ("?sslmode=verify-ca", "the name in the server's certificate is not checked"),
         ("?sslmode=verify-full", ""),
         ("?sslrootcert=system", ""),
     ],

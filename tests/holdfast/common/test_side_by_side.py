@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.common.side_by_side import NoAnswerError, ask_each, do_each
+from holdfast.common.side_by_side import NoAnswerError, ask_side_by_side, do_side_by_side
 
 ROOT = Path(__file__).parents[3]
 CLOSED_BY_EXECUTORS = {"sparkjobs/tasks/changes.py", "sparkjobs/tasks/pieces.py"}
@@ -26,8 +26,8 @@ def test_results_are_in_order_and_no_thread_is_left() -> None:
         both.wait(10)
         return number * 2
 
-    assert do_each(work, range(4), at_once=2) == [0, 2, 4, 6]
-    assert do_each(work, [], at_once=2) == []
+    assert do_side_by_side(work, range(4), at_once=2) == [0, 2, 4, 6]
+    assert do_side_by_side(work, [], at_once=2) == []
     assert [thread.is_alive() for thread in threads] == [False, False]
 
 
@@ -36,7 +36,7 @@ def test_the_first_failure_in_order_is_raised() -> None:
         raise ValueError(number)
 
     with pytest.raises(ValueError, match=r"^0$"):
-        do_each(work, range(9), at_once=3)
+        do_side_by_side(work, range(9), at_once=3)
 
 
 def waits_for_threads_where_it_yields(function: ast.FunctionDef) -> bool:
@@ -71,7 +71,7 @@ def test_all_are_asked_at_once_and_each_answer_or_error_comes_back() -> None:
             raise ValueError(name)
         return name
 
-    answers = ask_each({name: lambda name=name: answer(name) for name in "abc"}, limit_s=10)  # type: ignore[misc]
+    answers = ask_side_by_side({name: lambda name=name: answer(name) for name in "abc"}, limit_s=10)  # type: ignore[misc]
     assert (answers["a"], answers["c"]) == ("a", "c")
     assert isinstance(answers["b"], ValueError)
 
@@ -79,7 +79,7 @@ def test_all_are_asked_at_once_and_each_answer_or_error_comes_back() -> None:
 def test_one_that_hangs_costs_the_limit_and_the_others_answer() -> None:
     hung = threading.Event()
     began = time.monotonic()
-    answers = ask_each(
+    answers = ask_side_by_side(
         {"good": lambda: True, "hung": lambda: hung.wait(60), "also": lambda: hung.wait(60)}, limit_s=0.2
     )
     assert time.monotonic() - began < 5
@@ -91,15 +91,15 @@ def test_one_that_hangs_costs_the_limit_and_the_others_answer() -> None:
 
 
 def test_nobody_to_ask_is_no_wait() -> None:
-    assert ask_each({}, limit_s=60) == {}
+    assert ask_side_by_side({}, limit_s=60) == {}
 
 
 @pytest.mark.slow
 def test_an_exit_does_not_wait_for_one_that_hangs() -> None:
     code = (
         "import threading\n"
-        "from holdfast.common.side_by_side import ask_each\n"
-        "print(ask_each({'hung': threading.Event().wait}, limit_s=0.1))\n"
+        "from holdfast.common.side_by_side import ask_side_by_side\n"
+        "print(ask_side_by_side({'hung': threading.Event().wait}, limit_s=0.1))\n"
     )
     ended = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert "NoAnswerError" in ended.stdout

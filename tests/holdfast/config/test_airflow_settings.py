@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from pydantic import TypeAdapter, ValidationError
 
-from holdfast.config.airflow_settings import DeadlineConfig, Label, TimeZone
+from holdfast.config.airflow_settings import AirflowDeadlines, Label, TimeZone
 from holdfast.config.archives_model import ArchiveConfig, ScheduleConfig
 
 
@@ -48,12 +48,12 @@ def test_a_machine_that_knows_no_time_zone_takes_any(monkeypatch: pytest.MonkeyP
 
 
 def test_deadlines_are_those_of_the_operations_with_a_schedule() -> None:
-    assert set(DeadlineConfig.model_fields) == set(ScheduleConfig.model_fields)
+    assert set(AirflowDeadlines.model_fields) == set(ScheduleConfig.model_fields)
 
 
-@pytest.mark.parametrize("name", DeadlineConfig.model_fields)
+@pytest.mark.parametrize("name", AirflowDeadlines.model_fields)
 def test_a_deadline_is_a_length_of_time_or_none(name: str) -> None:
-    assert getattr(DeadlineConfig(), name) is None
-    assert getattr(DeadlineConfig.model_validate({name: "2h"}), name) == "2h"
+    assert getattr(AirflowDeadlines(), name) is None
+    assert getattr(AirflowDeadlines.model_validate({name: "2h"}), name) == "2h"
     with pytest.raises(ValidationError):
-        DeadlineConfig.model_validate({name: "by noon"})
+        AirflowDeadlines.model_validate({name: "by noon"})

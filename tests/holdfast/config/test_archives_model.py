@@ -33,7 +33,7 @@ def test_whole_example_is_read(file: Path) -> None:
     file.write_text(FULL)
     config = load_config(file)
     shop = config.archive("shop")
-    assert shop.place() == "s3://backups/shop"
+    assert shop.location() == "s3://backups/shop"
     name, source = shop.source(None)
     assert (name, source.connection, source.tables, source.exclude) == (
         "shop_db",
@@ -75,12 +75,12 @@ def test_source_must_be_named_where_there_are_several(file: Path) -> None:
 
 def test_where_no_replica_is_named_the_first_one_is_meant() -> None:
     archive = ArchiveConfig(replicas={"near": "s3://a/x", "far": "s3://b/x"})
-    assert archive.place() == "s3://a/x"
-    assert archive.place("far") == "s3://b/x"
+    assert archive.location() == "s3://a/x"
+    assert archive.location("far") == "s3://b/x"
     with pytest.raises(UsageError, match=r"no replica 'fra' of this archive \(it has: near, far\); did you mean 'far'"):
-        archive.place("fra")
+        archive.location("fra")
     with pytest.raises(UsageError, match=r"no replica 'near' of this archive \(it has: none\)"):
-        ArchiveConfig(url="s3://a/x").place("near")
+        ArchiveConfig(url="s3://a/x").location("near")
 
 
 @pytest.mark.parametrize(

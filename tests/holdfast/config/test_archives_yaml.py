@@ -35,7 +35,7 @@ def test_coordination_store_in_a_relative_file_starts_at_the_file(
 
 def test_a_replica_that_is_left_alone_still_follows_the_log_of_its_store(file: Path) -> None:
     file.write_text("archives: {shop: {replicas: {near: s3://near/shop}, store: 'postgresql://holdfast@db/log'}}")
-    assert load_config(file).archive("shop").place() == "s3://near/shop"
+    assert load_config(file).archive("shop").location() == "s3://near/shop"
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from bench.support.versitygw import S3Server, running_versitygw
-from holdfast.storage import ObjectStore, open_place
+from holdfast.storage import ObjectStore, open_url
 from tests.support.stores.azurite import AzureServer, running_azurite
 from tests.support.stores.fake_gcs import GcsServer, running_fake_gcs
 
@@ -52,12 +52,12 @@ def open_empty(
 
     def open_kind(kind: str) -> ObjectStore:
         if kind == "folder":
-            return open_place(str(tmp_path / "archive"))
+            return open_url(str(tmp_path / "archive"))
         name = f"test-{uuid.uuid4().hex}"
         url, environment = {"s3": _on_s3, "azure": _on_azure, "gcs": _on_gcs}[kind](request, name)
         for variable, value in environment.items():
             monkeypatch.setenv(variable, value)
-        return open_place(url)
+        return open_url(url)
 
     return open_kind
 

@@ -18,7 +18,7 @@ import pytest
 
 from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore, SealedStore
 from holdfast.storage.azure.store import AzureStore
-from holdfast.storage.contract.base import PROBE_ROUNDS, ObjectChanged
+from holdfast.storage.contract.object_store import PROBE_ROUNDS, ObjectChanged
 from holdfast.storage.encryption.key_source import new_key
 from holdfast.storage.encryption.keyring import KEYS
 from holdfast.storage.gcs.store import GcsStore

@@ -24,7 +24,7 @@ from holdfast.storage import (
     StoreOutcomeUnknown,
     StoreUnavailable,
 )
-from holdfast.storage.contract.base import ObjectTooLarge
+from holdfast.storage.contract.object_store import ObjectTooLarge
 
 
 @pytest.fixture

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.storage.key_order import missed_moves
+from holdfast.storage.key_order import key_order_misses
 from tests.support.stores.ordered import Ordered, ReadsBackwards
 
 KEYS = [f"moved-{number:02d}" for number in range(20)]
 
 
 def test_a_listing_in_key_order_misses_no_client(tmp_path: Path) -> None:
-    assert missed_moves(Ordered(tmp_path), "moved-", KEYS) == 0
+    assert key_order_misses(Ordered(tmp_path), "moved-", KEYS) == 0
 
 
 def test_a_listing_that_reads_later_names_first_does(tmp_path: Path) -> None:
-    assert missed_moves(ReadsBackwards(tmp_path), "moved-", KEYS) > 0
+    assert key_order_misses(ReadsBackwards(tmp_path), "moved-", KEYS) > 0

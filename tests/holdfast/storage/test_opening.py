@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.errors import HoldfastError, UsageError
-from holdfast.storage import FolderStore, open_place
+from holdfast.storage import FolderStore, open_url
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from holdfast.storage.opening import open_store
 
@@ -18,7 +18,7 @@ def test_without_a_key_what_is_written_is_what_lies_there(tmp_path: Path) -> Non
     store = open_store(str(tmp_path))
     store.put("a", b"plain")
     assert (store.url, store.is_encrypted, store.key) == (str(tmp_path), False, None)
-    place = open_place(str(tmp_path))
+    place = open_url(str(tmp_path))
     assert isinstance(place, FolderStore)
     assert place.get("a") == b"plain"
 
@@ -33,7 +33,7 @@ def test_with_a_key_nothing_lies_there_in_plain_text(tmp_path: Path, monkeypatch
     store.begin()
     store.put("data/a", b"in plain text")
     assert (store.is_encrypted, store.key) == (True, address)
-    assert b"plain" not in open_place(str(tmp_path / "archive")).get("data/a")
+    assert b"plain" not in open_url(str(tmp_path / "archive")).get("data/a")
     assert open_store(str(tmp_path / "archive"), address).get("data/a") == b"in plain text"
 
 

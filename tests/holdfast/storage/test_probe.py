@@ -239,7 +239,7 @@ def shifted(found: Listing, seconds: float) -> Listing:
         (LosersOverwrite, ["create if absent"], "what was kept is not what the winner wrote"),
         (NobodyWins, ["create if absent"], "none of 4 concurrent requests succeeded"),
         (NoCondition, ["create if absent"], "does not know it, so that two backups could overwrite"),
-        (LostReplies, ["create if absent"], "in 5 of 5 races the store did not tell"),
+        (LostReplies, ["create if absent"], "in 5 of 5 races the store did not say"),
         (NoRenewal, ["renewal"], "is not shown as younger"),
         (LosesWhatItRenews, ["renewal"], "leases would run out"),
         (ReadsBackwards, ["listing in key order"], "HOLDFAST_LISTING_ORDERED=no"),

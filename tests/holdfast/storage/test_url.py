@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.common.errors import UsageError
-from holdfast.storage import FolderStore, open_place
+from holdfast.storage import FolderStore, open_url
 from holdfast.storage.gcs.store import GcsStore
 from holdfast.storage.s3.store import S3Store
 
@@ -21,7 +21,7 @@ def test_a_path_and_a_file_url_name_a_folder(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv("HOME", str(tmp_path))
     here = str(tmp_path)
     for url in (f"{here}/a b", "a b", "./a b", "~/a b", f"file://{here}/a%20b", f"file://localhost{here}/a b"):
-        store = open_place(url)
+        store = open_url(url)
         assert isinstance(store, FolderStore)
         assert store.url == str(tmp_path / "a b")
 
@@ -36,7 +36,7 @@ def test_a_path_and_a_file_url_name_a_folder(tmp_path: Path, monkeypatch: pytest
     ],
 )
 def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
-    store = open_place(url)
+    store = open_url(url)
     assert isinstance(store, S3Store)
     assert store.url == said
 
@@ -61,7 +61,7 @@ def test_an_s3_url_names_a_bucket_and_a_prefix(url: str, said: str) -> None:
 )
 def test_any_other_url_is_refused_and_says_what_is_known(url: str) -> None:
     with pytest.raises(UsageError, match=r"s3://bucket/prefix|file:///folder|az://container/prefix|gs://bucket/prefix"):
-        open_place(url)
+        open_url(url)
 
 
 @pytest.mark.parametrize(
@@ -74,19 +74,19 @@ def test_any_other_url_is_refused_and_says_what_is_known(url: str) -> None:
 )
 def test_a_secret_in_a_url_is_refused_and_not_repeated(scheme: str, instead: str) -> None:
     with pytest.raises(UsageError, match=instead) as caught:
-        open_place(f"{scheme}://key:sesame@bucket/x")
+        open_url(f"{scheme}://key:sesame@bucket/x")
     assert "sesame" not in str(caught.value)
 
 
 def test_a_signature_in_a_url_is_refused_and_not_repeated() -> None:
     with pytest.raises(UsageError, match="after '/x'") as caught:
-        open_place("az://container/x?sig=sesame")
+        open_url("az://container/x?sig=sesame")
     assert "sesame" not in str(caught.value)
 
 
 @pytest.mark.parametrize("prefix", ["", "/", "/some/prefix/"])
 def test_a_gs_url_names_a_bucket_and_a_prefix_and_asks_nobody_yet(prefix: str) -> None:
-    store = open_place(f"gs://bucket{prefix}")
+    store = open_url(f"gs://bucket{prefix}")
     assert isinstance(store, GcsStore)
     assert store.url == f"gs://bucket{prefix}".rstrip("/")
     assert store.endpoint == "https://storage.googleapis.com"
@@ -104,9 +104,9 @@ def test_a_missing_client_says_what_to_install(url: str, module: str, extra: str
 import sys
 sys.modules[{module!r}] = None
 from holdfast.common.errors import UsageError
-from holdfast.storage import open_place
+from holdfast.storage import open_url
 try:
-    open_place({url!r})
+    open_url({url!r})
 except UsageError as error:
     print(error)
 """
@@ -142,17 +142,17 @@ def test_only_the_clouds_own_listings_count_as_ordered(
 ) -> None:
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
-    assert open_place(url).listing_is_ordered is ordered
+    assert open_url(url).listing_is_ordered is ordered
     for word, said in (("yes", True), ("no", False)):
         monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", word)
-        assert open_place(url).listing_is_ordered is said
+        assert open_url(url).listing_is_ordered is said
     monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", "perhaps")
     with pytest.raises(UsageError, match="HOLDFAST_LISTING_ORDERED"):
-        open_place(url)
+        open_url(url)
 
 
 def test_working_in_a_folder_does_not_load_what_a_cloud_needs(tmp_path: Path) -> None:
-    program = f"from holdfast.storage import open_place; open_place({str(tmp_path)!r})"
+    program = f"from holdfast.storage import open_url; open_url({str(tmp_path)!r})"
     assert _loaded(program, "boto3", "pyarrow", "requests", "azure", "google.cloud") == []
 
 

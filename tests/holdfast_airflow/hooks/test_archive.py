@@ -28,8 +28,8 @@ def test_an_archive_may_be_a_connection(tmp_path: Path, monkeypatch: pytest.Monk
     assert (works, "holdfast init" in said) == (False, True)
     Archive.create(open_store(url), name="shop")
     assert HoldfastHook("offsite").test_connection() == (True, "format 2, 0 commits, 0 blocks")
-    assert find_archive_or_connection("offsite").place() == url
-    assert find_archive_or_connection(url).place() == url
+    assert find_archive_or_connection("offsite").location() == url
+    assert find_archive_or_connection(url).location() == url
 
 
 def test_a_key_is_an_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

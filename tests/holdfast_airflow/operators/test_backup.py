@@ -175,7 +175,7 @@ def test_backup_is_submitted_with_its_arguments(store: ObjectStore, spark: FakeS
     argv = spark.seen()["argv"]
     application = next(part for part in argv if part.endswith("sparkjobs/backup.py"))
     options = argv[argv.index(application) + 1 :]
-    assert options[:2] == ["--archive", find_archive("shop").place()]
+    assert options[:2] == ["--archive", find_archive("shop").location()]
     chosen = ["--tables", "sales.*", "--tables", "hr.*", "--chosen"]
     assert options[4:] == ["--source", "shop_db", "--kind", "full", *chosen, "--new-source", *RETAINED]
     assert argv[argv.index("--master") + 1] == "local[2]"

@@ -75,7 +75,7 @@ def test_there_is_nothing_to_keep_where_nothing_was_taken(context: dict[str, Any
 @pytest.mark.parametrize(
     ("event", "said"),
     [
-        ({"state": "lost", "message": "Somebody ended the lock"}, "Somebody ended the lock"),
+        ({"state": "lost", "message": "Another client ended the lock"}, "Another client ended the lock"),
         ({"state": "failed", "message": "403: check the keys"}, "403: check the keys"),
         ({"state": "too long"}, "has reached its max_hold"),
         (None, "without an answer"),

@@ -13,7 +13,7 @@ from holdfast.archive.format.runs import RunLog
 from holdfast.common.errors import UsageError
 from holdfast.config.archives_yaml import find_archive
 from holdfast.storage import ObjectStore
-from holdfast.storage.url import open_place
+from holdfast.storage.url import open_url
 from holdfast_airflow.page.opened import OpenedArchive, growth
 from locking import LockBusy, RWLock
 from tests.support.archives.blocks_without_rows import add
@@ -60,11 +60,11 @@ def requests(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     steps = Steps(0, "before", made.append)
 
     def open_counted(url: str) -> ObjectStore:
-        counted = SteppedStore(open_place(url), steps)
+        counted = SteppedStore(open_url(url), steps)
         counted.listing_is_ordered = True  # as of the known clouds
         return counted
 
-    monkeypatch.setattr("holdfast_airflow.page.opened.open_place", open_counted)
+    monkeypatch.setattr("holdfast_airflow.page.opened.open_url", open_counted)
     return made
 
 

@@ -86,7 +86,7 @@ def test_lock_that_somebody_ended_is_lost(
     time_passes(None, lambda: (end(store, "report", lease.txn, reason="a person did it"), None)[1])
     event = fire(store, lease)
     assert event["state"] == "lost"
-    assert "Somebody ended the lock of report" in event["message"]
+    assert "Another client ended the lock of report" in event["message"]
 
 
 def test_lock_that_was_not_renewed_for_a_lease_is_lost(

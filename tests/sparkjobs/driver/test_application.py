@@ -19,7 +19,7 @@ from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, exit_code_of, sentence
 from holdfast.operations.job_process import LOCKS_VARIABLE, PARENT_VARIABLE, WORKERS, local_environment, process_start
 from holdfast.storage import ObjectStore
-from holdfast.storage.contract.base import StoreFull
+from holdfast.storage.contract.object_store import StoreFull
 from locking import LeaseHandle, release_handle
 from locking.store import StoreError, StoreOutcomeUnknown
 from sparkjobs.driver import application

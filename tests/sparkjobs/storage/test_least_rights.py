@@ -14,7 +14,7 @@ from botocore.exceptions import ClientError
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.storage import StoreDenied, open_place
+from holdfast.storage import StoreDenied, open_url
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
 from tests.support.stores.s3_users import S3Users, running_s3_with_users
@@ -56,7 +56,7 @@ class Archive:
     def raw(self, user: str, monkeypatch: pytest.MonkeyPatch) -> Any:
         for name, value in self.environments[user].items():
             monkeypatch.setenv(name, value)
-        return open_place(URL)
+        return open_url(URL)
 
     def keys(self, prefix: str) -> list[str]:
         root = self.users.server.folder / "backups" / "shop"

@@ -9,7 +9,7 @@ import pytest
 from bench.support.versitygw import S3Server
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.storage import StoreDenied, open_place
+from holdfast.storage import StoreDenied, open_url
 from tests.support.jobs.command_here import run_here
 from tests.support.stores.conditional_writes import only_conditional_writes
 
@@ -77,7 +77,7 @@ def test_the_gate_refuses_what_comes_without_the_condition(s3: S3Server, monkeyp
     with only_conditional_writes(s3, REWRITTEN) as writes:
         for name, value in writes.server.environment.items():
             monkeypatch.setenv(name, value)
-        store = open_place("s3://backups/shop")
+        store = open_url("s3://backups/shop")
         store.put("locks/a", b"1")
         store.create("data/a", b"1")
         with pytest.raises(StoreDenied, match="without If-None-Match"):

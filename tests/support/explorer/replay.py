@@ -15,7 +15,7 @@ from functools import lru_cache
 from typing import cast
 
 from holdfast.common.signing import Signing
-from holdfast.storage.contract.base import StoredDocument
+from holdfast.storage.contract.object_store import StoredDocument
 from locking.store import Listing, ObjectInfo, StoreError, check_listed
 
 START = datetime(2026, 1, 1, tzinfo=UTC)

@@ -33,7 +33,7 @@ def surroundings() -> Iterator[None]:
     with (
         patch.object(Owner, "here", lambda self: self),
         patch.object(reaper_module, "process_is_gone", process_is_gone),
-        patch.object(folder_module, "do_each", _do_in_place),
+        patch.object(folder_module, "do_side_by_side", _do_in_place),
         patch.object(claim_module, "time", SimpleNamespace(sleep=lambda seconds: None)),
         patch.object(archive_module, "uuid", SimpleNamespace(uuid4=commit_id)),
         _silence(),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from holdfast.storage.contract.base import StoreFull
+from holdfast.storage.contract.object_store import StoreFull
 from locking.store import StoreError, StoreOutcomeUnknown
 from tests.support.jobs.steps import Steps, When
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from holdfast.storage import ObjectStore
-from holdfast.storage.contract.base import StoredDocument
+from holdfast.storage.contract.object_store import StoredDocument
 from locking.store import Listing, ObjectInfo, StoreOutcomeUnknown
 
 

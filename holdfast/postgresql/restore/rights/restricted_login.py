@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import psycopg
 
-from holdfast.common.cleanup import tidied
+from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, RefusedError
 from holdfast.common.words import named
 from holdfast.postgresql.catalog.own_objects import LEDGER, LOADER
@@ -95,7 +95,7 @@ def temporary_login(session: Connection, address: Address, *, is_quiet: bool = T
         with suppress(psycopg.errors.DependentObjectsStillExist, psycopg.errors.UndefinedObject):
             _is_dropped(session, name)
     session.execute(_SESSIONS, (login_name(session),))  # of a try that was killed
-    with tidied(lambda: _lock_out(address)):
+    with cleanup(lambda: _lock_out(address)):
         login = _make(session, address, login_name(session), is_quiet=is_quiet)
         _try(session, address, login)
         yield login

@@ -21,7 +21,7 @@ from holdfast.archive.format.model import ArchiveCommit, Hold, LogPlace
 from holdfast.archive.format.state import Removed, State
 from holdfast.archive.format.versions import FORMAT, READS
 from holdfast.common.errors import DamagedError, UsageError
-from holdfast.storage.contract.base import StoredDocument
+from holdfast.storage.contract.object_store import StoredDocument
 from tests.support.stores.memory_store import MemoryStore
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

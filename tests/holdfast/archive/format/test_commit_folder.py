@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.archive.format.commit_folder import StoredNumber, TipVoidedError, counting
 from holdfast.common.errors import DamagedError
-from holdfast.storage.contract.base import StoredDocument
+from holdfast.storage.contract.object_store import StoredDocument
 
 EMPTY = DamagedError("it is empty")
 

@@ -16,7 +16,7 @@ from holdfast.archive.format.trust import CommitReader
 from holdfast.archive.maintenance.vouching import vouch
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.signing import Signing
-from holdfast.storage import open_place, open_store
+from holdfast.storage import open_store, open_url
 from tests.support.signers import new_signer, signing
 
 MakeBlock = Callable[..., Block]
@@ -127,9 +127,9 @@ def test_a_signed_commit_of_another_archive_is_named(place: Place, us: Signing, 
     other = Place(tmp_path / "other", place.block)
     other.create(us)
     other.backup(us)
-    body = open_place(other.url).get(commit_key(1))
-    open_place(place.url).delete(commit_key(1))
-    open_place(place.url).create(commit_key(1), body)
+    body = open_url(other.url).get(commit_key(1))
+    open_url(place.url).delete(commit_key(1))
+    open_url(place.url).create(commit_key(1), body)
     with pytest.raises(DamagedError, match=f"{commit_key(1)} says to be signed by .* which is not so"):
         place.open(us)
 

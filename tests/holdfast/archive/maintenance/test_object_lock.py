@@ -11,7 +11,7 @@ from holdfast.archive.format.block import Block
 from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.verify import Scope, verify_and_remember
 from holdfast.storage import SealedStore
-from holdfast.storage.contract.base import Extended
+from holdfast.storage.contract.object_store import Extended
 from locking.store import StoreDenied, StoreError
 
 MakeBlock = Callable[..., Block]

@@ -14,7 +14,7 @@ from holdfast.archive.scan.merge_on_read import as_of, explain
 from holdfast.archive.scan.table_history import TableHistory
 from holdfast.common.errors import DamagedError
 from holdfast.storage import FolderStore, ObjectStore, StoreUnavailable
-from holdfast.storage.contract.reading import ReadOnly
+from holdfast.storage.contract.read_only import ReadOnly
 from tests.support.archives.histories import Change, history_of, write_base, write_changes
 from tests.support.archives.table_models import KEY
 

@@ -78,7 +78,7 @@ def test_the_session_that_holds_a_slots_snapshot_has_no_time_out_either(address:
             TO + "SSL error: certificate verify failed",
             HoldfastError,
             "cannot connect to postgresql://me@here:5432/shop: SSL error: certificate verify failed: the server's "
-            "certificate has expired, or is by nobody whom sslrootcert names: have it renewed, or name there the "
+            "certificate has expired, or is of no authority that sslrootcert names: have it renewed, or name there the "
             "file with its authority's certificates",
         ),
         (

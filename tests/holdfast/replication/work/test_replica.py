@@ -24,7 +24,7 @@ from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
-from holdfast.storage.contract import base
+from holdfast.storage.contract import object_store
 from locking.store import StoreUnavailable
 from tests.support.replicas.rebuilt import copied
 from tests.support.replicas.replicated import Replicas, nothing
@@ -281,7 +281,7 @@ def test_a_replica_that_others_bring_forward_meanwhile_is_not_taken_for_an_older
 
 def test_an_entry_that_no_replica_could_commit_is_not_appended(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
     near = two.open("near")
-    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 1_000)
+    monkeypatch.setattr(object_store, "LARGEST_DOCUMENT", 1_000)
     with pytest.raises(RefusedError, match=r"its commit would have \S+ bytes, .*: nothing was added"):
         near.add(two.backup(near.store), check=nothing, fence=None)
     monkeypatch.undo()

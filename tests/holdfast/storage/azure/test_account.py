@@ -7,7 +7,7 @@ from azure.core.credentials import AzureSasCredential
 from pyarrow.fs import AzureFileSystem
 
 from holdfast.common.errors import UsageError
-from holdfast.storage import open_place
+from holdfast.storage import open_url
 from holdfast.storage.azure.account import AzureAccount
 from holdfast.storage.azure.store import AzureStore
 from holdfast.storage.contract.connections import Connections
@@ -50,7 +50,7 @@ def test_the_environment_names_the_azure_account(
     account = AzureAccount.from_environment()
     assert (account.name, account.endpoint) == ("ann", endpoint)
     assert account.key or account.sas.endswith("sig=sesame")
-    store = open_place("az://container/some/prefix/")
+    store = open_url("az://container/some/prefix/")
     assert isinstance(store, AzureStore)
     assert (store.url, store.endpoint) == ("az://container/some/prefix", endpoint)
     assert "sesame" not in f"{account!r}{store!r}"
@@ -61,7 +61,7 @@ def test_the_environment_names_the_azure_account(
 def test_without_an_azure_account_the_variables_to_set_are_named(monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", text)
     with pytest.raises(UsageError, match="AZURE_STORAGE_CONNECTION_STRING"):
-        open_place("az://container/x")
+        open_url("az://container/x")
 
 
 @pytest.mark.parametrize(

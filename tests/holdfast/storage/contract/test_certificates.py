@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from holdfast.storage.contract.certificates import distrust
+from holdfast.storage.contract.certificates import certificate_problem
 
 _SSL = "SSL validation failed for https://s3.example/b?list-type=2"
 
@@ -36,5 +36,5 @@ _SSL = "SSL validation failed for https://s3.example/b?list-type=2"
     ],
 )
 def test_a_server_that_is_not_trusted_is_told_from_a_connection_that_broke(why: str, told: str | None) -> None:
-    advice = distrust(why, address="THE_ADDRESS", file="THE_FILE")
+    advice = certificate_problem(why, address="THE_ADDRESS", file="THE_FILE")
     assert advice is None if told is None else told in str(advice)

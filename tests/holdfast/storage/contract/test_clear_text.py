@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from holdfast.storage import open_place
+from holdfast.storage import open_url
 from holdfast.storage.contract.clear_text import warn_of_clear_text
 
 
@@ -24,7 +24,7 @@ def test_plain_http_over_a_network_is_told_once(endpoint: str, caplog: pytest.Lo
     for _ in range(2):
         warn_of_clear_text(endpoint)
     (said,) = caplog.messages
-    assert said.startswith(f"{endpoint} is reached over a network in the clear: whoever is on the way can change")
+    assert said.startswith(f"{endpoint} is reached over a network in the clear: an attacker on the way can change")
     assert "write https:// into its address" in said
 
 
@@ -65,5 +65,5 @@ def test_each_kind_of_store_is_looked_at_when_it_is_opened(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     for _ in range(2):
-        open_place(url)
+        open_url(url)
     assert [each.partition(" is ")[0] for each in caplog.messages] == ["http://store.example"]

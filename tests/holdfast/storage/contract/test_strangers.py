@@ -21,5 +21,5 @@ def test_strangers_are_left_out_and_named_once(
         assert [info.key for info in found] == ["folder/1.json", "folder/2.json"]
     assert [record.message for record in caplog.records] == [
         "Not of Holdfast, and ignored: folder/stray-0, folder/stray-1, folder/stray-2 and 6 more in place. "
-        "Remove what nobody needs."
+        "Remove what is not needed."
     ]

@@ -142,7 +142,7 @@ def test_of_two_rotations_at_once_one_is_refused(store: SealedStore, place: Path
     other_ring = other.ring()
     store.renew(store.key)
     assert other_ring is not None
-    with pytest.raises(RefusedError, match=r"somebody else has just made keys/00000002.json"):
+    with pytest.raises(RefusedError, match=r"another command has just made keys/00000002.json"):
         renew_ring(FolderStore(place), other_ring, store.key)
 
 

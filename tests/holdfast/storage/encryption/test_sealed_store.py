@@ -10,7 +10,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import DamagedError, RefusedError, UsageError
 from holdfast.storage import SealedStore, open_store
-from holdfast.storage.contract import base
+from holdfast.storage.contract import object_store
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from holdfast.storage.encryption.sealing import MAGIC
 
@@ -30,7 +30,7 @@ def test_an_archive_that_is_created_with_a_key_is_encrypted(store: SealedStore, 
 def test_what_would_be_too_large_once_it_is_sealed_is_not_written(
     store: SealedStore, monkeypatch: pytest.MonkeyPatch, write: str
 ) -> None:
-    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 1_000)
+    monkeypatch.setattr(object_store, "LARGEST_DOCUMENT", 1_000)
     with pytest.raises(RefusedError, match=r"runs/a/1\.json would have 1,\d+ bytes"):
         getattr(store, write)("runs/a/1.json", b"x" * 990)
     assert store.list("runs/").objects == ()

@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive
 from holdfast.common.signing import Signing
-from holdfast.storage import ObjectStore, SealedStore, open_place, open_store
+from holdfast.storage import ObjectStore, SealedStore, open_store, open_url
 from holdfast.storage.encryption.key_source import new_key
 from holdfast.storage.encryption.signed_store import NotSignedError
 from holdfast.storage.encryption.signing_key import find_signing_key
@@ -108,7 +108,7 @@ def test_an_archive_that_takes_the_place_of_another_is_checked_by_its_own_id(us:
     Archive.create(later, name="second")
     later.create(KEY, b"of the second")
     assert store.get(KEY) == b"of the second"
-    open_place(str(place)).put(KEY, (tmp_path / "first" / KEY).read_bytes())
+    open_url(str(place)).put(KEY, (tmp_path / "first" / KEY).read_bytes())
     with pytest.raises(NotSignedError):
         store.get(KEY)
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from holdfast.common.errors import UsageError
-from holdfast.storage import open_place
+from holdfast.storage import open_url
 from holdfast.storage.s3.settings import S3Settings
 from holdfast.storage.s3.store import S3Store
 from tests.support.stores.fake_s3 import BUCKET, FakeS3, Received
@@ -81,7 +81,7 @@ def test_settings_come_from_the_environment_and_travel_with_a_store(
 ) -> None:
     for name, value in zip(NAMES, ("virtual", "aws:kms", "alias/backups", "yes"), strict=True):
         monkeypatch.setenv(name, value)
-    store = open_place(f"s3://{BUCKET}/shop")
+    store = open_url(f"s3://{BUCKET}/shop")
     for name in NAMES:
         monkeypatch.delenv(name)
     twins: list[Any] = [pickle.loads(pickle.dumps(store)), copy.copy(store)]  # noqa: S301 - our own bytes
@@ -124,7 +124,7 @@ def test_a_setting_that_is_none_is_refused_and_says_what_is_allowed(
     for name, value in variables.items():
         monkeypatch.setenv(name, value)
     with pytest.raises(UsageError) as refused:
-        open_place(f"s3://{BUCKET}/shop")
+        open_url(f"s3://{BUCKET}/shop")
     assert said in str(refused.value)
     assert next(iter(variables)) in str(refused.value)
     assert server.received == []

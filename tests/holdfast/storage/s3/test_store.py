@@ -7,7 +7,7 @@ import time
 import pytest
 
 from holdfast.storage import ConditionNotSupported, ObjectExists, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from holdfast.storage.contract import base
+from holdfast.storage.contract import object_store
 from holdfast.storage.s3 import store as s3_module
 from holdfast.storage.s3.store import S3Store
 from tests.support.stores.fake_s3 import SILENT, FakeS3, Fault
@@ -54,9 +54,9 @@ def test_an_object_that_is_larger_than_any_document_is_not_read_into_memory(
     server: FakeS3, store: S3Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     del server
-    monkeypatch.setattr(base, "LARGEST_DOCUMENT", 10)
+    monkeypatch.setattr(object_store, "LARGEST_DOCUMENT", 10)
     store.put("small", b"x" * 10)
     store.put("large", b"x" * 11)
     assert store.get("small") == b"x" * 10
-    with pytest.raises(base.ObjectTooLarge, match="large is damaged or not ours: it has 11 bytes"):
+    with pytest.raises(object_store.ObjectTooLarge, match="large is damaged or not ours: it has 11 bytes"):
         store.get("large")

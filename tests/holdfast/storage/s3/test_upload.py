@@ -94,7 +94,7 @@ def test_a_taken_key_is_not_said_to_be_ours_where_nobody_may_look(server: FakeS3
     store = S3Store(BUCKET)
     write_bulk(store, b"theirs")
     server.judge = lambda number, request: Fault(403, "AccessDenied") if request.method == "HEAD" else None
-    with pytest.raises(StoreOutcomeUnknown, match="nothing tells who made it"):
+    with pytest.raises(StoreOutcomeUnknown, match="it is not known who made it"):
         write_bulk(store, b"ours")
     server.judge = lambda number, request: None
     assert store.get("bulk") == b"theirs"

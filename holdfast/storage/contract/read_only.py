@@ -16,13 +16,13 @@ from locking.store import ObjectNotFound
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from holdfast.storage.contract.base import ObjectStore
+    from holdfast.storage.contract.object_store import ObjectStore
 
 _OPEN: Final[WeakSet[IO[bytes]]] = WeakSet()
 """Files that Arrow has not let go of yet."""
 
 _LEAVING_S: Final = 2.0
-"""A file is closed in milliseconds once nobody reads on; one of a reader that is kept to the end, never."""
+"""A file is closed in milliseconds once its reader stops; one of a reader that is kept to the end, never."""
 
 
 @atexit.register
@@ -30,7 +30,7 @@ def _leave() -> None:
     """Wait for Arrow's threads at the end of Python.
 
     A thread that still reads here while Python ends would abort the process, or keep it. They read ahead, and go on for
-    a moment after the last row that anybody wanted.
+    a moment after the last row that was asked for.
     """
     end = time.monotonic() + _LEAVING_S
     while _OPEN and time.monotonic() < end:
@@ -80,9 +80,9 @@ class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
     def open_input_file(self, path: str) -> pa.PythonFile:
         try:
             file = self._store.open_read(self.normalize_path(path))
-        except Exception as error:  # noqa: BLE001 - whatever it is, it is raised when the file is read
-            gone = FileNotFoundError(path) if isinstance(error, ObjectNotFound) else error
-            return pa.PythonFile(_Unopened(gone), mode="r")
+        except Exception as error:  # noqa: BLE001 - every error is raised when the file is read
+            reported = FileNotFoundError(path) if isinstance(error, ObjectNotFound) else error
+            return pa.PythonFile(_Unopened(reported), mode="r")
         _OPEN.add(file)
         return pa.PythonFile(file, mode="r")
 

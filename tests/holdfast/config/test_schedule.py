@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from airflow.sdk import CronDataIntervalTimetable
 
-from holdfast.config.cron import PRESETS, why_no_schedule
+from holdfast.config.schedule import PRESETS, schedule_problem
 
 
 @pytest.mark.parametrize(
@@ -23,7 +23,7 @@ from holdfast.config.cron import PRESETS, why_no_schedule
     ],
 )
 def test_schedules_are_taken(text: str) -> None:
-    assert why_no_schedule(text) == ""
+    assert schedule_problem(text) == ""
     if not text.startswith("@"):
         CronDataIntervalTimetable(text, timezone="UTC")
 
@@ -47,4 +47,4 @@ def test_schedules_are_taken(text: str) -> None:
     ],
 )
 def test_what_is_no_schedule_is_refused_with_what_to_write(text: str, why: str) -> None:
-    assert why_no_schedule(text).startswith(why)
+    assert schedule_problem(text).startswith(why)

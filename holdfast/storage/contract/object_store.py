@@ -12,7 +12,7 @@ from abc import ABC, abstractmethod
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from holdfast.common.errors import DamagedError, RefusedError
-from holdfast.common.side_by_side import do_each
+from holdfast.common.side_by_side import do_side_by_side
 from holdfast.common.signing import Signing
 from locking.store import (
     Listing,
@@ -92,15 +92,15 @@ class ObjectStore(ABC):
 
     @property
     def locks_objects(self) -> bool:
-        """Return whether what is written once is locked for a while, so that nobody can delete or replace it."""
+        """Return whether the store locks objects that are written once."""
         return False
 
     def extend_locks(self, keys: Sequence[str]) -> Extended:
-        """Extend the locks of objects that end before half of the time that they are set for."""
+        """Extend the locks of objects that end before half time."""
         return Extended(len(keys), 0, {})
 
     def harmful_rules(self) -> tuple[str, ...]:
-        """Return the store's own rules that will make objects of the archive unreadable, or delete them, in words.
+        """Return the store's rules that hide or delete objects, in words.
 
         :raises StoreError: they cannot be asked for.
         """
@@ -117,7 +117,7 @@ class ObjectStore(ABC):
         return False
 
     def begin(self, like: ObjectStore | None = None) -> None:  # noqa: B027 - most stores have nothing to do
-        """Prepare an empty place for an archive.
+        """Prepare an empty store for an archive.
 
         A store with a key makes its data keys, if there are none.
 
@@ -138,7 +138,7 @@ class ObjectStore(ABC):
         """Return the first objects of a listing, by key.
 
         They are ``count`` at most, and so is the work for them. A cloud's placeholder of a folder below the prefix may
-        leave fewer: nobody may conclude from that.
+        leave fewer: that there are fewer proves nothing.
         """
         return self.list(prefix).objects[:count]
 
@@ -168,7 +168,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def create(self, key: str, body: bytes) -> None:
-        """Create an object by a conditional put, only if the key is free.
+        """Create an object, only if the key is free.
 
         The store decides that in one step.
 
@@ -177,7 +177,7 @@ class ObjectStore(ABC):
         """
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Replace an object by a conditional put, only if it still has this etag.
+        """Replace an object, only if it still has this etag.
 
         The store decides that in one step.
 
@@ -199,7 +199,7 @@ class ObjectStore(ABC):
     def impatient(self) -> ObjectStore:
         """Return this store with clients of its own, whose requests are short and are not repeated.
 
-        It is for a look at a place that may hang. A store without requests is returned as it is.
+        It is for a look at a store that may hang. A store without requests is returned as it is.
         """
         return self
 
@@ -283,7 +283,7 @@ class ObjectStore(ABC):
             return body
 
         try:
-            winners = [body for body in do_each(contend, range(threads), at_once=threads) if body is not None]
+            winners = [body for body in do_side_by_side(contend, range(threads), at_once=threads) if body is not None]
             return len(winners) == 1 and self.get(key) == winners[0]
         except ConditionNotSupported:
             return False
@@ -318,19 +318,19 @@ class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the 
 def check_document(key: str, size: int) -> None:
     """Refuse to read an object into memory that cannot be a document.
 
-    Whoever can write into the store chooses how large an object is.
+    Every writer of the store chooses how large its objects are.
 
     :raises ObjectTooLarge: it is larger than all that is read whole.
     """
     if size > LARGEST_DOCUMENT:
         raise ObjectTooLarge(
             f"{key} is damaged or not ours: it has {size:,} bytes. Restore this object from a copy of the archive, or "
-            "remove it if nobody needs it."
+            "remove it if it is not needed."
         )
 
 
 def check_new_document(key: str, size: int) -> None:
-    """Refuse to write a document that nobody could read again.
+    """Refuse to write a document that could not be read again.
 
     :param size: of its bytes as they would be stored.
     :raises RefusedError: it is too large.
@@ -355,7 +355,7 @@ class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, lik
 
     That holds for every user: try again later.
 
-    :param until: when that ends by itself; None for a legal hold, which somebody has to take back
+    :param until: when that ends by itself; None for a legal hold, which an administrator has to take back
     """
 
     def __init__(self, message: str, until: datetime | None = None) -> None:
@@ -382,8 +382,8 @@ def throttled(
     :param headers: of its answer. `Retry-After` counts where it gives seconds (RFC 9110, 10.2.3).
     """
     error = kind(what)
-    said = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
-    error.retry_after = float(said) if said.isascii() and said.isdigit() else 0.0
+    seconds = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
+    error.retry_after = float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
     return error
 
 
@@ -431,5 +431,5 @@ def _delete_each(store: ObjectStore, keys: Sequence[str]) -> Mapping[str, StoreE
             return error
         return None
 
-    errors = zip(keys, do_each(remove, keys, at_once=_DELETED_AT_ONCE), strict=True)
+    errors = zip(keys, do_side_by_side(remove, keys, at_once=_DELETED_AT_ONCE), strict=True)
     return {key: error for key, error in errors if error is not None}

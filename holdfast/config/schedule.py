@@ -24,7 +24,7 @@ _SPECIAL = re.compile(r"l|\d+w|l?\d*#[1-5]|\d+l|\?", re.IGNORECASE)
 """Forms that only some cron implementations know, Airflow's among them."""
 
 
-def why_no_schedule(text: str) -> str:
+def schedule_problem(text: str) -> str:
     """Return the problem of a schedule, or "" for none."""
     if text.startswith("@"):
         return "" if text in PRESETS else f"there is no preset {text}; there are {', '.join(sorted(PRESETS))}"
@@ -40,8 +40,8 @@ def why_no_schedule(text: str) -> str:
 def _is_part(part: str, least: int, most: int, names: list[str]) -> bool:
     if _SPECIAL.fullmatch(part):
         return True
-    found = _PART.fullmatch(part)
-    if found is None:
+    match = _PART.fullmatch(part)
+    if match is None:
         return False
-    ends = [end for end in found.groups()[:2] if end is not None]
+    ends = [end for end in match.groups()[:2] if end is not None]
     return all(end.lower() in names or (end.isdecimal() and least <= int(end) <= most) for end in ends)

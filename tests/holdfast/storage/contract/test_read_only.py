@@ -13,13 +13,13 @@ import pyarrow.parquet as pq
 import pytest
 
 from holdfast.storage import FolderStore, ObjectNotFound, StoreUnavailable
-from holdfast.storage.contract.reading import ReadOnly
+from holdfast.storage.contract.read_only import ReadOnly
 
 SCRIPT = """
 import io, sys, time
 import pyarrow.dataset as ds
 from holdfast.storage import open_store
-from holdfast.storage.contract.reading import ReadOnly
+from holdfast.storage.contract.read_only import ReadOnly
 
 class Slow(io.FileIO):
     def read(self, size=-1):

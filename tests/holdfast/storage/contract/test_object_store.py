@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from holdfast.common.errors import DamagedError, exit_code_of
-from holdfast.storage.contract.base import (
+from holdfast.storage.contract.object_store import (
     LARGEST_DOCUMENT,
     PROBE_ROUNDS,
     ConditionNotSupported,
