@@ -30,11 +30,11 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import PASSWORD, CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.membership import found as first_replica
+from holdfast.replication.work.membership import begin_membership as first_replica
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:
@@ -142,11 +142,11 @@ def _sync(store: CoordinationStore, *, copy_first: bool) -> dict[str, float]:
         return {**found, QUORUM: _timed(lambda: waiting.check_success(waiting.decided()))}
 
 
-def _back_up(near: ObjectStore, store: CoordinationStore, wish: QuorumRequest | None = None) -> Block:
+def _back_up(near: ObjectStore, store: CoordinationStore, quorum_request: QuorumRequest | None = None) -> Block:
     """Make a backup of files of random bytes; return its block."""
     block = _block(near)
     archive = ReplicatedArchive.begin(near, store)
-    archive.wish = wish
+    archive.quorum_request = quorum_request
 
     def plan(state: State) -> Change:
         return Change("backup", add=(block,), expected_ends={block.source.name: state.ends.get(block.source.name)})
@@ -198,7 +198,7 @@ def _log(store: CoordinationStore, url: str, entries: int) -> dict[str, float]:
             trimmed.append(_timed(lambda: trim(other, archive, min_keep=0, max_keep=0)))
         ended.set()
 
-    store.run(lambda c: replicas.move_pointer(c, acting, done=entries))
+    store.run(lambda c: replicas.move_pointer(c, acting, index=entries))
     thread = threading.Thread(target=run)
     thread.start()
     meanwhile = _appends(store, acting, ended, least=1)

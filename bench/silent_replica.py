@@ -27,10 +27,10 @@ from holdfast.replication.log.replicas import replica
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership
 from holdfast.replication.work.consistent_read import open_to_read
-from holdfast.replication.work.membership import found as first_replica
+from holdfast.replication.work.membership import begin_membership as first_replica
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 
 if TYPE_CHECKING:

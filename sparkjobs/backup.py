@@ -54,30 +54,34 @@ class Choice:
 
 
 def back_up(
-    job: Job, source: str, choice: Choice = Choice(), limits: Limits = NO_LIMITS, wish: QuorumRequest | None = None
+    job: Job,
+    source: str,
+    choice: Choice = Choice(),
+    limits: Limits = NO_LIMITS,
+    quorum_request: QuorumRequest | None = None,
 ) -> dict[str, Any]:
     """Back up a source as its parent has decided, and return a summary.
 
     After a killed job of the same run, only the rest is backed up.
 
-    :param wish: the quorum that it needs, which the parent waits for; None: none.
+    :param quorum_request: the quorum that it needs, which the parent waits for; None: none.
     """
     decision = Decision.given()
     if decision.kind == "changes":
         from sparkjobs.driver.following import follow  # whose imports a full backup does not need
 
-        return follow(job, source, decision, wish, is_chosen=choice.has, limits=limits)
-    return back_up_snapshot(job, source, choice, limits, decision, wish)
+        return follow(job, source, decision, quorum_request, is_chosen=choice.has, limits=limits)
+    return back_up_snapshot(job, source, choice, limits, decision, quorum_request)
 
 
 def back_up_snapshot(
-    job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, wish: QuorumRequest | None
+    job: Job, source: str, choice: Choice, limits: Limits, decision: Decision, quorum_request: QuorumRequest | None
 ) -> dict[str, Any]:
     """Back up the tables in the snapshot that this job was given.
 
     After a killed job of the same run, only the rest is read.
     """
-    archive = job.open_archive(wish)
+    archive = job.open_archive(quorum_request)
     placed = archive.state.of_run(job.run)
     if placed is not None and placed.block.kind == "snapshot":
         job.say("the commit was made before the job was ended")
@@ -134,7 +138,7 @@ def joined_stream(state: State, source: str, decision: Decision, snapshot: Snaps
 
 def _back_up(job: Job, request: BackupRequest) -> dict[str, Any]:
     choice, limits = Choice(request.tables, request.exclude), Limits(request.connections, request.bytes_per_second)
-    return back_up(job, request.source, choice, limits, request.wish)
+    return back_up(job, request.source, choice, limits, request.quorum_request)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -57,7 +57,7 @@ def _run(url: str, source: str, request: BackupRequest, wait: float, output: Out
     if name in settings.sources:
         request = request.with_values(new_source=True)
     value = run_job(archive, request, database=address, source=name, wait=wait, output=output)
-    if request.wish is not None:
+    if request.quorum_request is not None:
         value = confirm(archive.open(), address, value, say=output.say, coordination=archive.coordination)
     for left_out in value.get("not_included", []):
         output.say(f"not included: {left_out}")

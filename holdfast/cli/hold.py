@@ -15,7 +15,7 @@ from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.cli.shared import places
 from holdfast.cli.shared.options import Json, Url, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output, show_rows
-from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.replication.work.replica_backup import opened_for_backup
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def add(
     Archive.open(store)
     who = owner if owner is not None else f"{getpass.getuser()}@{socket.gethostname()}"
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold add", wait=wait) as held:
-        archive = open_to_write(store, check=held.check, wait=wait, coordination=resolved.coordination)
+        archive = opened_for_backup(store, check=held.check, wait=wait, coordination=resolved.coordination)
         made, commit = add_hold(archive, source, at, reason=reason, owner=who, check=held.check)
     value = {"commit": commit.sequence, **describe_hold(archive.state, made)}
     output.result(value, lambda console: console.print(f"commit {commit.sequence}: {_said(made)}", markup=False))
@@ -99,7 +99,7 @@ def remove(
     store = resolved.open()
     Archive.open(store)
     with locks.acquire(store, "hold", owner=Owner(), purpose="hold remove", wait=wait) as held:
-        archive = open_to_write(store, check=held.check, wait=wait, coordination=resolved.coordination)
+        archive = opened_for_backup(store, check=held.check, wait=wait, coordination=resolved.coordination)
         taken, commit = remove_hold(archive, hold, reason=reason, check=held.check)
     value = {"commit": commit.sequence, "reason_removed": reason, **describe_hold(archive.state, taken)}
     output.result(

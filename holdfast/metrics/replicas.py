@@ -9,7 +9,7 @@ from holdfast.metrics.samples import sample
 from holdfast.replication.log import quorum
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import opened
-from holdfast.replication.work.upkeep import log_at
+from holdfast.replication.work.sync import log_at
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator

@@ -104,7 +104,9 @@ def run_to_the_end(
     """
     with ExitStack() as taken:
         with _failure_recorded(store, run):
-            turn = source_taken(store, wanted.source, run, coordination, wish=wanted.wish, wait=wait, say=say)
+            turn = source_taken(
+                store, wanted.source, run, coordination, quorum_request=wanted.quorum_request, wait=wait, say=say
+            )
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
         jobs = _Jobs(store, run, address, attempt, say, note, executor, ddl_waits=wanted.ddl == "wait")

@@ -44,7 +44,7 @@ def replicated(archive: str) -> Iterator[Replicated]:
     :raises UsageError: it has no replicas, or nobody says where their store is.
     """
     from holdfast.replication.log.store import opened
-    from holdfast.replication.work.upkeep import log_at
+    from holdfast.replication.work.sync import log_at
 
     configured = find_archive_or_connection(archive)
     if not configured.replicas:

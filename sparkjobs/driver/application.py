@@ -34,8 +34,8 @@ from holdfast.operations.requests.base import Request
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.log.settings import CoordinationAddress
-from holdfast.replication.work.replica_backup import open_to_write
-from holdfast.replication.work.replica_maintenance import opened_to_lead
+from holdfast.replication.work.replica_backup import opened_for_backup
+from holdfast.replication.work.replica_maintenance import opened_for_maintenance
 from holdfast.storage import open_place, open_store
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line
@@ -118,20 +118,20 @@ class Job:
         self._check_parent()
         self.locks.check()
 
-    def open_archive(self, wish: QuorumRequest | None = None) -> Archive:
+    def open_archive(self, quorum_request: QuorumRequest | None = None) -> Archive:
         """Open the archive to add to it; a replica goes on by the update log, which it is brought to the head of.
 
-        :param wish: the quorum that backups need which are added; None: none.
+        :param quorum_request: the quorum that backups need which are added; None: none.
         """
-        self._added_to = open_to_write(
-            self.store, check=self.check, wish=wish, wait=self.wait, coordination=self.coordination
+        self._added_to = opened_for_backup(
+            self.store, check=self.check, quorum_request=quorum_request, wait=self.wait, coordination=self.coordination
         )
         return self._added_to
 
     @contextmanager
     def lead_archive(self) -> Iterator[Archive]:
         """Open the archive to compact or truncate it; a replica leads meanwhile."""
-        with opened_to_lead(
+        with opened_for_maintenance(
             self.store, check=self.check, wait=self.wait, coordination=self.coordination
         ) as self._added_to:
             yield self._added_to

@@ -62,7 +62,7 @@ def follow(
     job: Job,
     source: str,
     decision: Decision,
-    wish: QuorumRequest | None = None,
+    quorum_request: QuorumRequest | None = None,
     *,
     is_chosen: Callable[[str], bool],
     limits: Limits = NO_LIMITS,
@@ -75,9 +75,9 @@ def follow(
 
     :param is_chosen: whether rows of a table that no backup knows are wanted, by its `schema.name`.
     :param limits: its connections are sessions that read the log at a time, at most.
-    :param wish: the quorum that each of its commits needs; the parent waits for the last one's.
+    :param quorum_request: the quorum that each of its commits needs; the parent waits for the last one's.
     """
-    archive = job.open_archive(wish)
+    archive = job.open_archive(quorum_request)
     newest, end = newest_with_stream(archive.state, source), archive.state.streams.get(source)
     if newest is None or end is None or decision.stream is None:
         raise HoldfastError(NO_STREAM)
@@ -98,14 +98,14 @@ def follow(
             return run.summary()
         reader = run.reader(limits)
         if reader is not None:
-            run.to_snapshot(reader, decision.stream, lets_go=wish is None)
+            run.to_snapshot(reader, decision.stream, lets_go=quorum_request is None)
             return run.summary()
     block = uuid.uuid4().hex
     now = read_now(job, address, source, newest.block, block, decision.stream)
     run.to_known_segments(now.end)
     if not decision.begins and decision.postponed is None and (to_begin := run.foreseen(now)):
         return {"to_begin": to_begin}
-    run.to(now, block, lets_go=wish is None)
+    run.to(now, block, lets_go=quorum_request is None)
     run.forget_marks()
     return run.summary()
 

@@ -12,7 +12,7 @@ from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log.replicas import add
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore, open_store
 from holdfast.tables import find_table, table_at
@@ -71,10 +71,10 @@ def test_a_moment_that_cannot_be_restored_is_refused(store: ObjectStore) -> None
 
 def test_a_sequential_read_finds_the_moments_that_count(store: ObjectStore, tmp_path: Path) -> None:
     with CoordinationStore.open(f"sqlite:///{tmp_path}/log.db") as coordination:
-        found(coordination, store, "near")
+        begin_membership(coordination, store, "near")
         coordination.run(lambda c: add(c, Archive.open(store).identity.id, name="far", url=str(tmp_path / "far")))
         near = ReplicatedArchive.begin(store, coordination)
-        near.wish = QuorumRequest(2)
+        near.quorum_request = QuorumRequest(2)
         commit = near.add(made_backup(store, "shop_db")[1], check=lambda: None, fence=None)
         pending = f"commit:{commit.sequence}"
         with pytest.raises(RefusedError, match="is no restore point"):

@@ -25,7 +25,7 @@ from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work import fetch_files
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.upkeep import told_by_job
+from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 from holdfast.storage.encryption.key_source import new_key
@@ -145,7 +145,7 @@ def test_a_job_does_what_a_sync_without_spark_does_and_says_the_same(three: Repl
     told, job = synced(three, "far")
     here = three.sync("off")
     assert told == replace(here, replica="far").describe()
-    assert told_by_job(told) == replace(here, replica="far")
+    assert sync_of_result(told) == replace(here, replica="far")
     assert (told["entries"], told["files"], [len(task) for task in job.tasks]) == (2, 4, [1, 1, 1, 1])
     assert three.state("far").blocks.keys() == three.state("off").blocks.keys() == set(three.backups)
     assert three.is_whole("far")
@@ -197,7 +197,7 @@ def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
 
     monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
     with pytest.raises(FilesAwayError, match="near cannot be read"):
-        told_by_job(synced(two, "far")[0])
+        sync_of_result(synced(two, "far")[0])
 
 
 @pytest.mark.usefixtures("small_tasks")
@@ -207,7 +207,7 @@ def test_files_that_nobody_has_whole_are_told_with_what_to_do(two: Replicas) -> 
     rot(files_of(two, "near")[0])
     told, _ = synced(two, "far")
     with pytest.raises(MissingFilesError) as caught:
-        told_by_job(told)
+        sync_of_result(told)
     assert (caught.value.index, exit_code_of(caught.value)) == (2, 4)
     assert re.fullmatch(
         r"no replica could give data/shop_db/\S+, which entry 2 \(of near\) adds: near: .* is damaged: it has \d+ "

@@ -10,7 +10,7 @@ from holdfast.archive import Archive
 from holdfast.replication.log.replicas import add
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.storage import ObjectStore
 from sparkjobs import truncation
@@ -37,10 +37,10 @@ def test_a_dry_run_of_a_truncation_plans_without_what_may_be_taken_back(
     address = f"sqlite:///{tmp_path}/coordination.db"
     monkeypatch.setenv(ENVIRONMENT, address)
     with CoordinationStore.open(address) as coordination:
-        found(coordination, filled, "near")
+        begin_membership(coordination, filled, "near")
         coordination.run(lambda c: add(c, Archive.open(filled).identity.id, name="far", url="nowhere"))
         near = ReplicatedArchive.begin(filled, coordination)
-        near.wish = QuorumRequest(2)
+        near.quorum_request = QuorumRequest(2)
         back_up(filled, 5, near)
     for dry_run in (["--dry-run"], []):
         done = result_of(maintain(truncation.main, "truncation", "--keep", "last=2", *dry_run))

@@ -14,7 +14,7 @@ from holdfast.cli.shared.request_options import takes
 from holdfast.common.words import human_size
 from holdfast.operations.plans import planned_truncation, rules_of, truncated
 from holdfast.operations.requests.truncation import TruncationRequest
-from holdfast.replication.work.replica_maintenance import opened_to_lead
+from holdfast.replication.work.replica_maintenance import opened_for_maintenance
 from locking import Owner
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def truncate(url: Url, request: TruncationRequest, wait: Wait = 0, as_json: Json
     until = time.monotonic() + wait
     with (
         locks.acquire(store, "truncation", owner=Owner(), purpose="truncation", wait=wait) as held,
-        opened_to_lead(
+        opened_for_maintenance(
             store,
             check=held.check,
             wait=max(0.0, until - time.monotonic()),

@@ -17,15 +17,9 @@ replica_app = typer.Typer(
     help="An archive at several places: replicas that follow one update log, which a coordination store keeps.",
     no_args_is_help=True,
 )
-replica_app.command()(add)
-replica_app.command()(status)
-replica_app.command()(repair)
-replica_app.command()(sync)
-replica_app.command()(trim)
-replica_app.command()(recover)
-replica_app.command()(elect)
-replica_app.command()(give_up)
-replica_app.command()(rebuild_store)
-replica_app.command()(remove)
-replica_app.command()(forget)
-replica_app.add_typer(aside_app)
+for command in (add, remove, status, repair, sync, trim):
+    replica_app.command()(command)
+# `repair` names these where they are needed.
+for command in (recover, elect, give_up, rebuild_store, forget):
+    replica_app.command(hidden=True)(command)
+replica_app.add_typer(aside_app, hidden=True)

@@ -1,4 +1,4 @@
-"""`holdfast replica aside`: blocks that only a replica had that was made anew from another one."""
+"""`holdfast replica aside`: blocks that only one replica had before its recovery."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def list_aside(name: Replica, store: Store = None, archive: OfArchive = None, as
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         row, log = asked.row(name), asked.log()
-        found = set_aside.listed(asked.place(row.url), log.archive, name)
-    value = {"archive": log.archive, "name": log.name, "replica": name, "aside": [each.describe() for each in found]}
+        blocks = set_aside.listed(asked.place(row.url), log.archive, name)
+    value = {"archive": log.archive, "name": log.name, "replica": name, "aside": [block.describe() for block in blocks]}
     output.result(value, lambda console: _show(console, value))
 
 
@@ -43,15 +43,15 @@ def _show(console: Console, value: dict[str, Any]) -> None:
     head = ("block", "source", "kind", "restorable to", "size", "by commit", "files")
     rows = [
         (
-            each["block"],
-            each["source"],
-            each["kind"],
-            each["restorable_to"],
-            human_size(each["bytes"]),
-            str(each["commit"]),
-            f"{each['missing_files']} are missing" if each["missing_files"] else "are there",
+            block["block"],
+            block["source"],
+            block["kind"],
+            block["restorable_to"],
+            human_size(block["bytes"]),
+            str(block["commit"]),
+            f"{block['missing_files']} are missing" if block["missing_files"] else "are there",
         )
-        for each in value["aside"]
+        for block in value["aside"]
     ]
     show_rows(console, head, rows)
 
@@ -78,24 +78,24 @@ def restore_aside(
         row, log = asked.row(name), asked.log()
         origin = asked.place(row.url)
         target = places.archive_store(into, like=ArchiveKeys(origin.key, origin.signing))
-        done = set_aside.bring_back(origin, target, log.archive, name, commit=commit, wait=wait)
+        brought = set_aside.bring_back(origin, target, log.archive, name, commit=commit, wait=wait)
     value = {
-        "archive": done.archive,
+        "archive": brought.archive,
         "url": target.url,
-        "commit": done.commit,
-        "blocks": list(done.blocks),
-        "others": list(done.others),
-        "left_out": list(done.left_out),
-        "files": done.files,
-        "bytes": done.size,
+        "commit": brought.commit,
+        "blocks": list(brought.blocks),
+        "others": list(brought.others),
+        "left_out": list(brought.left_out),
+        "files": brought.files,
+        "bytes": brought.size,
     }
     words = (
-        f"{target.url} is an archive of its own with {len(done.blocks)} blocks that were set aside, and "
-        f"{len(done.others)} that stood beside them; {done.files:,} files ({human_size(done.size)}) copied. Now: "
-        f"holdfast points {target.url}"
+        f"{target.url} is an archive of its own with {len(brought.blocks)} blocks that were set aside, and "
+        f"{len(brought.others)} that stood beside them; {brought.files:,} files ({human_size(brought.size)}) copied. "
+        f"Now: holdfast points {target.url}"
     )
-    if done.left_out:
-        output.say(f"left out, since their files are not at {row.url} any more: block {', '.join(done.left_out)}")
+    if brought.left_out:
+        output.say(f"left out, since their files are not at {row.url} any more: block {', '.join(brought.left_out)}")
     output.result(value, lambda console: console.print(words, markup=False))
 
 
@@ -111,13 +111,13 @@ def drop_aside(
     wait: Wait = 0,
     as_json: Json = False,
 ) -> None:
-    """Give blocks that are set aside to the next vacuum of their replica: nobody has them any more then."""
+    """Give blocks that are set aside to the next vacuum of their replica: they are gone then."""
     output = Output(as_json=as_json)
     if bool(blocks) == every:
         raise UsageError("say either which blocks are to be dropped or --all")
     with ask(store, archive) as asked:
         row, log = asked.row(name), asked.log()
-        chosen = blocks or [each.block.id for each in set_aside.listed(asked.place(row.url), log.archive, name)]
+        chosen = blocks or [block.block.id for block in set_aside.listed(asked.place(row.url), log.archive, name)]
         if not chosen:
             raise UsageError(f"nothing is set aside at {name}")
         commit, dropped = set_aside.drop(asked.coordination, log.archive, row, chosen, places=asked.place, wait=wait)

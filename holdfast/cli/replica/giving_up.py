@@ -11,13 +11,13 @@ from holdfast.cli.shared.confirmation import Yes, confirm
 from holdfast.cli.shared.options import Json, Store, Wait  # noqa: TC001 - typer reads them at run time
 from holdfast.cli.shared.output import Output
 from holdfast.common.words import named
-from holdfast.replication.work import abandon
+from holdfast.replication.work import giving_up
 
 if TYPE_CHECKING:
     from rich.console import Console
 
     from holdfast.replication.log.replicas import LogState
-    from holdfast.replication.work.abandon import GivingUp
+    from holdfast.replication.work.giving_up import GivingUp
 
 
 def give_up(
@@ -37,32 +37,32 @@ def give_up(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
-        planned = abandon.prepare(asked.coordination, log.archive, index, places=asked.place)
+        planned = giving_up.prepare(asked.coordination, log.archive, index, places=asked.place)
         if dry_run:
             value = _value(log, planned, None)
         else:
             confirm(log.name, _consequence(log, planned), yes=yes, output=output)
-            done, entry = abandon.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
-            value = _value(log, done, entry)
+            given_up, entry = giving_up.give_up(asked.coordination, log.archive, index, wait=wait, places=asked.place)
+            value = _value(log, given_up, entry)
     output.result(value, lambda console: _show(console, value))
 
 
 def _consequence(log: LogState, planned: GivingUp) -> str:
-    entries = ", ".join(str(each.index) for each in planned.entries)
+    entries = ", ".join(str(entry.index) for entry in planned.entries)
     lost = named(sorted(planned.ends))
     return f"{log.name} goes on without entries {entries} of its log: the backups of {lost} in them are lost"
 
 
-def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:
+def _value(log: LogState, plan: GivingUp, entry: int | None) -> dict[str, Any]:
     return {
         "archive": log.archive,
         "name": log.name,
-        "missing": list(done.missing),
+        "missing": list(plan.missing),
         "given_up": [
-            {"entry": each.index, "kind": each.change.kind, "blocks": [block.id for block in each.change.add]}
-            for each in done.entries
+            {"entry": entry.index, "kind": entry.change.kind, "blocks": [block.id for block in entry.change.add]}
+            for entry in plan.entries
         ],
-        "sources": sorted(done.ends),
+        "sources": sorted(plan.ends),
         "entry": entry,
         "dry_run": entry is None,
     }
@@ -70,7 +70,7 @@ def _value(log: LogState, done: GivingUp, entry: int | None) -> dict[str, Any]:
 
 def _show(console: Console, value: dict[str, Any]) -> None:
     console.print(f"at no place: {', '.join(value['missing'])}", markup=False)
-    said = ", ".join(f"{each['entry']} ({each['kind']})" for each in value["given_up"])
+    said = ", ".join(f"{entry['entry']} ({entry['kind']})" for entry in value["given_up"])
     would = "would be" if value["dry_run"] else "are"
     console.print(f"of {value['name']} {would} given up: entries {said}", markup=False)
     if not value["dry_run"]:

@@ -50,8 +50,8 @@ def add(
         _check_configured(asked, name, url)
         place = asked.place(url)
         there = _archive_at(place)
-        if there is not None and there.identity.id not in _known(asked):
-            value = _found(asked, place, there, name, wait)
+        if there is not None and there.identity.id not in _logs(asked):
+            value = _add_first(asked, place, there, name, wait)
         else:
             value = _add(asked, place, there, name, wait, output)
     output.result(value, lambda console: console.print(_added(value), markup=False))
@@ -82,15 +82,15 @@ def _archive_at(place: ObjectStore) -> Archive | None:
     return Archive.open(place, recovering=True)
 
 
-def _known(asked: Asked) -> dict[str, LogState]:
+def _logs(asked: Asked) -> dict[str, LogState]:
     return {log.archive: log for log in asked.coordination.run(log_states)}
 
 
-def _found(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
+def _add_first(asked: Asked, place: ObjectStore, there: Archive, name: str, wait: float) -> dict[str, Any]:
     """Register an archive that is unknown to the store as its first replica."""
     if asked.word is not None:
         _check_meant(asked, place, there)
-    log = membership.found(asked.coordination, place, name, wait=wait)
+    log = membership.begin_membership(asked.coordination, place, name, wait=wait)
     return _added_value(log, name, place, first=True)
 
 
@@ -112,25 +112,25 @@ def _add(
     asked: Asked, place: ObjectStore, there: Archive | None, name: str, wait: float, output: Output
 ) -> dict[str, Any]:
     """Add a replica at a location, of an archive that the store knows."""
-    known = _known(asked)
-    if not known:
+    logs = _logs(asked)
+    if not logs:
         raise UsageError(
             f"{place.url} holds no archive, and {asked.coordination.url} knows none yet: the first replica is an "
             "archive that exists ('holdfast init' makes one)"
         )
-    log = known[there.identity.id] if there is not None and asked.word is None else asked.log()
+    log = logs[there.identity.id] if there is not None and asked.word is None else asked.log()
     before = asked.coordination.run(lambda c: replicas(c, log.archive))
     membership.add(asked.coordination, log.archive, name, place.url, wait=wait, places=asked.place)
     if any(row.name == name and not row.is_lost for row in before):
         output.say(f"{place.url} is replica {name} already")
         return _added_value(log, name, place)
     try:
-        done = recover_replica(asked, log, name, output, RecoveryRequest(), wait=wait)
+        recovered = recover_replica(asked, log, name, output, RecoveryRequest(), wait=wait)
     except (UsageError, OldStoreError):
         if all(row.name != name for row in before):  # the place cannot be one: as if it had not been asked for
             membership.remove(asked.coordination, log.archive, name, force=True, wait=wait, places=asked.place)
         raise
-    return {**_added_value(log, name, place), **done.describe()}
+    return {**_added_value(log, name, place), **recovered.describe()}
 
 
 def _added_value(log: LogState, name: str, place: ObjectStore, *, first: bool = False) -> dict[str, Any]:
@@ -187,13 +187,14 @@ def elect(
 
 
 def _consequence(log: LogState, name: str) -> str:
-    return f"{log.name} goes on with what {name} has: the others are made anew from it, and lose what it has not"
+    return f"{log.name} goes on with what {name} has: the others are recovered from it, and lose what it has not"
 
 
 def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
-    found = membership.candidates(asked.coordination, log.archive, asked.place)
+    candidates = membership.candidates(asked.coordination, log.archive, asked.place)
     values = [
-        {"name": each.name, "url": each.url, "index": each.index, "problem": each.problem or None} for each in found
+        {"name": candidate.name, "url": candidate.url, "index": candidate.index, "problem": candidate.problem or None}
+        for candidate in candidates
     ]
 
     def show(console: Console) -> None:
@@ -202,7 +203,15 @@ def _show_candidates(asked: Asked, log: LogState, output: Output) -> None:
         show_rows(
             console,
             head,
-            [(each.name, each.url, "?" if each.index is None else str(each.index), each.problem) for each in found],
+            [
+                (
+                    candidate.name,
+                    candidate.url,
+                    "?" if candidate.index is None else str(candidate.index),
+                    candidate.problem,
+                )
+                for candidate in candidates
+            ],
         )
 
     output.result({"archive": log.archive, "name": log.name, "candidates": values}, show)

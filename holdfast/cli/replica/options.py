@@ -19,7 +19,7 @@ from holdfast.config.archives_yaml import ReadArchives, find_config, read_archiv
 from holdfast.replication.log.replicas import replica, replicas
 from holdfast.replication.log.store import ENVIRONMENT, is_there, opened
 from holdfast.replication.work import membership
-from holdfast.replication.work.upkeep import log_at
+from holdfast.replication.work.sync import log_at
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -100,12 +100,12 @@ def _named(
     except UsageError:  # what needs an archive says so itself
         return {}
     there = {row.url for row in coordination.run(lambda c: replicas(c, log.archive))}
-    named = (each.replicas for each in read.archives.values() if each.replicas)
-    found = next((each for each in named if there & {url.rstrip("/") for url in each.values()}), {})
-    if not found:
+    named = (config.replicas for config in read.archives.values() if config.replicas)
+    chosen = next((urls for urls in named if there & {url.rstrip("/") for url in urls.values()}), {})
+    if not chosen:
         for url in there:
             read.refuse_mistaken(url)
-    return found
+    return chosen
 
 
 def _stores(read: ReadArchives) -> set[str]:
@@ -116,7 +116,7 @@ def _stores(read: ReadArchives) -> set[str]:
     for name, entry in read.unread.items():
         if isinstance(entry, Mapping) and "store" in entry:
             raise UsageError(read.mistakes[name])
-    return {each.store for each in read.archives.values() if each.store}
+    return {config.store for config in read.archives.values() if config.store}
 
 
 @contextmanager

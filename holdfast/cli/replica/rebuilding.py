@@ -64,7 +64,7 @@ def rebuild_store(
         planned = rebuilding.prepare(
             asked.coordination,
             _urls(asked, replica or []),
-            wanted=None if asked.configured else asked.word,
+            word=None if asked.configured else asked.word,
             source=source,
             without=without or (),
             lose_acknowledged=lose_acknowledged,
@@ -75,18 +75,18 @@ def rebuild_store(
             return
         if planned.survey.objections:
             show_rows(output.words, *_table(planned.survey.fates))
-        done = rebuilding.rebuild(asked.coordination, planned, force=force, wait=wait, places=asked.place)
-    value = _value(done.done, store=done.store)
-    output.result(value, lambda console: _show(console, done.done, value))
+        rebuilt = rebuilding.rebuild(asked.coordination, planned, force=force, wait=wait, places=asked.place)
+    value = _value(rebuilt.plan, store=rebuilt.store)
+    output.result(value, lambda console: _show(console, rebuilt.plan, value))
 
 
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
     """Return the replicas that archives.yaml and the command name."""
     urls = dict(asked.coordination.named)
-    for each in said:
-        name, found, url = each.partition("=")
-        if not (name and found and url):
-            raise UsageError(f"--replica wants NAME=URL, such as near=/srv/near/shop, and not {each!r}")
+    for word in said:
+        name, separator, url = word.partition("=")
+        if not (name and separator and url):
+            raise UsageError(f"--replica wants NAME=URL, such as near=/srv/near/shop, and not {word!r}")
         urls[name] = url
     return urls
 
@@ -102,25 +102,25 @@ def _show_plan(planned: Rebuilding, output: Output, *, force: bool) -> None:
         raise typer.Exit(error.exit_code) from error
 
 
-def _value(done: Rebuilding, *, store: str | None) -> dict[str, Any]:
+def _value(plan: Rebuilding, *, store: str | None) -> dict[str, Any]:
     return {
-        "archive": done.archive,
-        "name": done.name,
+        "archive": plan.archive,
+        "name": plan.name,
         "store": store,
-        "needed": done.is_needed,
-        "from": done.survey.source.name,
-        "head": done.head,
-        "replicas": [_fate_value(fate) for fate in done.survey.fates],
-        "unsettled": list(done.unsettled),
-        "given_up": done.given_up,
+        "needed": plan.is_needed,
+        "from": plan.survey.source.name,
+        "head": plan.head,
+        "replicas": [_fate_value(fate) for fate in plan.survey.fates],
+        "unsettled": list(plan.unsettled),
+        "given_up": plan.given_up,
         "dry_run": store is None,
     }
 
 
 def _fate_value(fate: ReplicaFate) -> dict[str, Any]:
     return {
-        "name": fate.told.name,
-        "url": fate.told.url,
+        "name": fate.replica.name,
+        "url": fate.replica.url,
         "index": _index(fate),
         "lost": bool(fate.lost),
         "lost_reason": fate.lost or None,
@@ -129,23 +129,26 @@ def _fate_value(fate: ReplicaFate) -> dict[str, Any]:
 
 
 def _index(fate: ReplicaFate) -> int | None:
-    return fate.told.place.index if isinstance(fate.told, ReadableReplica) else None
+    return fate.replica.place.index if isinstance(fate.replica, ReadableReplica) else None
 
 
 def _table(fates: Sequence[ReplicaFate]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     def row(fate: ReplicaFate) -> tuple[str, ...]:
         index = _index(fate)
         becomes = f"lost: {fate.lost}" if fate.lost else "goes on"
-        return fate.told.name, fate.told.url, "?" if index is None else str(index), becomes
+        return fate.replica.name, fate.replica.url, "?" if index is None else str(index), becomes
 
     return ("replica", "url", "has entries up to", "becomes"), [row(fate) for fate in fates]
 
 
-def _show(console: Console, done: Rebuilding, value: dict[str, Any]) -> None:
-    show_rows(console, *_table(done.survey.fates))
+def _show(console: Console, plan: Rebuilding, value: dict[str, Any]) -> None:
+    show_rows(console, *_table(plan.survey.fates))
     would = "would go on" if value["dry_run"] else "goes on"
     where = f", in store {value['store']}" if value["store"] else ""
-    console.print(f"{done.name} {would} from {value['from']}, which has entries up to {done.head}{where}", markup=False)
+    console.print(
+        f"{plan.name} {would} from {value['from']}, which has entries up to {plan.head}{where}",
+        markup=False,
+    )
     if value["unsettled"]:
         console.print(
             f"these count though their quorum had not succeeded: block {', '.join(value['unsettled'])}", markup=False
@@ -155,5 +158,5 @@ def _show(console: Console, done: Rebuilding, value: dict[str, Any]) -> None:
             f"{value['given_up']:,} entries of the old log, which no replica has executed, are given up: back up again",
             markup=False,
         )
-    if not value["dry_run"] and any(fate.lost for fate in done.survey.fates):
+    if not value["dry_run"] and any(fate.lost for fate in plan.survey.fates):
         console.print("now: holdfast replica recover --lost", markup=False)

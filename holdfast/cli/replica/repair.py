@@ -19,7 +19,7 @@ from holdfast.replication.log.replicas import log_states
 from holdfast.replication.work import membership
 from holdfast.replication.work import rebuild_store as rebuilding
 from holdfast.replication.work.repair import findings, unknown_archive
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from holdfast.cli.replica.options import Asked
     from holdfast.replication.log.replicas import LogState
-    from holdfast.replication.work.repair import Finding, Step, WayOut
+    from holdfast.replication.work.repair import Finding, RepairStep, WayOut
 
 
 def repair(
@@ -58,7 +58,7 @@ def repair(
         "archive": log.archive if log else None,
         "name": log.name if log else asked.word,
         "steps": steps,
-        "findings": [_described(each, options) for each in remaining],
+        "findings": [_described(finding, options) for finding in remaining],
         "dry_run": dry_run,
     }
     output.result(value, lambda console: _show(console, value))
@@ -85,14 +85,21 @@ def _repaired(
     After each step all is looked at again: it may have settled more, or brought something else to light.
     """
     steps: list[dict[str, Any]] = []
-    failed: dict[Step, Exception] = {}
-    tries: Counter[Step] = Counter()
+    failed: dict[RepairStep, Exception] = {}
+    tries: Counter[RepairStep] = Counter()
     while True:
-        found = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
+        remaining = findings(asked.coordination, log.archive, asked.place, troubles=failed.values())
         # Again once only: where backups go on meanwhile, a replica may be behind at every look.
-        chosen = next((each for each in found if each.step and each.step not in failed and tries[each.step] < 2), None)
+        chosen = next(
+            (
+                finding
+                for finding in remaining
+                if finding.step and finding.step not in failed and tries[finding.step] < 2
+            ),
+            None,
+        )
         if chosen is None or chosen.step is None or dry_run:
-            return steps, found
+            return steps, remaining
         step = chosen.step
         tries[step] += 1
         command = f"holdfast replica {' '.join(filter(None, (step.verb, step.replica)))}"
@@ -110,15 +117,15 @@ def _repaired(
             steps.append({"command": command, "result": result, "error": None})
 
 
-def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -> str:
+def _run(asked: Asked, log: LogState, step: RepairStep, output: Output, wait: float) -> str:
     """Run the verb that a step names; return its result in words."""
     if step.verb == "rebuild-store":
         urls = asked.coordination.named
-        planned = rebuilding.prepare(asked.coordination, urls, wanted=log.archive, places=asked.place)
+        planned = rebuilding.prepare(asked.coordination, urls, word=log.archive, places=asked.place)
         rebuilt = rebuilding.rebuild(asked.coordination, planned, wait=wait, places=asked.place)
-        source = rebuilt.done.survey.source.name
+        source = rebuilt.plan.survey.source.name
         return (
-            f"{log.name} goes on from {source}, which has entries up to {rebuilt.done.head}, in store {rebuilt.store}"
+            f"{log.name} goes on from {source}, which has entries up to {rebuilt.plan.head}, in store {rebuilt.store}"
         )
     row = asked.row(step.replica)
     if step.verb == "sync":
@@ -133,26 +140,26 @@ def _run(asked: Asked, log: LogState, step: Step, output: Output, wait: float) -
 
 
 def _described(finding: Finding, options: Sequence[str]) -> dict[str, Any]:
-    def way(each: WayOut) -> dict[str, Any]:
-        command = shlex.join(("holdfast", "replica", *each.command, *options)) if each.command else None
+    def value(way: WayOut) -> dict[str, Any]:
+        command = shlex.join(("holdfast", "replica", *way.command, *options)) if way.command else None
         return {
-            "keeps": each.keeps,
-            "loses": each.loses or None,
+            "keeps": way.keeps,
+            "loses": way.loses or None,
             "command": command,
-            "action": each.action or None,
-            "alone": each.step is not None,
+            "action": way.action or None,
+            "alone": way.step is not None,
         }
 
-    ways = [way(each) for each in finding.ways]
+    ways = [value(way) for way in finding.ways]
     return {"about": finding.about, "problem": finding.problem, "exit_code": finding.exit_code, "ways": ways}
 
 
 def _show(console: Console, value: dict[str, Any]) -> None:
     if not value["findings"]:
         console.print(f"nothing is wrong with the replicas of {value['name']}", markup=False)
-    for each in value["findings"]:
-        console.print(f"{each['about']}: {each['problem']}", markup=False)
-        for way in each["ways"]:
+    for finding in value["findings"]:
+        console.print(f"{finding['about']}: {finding['problem']}", markup=False)
+        for way in finding["ways"]:
             console.print(f"  {way['command'] or way['action']}", markup=False)
             alone = "; so 'holdfast replica repair' does it" if way["alone"] else ""
             console.print(f"    keeps {way['keeps']}", markup=False)

@@ -33,11 +33,11 @@ def status(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         chosen = asked.log().archive if archive else None
-        found = asked.coordination.run(lambda c: standing.status(c, chosen))
+        statuses = asked.coordination.run(lambda c: standing.status(c, chosen))
         where = asked.coordination.url
-        looks = [look_at(asked.coordination, each, asked.place) if look else None for each in found]
-    contradictions = [each.contradiction for each in looks if each and each.contradiction]
-    value = {"archives": [each.describe() for each in found]}
+        looks = [look_at(asked.coordination, status, asked.place) if look else None for status in statuses]
+    contradictions = [look.contradiction for look in looks if look and look.contradiction]
+    value = {"archives": [status.describe() for status in statuses]}
     for described, seen in zip(value["archives"], looks, strict=True):
         for one in described["replicas"]:
             one["look"] = _described(seen.places[one["name"]]) if seen else None
@@ -53,16 +53,16 @@ def _described(look: LogPlace | str) -> dict[str, Any]:
 
 
 def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
-    for each in archives:
+    for archive in archives:
         console.print(
-            f"{each['name']} ({each['archive']}): {log_words(each)}, in store {each['store']}",
+            f"{archive['name']} ({archive['archive']}): {log_words(archive)}, in store {archive['store']}",
             markup=False,
         )
         head = ("replica", "url", "behind", "epoch", "state")
         show_rows(
-            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _state(r)) for r in each["replicas"]]
+            console, head, [(r["name"], r["url"], _behind(r), str(r["epoch"]), _state(r)) for r in archive["replicas"]]
         )
-        for pending in each["pending_quorums"]:
+        for pending in archive["pending_quorums"]:
             have = ", ".join(pending["replicas"]) or "none"
             console.print(
                 f"entry {pending['entry']}, a backup of {pending['source']}, waits for its quorum: "
@@ -70,30 +70,30 @@ def _show(console: Console, archives: list[dict[str, Any]], where: str) -> None:
                 f"for {pending['seconds_left']:.0f} s at most",
                 markup=False,
             )
-        for missing in each["missing"]:
+        for missing in archive["missing"]:
             console.print(
-                f"entry {missing['entry']} stops replicas: nobody has its files, as is known for "
+                f"entry {missing['entry']} stops replicas: no replica has its files, as is known for "
                 f"{human_span(missing['for_s'])}",
                 markup=False,
             )
-        for lease in each["sources"]:
+        for lease in archive["sources"]:
             console.print(lease["words"], markup=False)
-        if each["leader"]:
+        if archive["leader"]:
             console.print(
-                f"{each['leader']} leads, for {each['leader_lease_s']:.0f} s: compactions and truncations go through "
-                "it",
+                f"{archive['leader']} leads, for {archive['leader_lease_s']:.0f} s: compactions and truncations go "
+                "through it",
                 markup=False,
             )
     if not archives:
         console.print(f"no archive has replicas in {where}", markup=False)
 
 
-def log_words(each: dict[str, Any]) -> str:
+def log_words(archive: dict[str, Any]) -> str:
     """Return the extent of a log in words, by the keys `head` and `log_start`."""
-    if not each["head"]:
+    if not archive["head"]:
         return "no entries yet"
-    start = f"those from {each['log_start']} on" if each["log_start"] <= each["head"] else "none any more"
-    return f"entries up to {each['head']}, of which the log has {start}"
+    start = f"those from {archive['log_start']} on" if archive["log_start"] <= archive["head"] else "none any more"
+    return f"entries up to {archive['head']}, of which the log has {start}"
 
 
 def _behind(one: dict[str, Any]) -> str:
@@ -110,8 +110,8 @@ def _state(one: dict[str, Any]) -> str:
         elif look["index"] != one["pointer"] - 1:
             said.append(f"has entry {look['index']}")
     elif one["silent_s"] is not None:
-        again = human_span(one["asked_again_s"])
-        said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {again}")
+        pause = human_span(one["asked_again_s"])
+        said.append(f"it has not answered for {human_span(one['silent_s'])}, and is asked again in {pause}")
     return "; ".join(said)
 
 

@@ -24,7 +24,7 @@ from holdfast.replication.log import trimming
 from holdfast.replication.log.consistency_check import silent_among
 from holdfast.replication.log.replicas import lost, mark_lost, replicas
 from holdfast.replication.work import recovery
-from holdfast.replication.work.upkeep import sync_replica, told_by_job
+from holdfast.replication.work.sync import sync_of_result, sync_replica
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -40,13 +40,13 @@ if TYPE_CHECKING:
 def sync(
     name: AnyReplica = None,
     every: Annotated[
-        bool, typer.Option("--all", help="Each replica that is not lost, whatever becomes of one.")
+        bool, typer.Option("--all", help="Each replica that is not lost; goes on where one fails.")
     ] = False,
     store: Store = None,
     archive: OfArchive = None,
     gap_after: Annotated[
         str,
-        typer.Option(metavar="TIME", help="Give up an entry whose files nobody has had for so long, or 'never' do so."),
+        typer.Option(metavar="TIME", help="Give up an entry whose files no replica has had for so long, or 'never'."),
     ] = f"{GAP_AFTER // timedelta(hours=1)}h",
     spark: Annotated[
         bool, typer.Option("--spark", help="Spread the copies over Spark, for a replica that lacks much.")
@@ -81,7 +81,7 @@ def sync(
                 execute=execute,
             ).describe()
 
-        _each(chosen, work, synced, output, go_on=every)
+        _for_all(chosen, work, synced, output, go_on=every)
 
 
 def _one_or(name: str | None, every: bool, option: str) -> None:
@@ -89,7 +89,7 @@ def _one_or(name: str | None, every: bool, option: str) -> None:
         raise UsageError(f"say either the name of a replica or {option}")
 
 
-def _each(
+def _for_all(
     rows: Sequence[ReplicaRow],
     work: Callable[[ReplicaRow], dict[str, Any]],
     words: Callable[[dict[str, Any]], str],
@@ -126,12 +126,12 @@ def _each(
 
 
 def _in_spark(asked: Asked, wait: float, output: Output, place: ObjectStore) -> Synced:
-    return told_by_job(run_job(asked.context(place.url), SyncRequest(), wait=wait, output=output))
+    return sync_of_result(run_job(asked.context(place.url), SyncRequest(), wait=wait, output=output))
 
 
 def synced(value: dict[str, Any]) -> str:
     indexes = ", ".join(str(index) for index in value["given_up"])
-    given_up = f"given up, since nobody had their files: entries {indexes}; " if indexes else ""
+    given_up = f"given up, since no replica had their files: entries {indexes}; " if indexes else ""
     if not value["entries"]:
         return f"{value['replica']}: {given_up}at entry {value['index']}, nothing to do"
     return (
@@ -151,7 +151,7 @@ def trim(
     output = Output(as_json=as_json)
     with ask(store, archive) as asked:
         log = asked.log()
-        done = trimming.trim(
+        trimmed = trimming.trim(
             asked.coordination,
             log.archive,
             min_keep=request.min_keep,
@@ -162,12 +162,12 @@ def trim(
     value = {
         "archive": log.archive,
         "name": log.name,
-        "log_start": done.start,
-        "removed": done.removed,
-        "lost": list(done.lost),
-        "waits_for": list(done.waits_for),
-        "spared": list(done.spared),
-        "not_asked": [each.describe() for each in done.not_asked],
+        "log_start": trimmed.start,
+        "removed": trimmed.removed,
+        "lost": list(trimmed.lost),
+        "waits_for": list(trimmed.waits_for),
+        "spared": list(trimmed.spared),
+        "not_asked": [replica.describe() for replica in trimmed.not_asked],
         "dry_run": request.dry_run,
     }
     output.result(value, lambda console: console.print(_trimmed(value), markup=False))
@@ -188,7 +188,7 @@ def _trimmed(value: dict[str, Any]) -> str:
 def recover(
     request: RecoveryRequest,
     name: AnyReplica = None,
-    every: Annotated[bool, typer.Option("--lost", help="Each replica that is lost, whatever becomes of one.")] = False,
+    every: Annotated[bool, typer.Option("--lost", help="Each replica that is lost; goes on where one fails.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Take files that are there in their size as whole, without reading them.")
     ] = False,
@@ -217,7 +217,7 @@ def recover(
                 asked, log, row.name, output, request.with_values(deep=not quick), wait=wait
             ).describe()
 
-        _each(chosen, work, lambda value: f"{value['replica']}: {brought(value)}", output, go_on=every)
+        _for_all(chosen, work, lambda value: f"{value['replica']}: {brought(value)}", output, go_on=every)
 
 
 def recover_replica(
@@ -234,7 +234,7 @@ def recover_replica(
     :param wait: seconds for locks that others hold.
     """
     source = request.source
-    output.say(f"making {name} anew{f' from {source}' if source else ''}: files that are missing are copied")
+    output.say(f"recovering {name}{f' from {source}' if source else ''}: files that are missing are copied")
     return recovery.recover(
         asked.coordination, log.archive, name, source=source, deep=request.deep, wait=wait, places=asked.place
     )

@@ -161,7 +161,7 @@ class BackupRequest(Request):
         return parse_size(self.max_retained) if self.max_retained else None
 
     @property
-    def wish(self) -> QuorumRequest | None:
+    def quorum_request(self) -> QuorumRequest | None:
         """Return the quorum that the backup needs; None for none."""
         timeout = parse_span(self.quorum_timeout).total_seconds() if self.quorum_timeout else QUORUM_TIMEOUT_S
         return QuorumRequest.of(self.quorum or 1, timeout)

@@ -20,7 +20,7 @@ from holdfast.replication.log import line
 from holdfast.replication.log.errors import OldStoreError, SilentReplicaError
 from holdfast.replication.log.named_places import NamedPlaces
 from holdfast.replication.log.replicas import log_state, replica, replicas
-from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
+from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, silence_words
 from holdfast.replication.log.store import clock
 from locking.one_line import line_logger
 from locking.store import ObjectNotFound, StoreError
@@ -86,7 +86,7 @@ def look_up(connection: Connection, archive: str, place: LogPlace) -> KnownRepli
     return KnownReplica(log, row, line.contradiction(connection, log, place))
 
 
-def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) -> None:
+def check_replica(record: KnownReplica, url: str, place: LogPlace, store: str) -> None:
     """Check a replica against the coordination store.
 
     The replica must follow this log, be at the URL that the store has for it, and have executed the log's own entries.
@@ -97,18 +97,18 @@ def check_replica(known: KnownReplica, url: str, place: LogPlace, store: str) ->
     :raises UsageError: it is a copy of the replica.
     :raises OldStoreError: store and archive contradict each other.
     """
-    if known.log.store != place.store:
+    if record.log.store != place.store:
         raise OldStoreError(
-            f"{url} follows the log of store {place.store}, and {store} has {known.log.store}: it is another store, or "
-            "one that was made anew"
+            f"{url} follows the log of store {place.store}, and {store} has {record.log.store}: it is another "
+            "store, or a new one"
         )
-    if known.row.url != url:
+    if record.row.url != url:
         raise UsageError(
-            f"{url} says that it is replica {place.replica}, which is at {known.row.url}: it is a copy of that one. "
+            f"{url} says that it is replica {place.replica}, which is at {record.row.url}: it is a copy of that one. "
             "Where folders or mounts were exchanged, exchange them back. "
             f"Where the replica was moved, 'holdfast replica remove {place.replica}' first, then add it again"
         )
-    _check_line(known.contradiction, known.log, url, store)
+    _check_line(record.contradiction, record.log, url, store)
 
 
 def _check_line(contradiction: str, log: LogState, url: str, store: str) -> None:
@@ -137,11 +137,11 @@ def ask_others(
     named = NamedPlaces.beside({row.url for row in rows}, coordination.named, places)
 
     def question(row: ReplicaRow) -> LogPlace | None:
-        return _told(archive, row, places)
+        return _position(archive, row, places)
 
     answers = _ask(coordination, archive, asked, question, named.questions(archive))
-    found, more_not_asked = named.told(answers)
-    not_asked = {row.name: paused_words(row, now) for row in others if is_paused(row, now)}
+    positions, more_not_asked = named.positions(answers)
+    not_asked = {row.name: silence_words(row, now) for row in others if is_paused(row, now)}
     for row in asked:
         answer = answers[row.name]
         if isinstance(answer, (HoldfastError, StoreError)):
@@ -150,10 +150,10 @@ def ask_others(
         elif isinstance(answer, Exception):
             raise answer
         elif answer is not None:
-            found[row.url] = answer
+            positions[row.url] = answer
     unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
-    unread = frozenset(row.name for row in others if row.url not in found)
-    return Answers(found, unasked + more_not_asked, unread)
+    unread = frozenset(row.name for row in others if row.url not in positions)
+    return Answers(positions, unasked + more_not_asked, unread)
 
 
 def run_agreed(
@@ -174,13 +174,13 @@ def run_agreed(
     :param places: opens a replica by its URL.
     :raises OldStoreError: one does.
     """
-    told = ask_others(coordination, archive, but_for, places)
-    for each in told.not_asked:
-        logger.warning("%s.", each.words)
+    answers = ask_others(coordination, archive, but_for, places)
+    for silent in answers.not_asked:
+        logger.warning("%s.", silent.words)
 
     def checked(connection: Connection) -> T:
-        check_others(connection, archive, told.places, coordination.url)
-        return work(connection, told)
+        check_others(connection, archive, answers.places, coordination.url)
+        return work(connection, answers)
 
     return coordination.run(checked)
 
@@ -205,15 +205,15 @@ def _ask(
     return answers
 
 
-def _told(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
+def _position(archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]) -> LogPlace:
     """Return a replica's own position in the log, read by short requests."""
     return open_replica(places(row.url).impatient(), archive, row.name)[1]
 
 
 def check_line(coordination: CoordinationStore, archive: str, name: str, store: ObjectStore) -> None:
-    """Check that a place has nothing that the coordination store does not know, before a replica is made anew there.
+    """Check that a place has nothing that the coordination store does not know, before a replica is recovered there.
 
-    A place that cannot be read tells nothing.
+    A place that cannot be read contradicts nothing.
 
     :param archive: its id.
     :param name: of the replica; `store`: of the place.
@@ -236,7 +236,7 @@ def look_at(
     :param archive: its id.
     :param places: opens a replica by its URL.
     """
-    answers = _ask(coordination, archive, rows, lambda row: _told(archive, row, places))
+    answers = _ask(coordination, archive, rows, lambda row: _position(archive, row, places))
     return {name: sentence(answer) if isinstance(answer, Exception) else answer for name, answer in answers.items()}
 
 
@@ -255,7 +255,7 @@ def silent_among(
     :param at_once: also ask those that were silent a short while ago; else they count as silent.
     """
     now = coordination.run(clock)
-    paused = {row.name: paused_words(row, now) for row in rows if not at_once and is_paused(row, now)}
+    paused = {row.name: silence_words(row, now) for row in rows if not at_once and is_paused(row, now)}
     asked = [row for row in rows if row.name not in paused]
     answers = _ask(coordination, archive, asked, lambda row: places(row.url).impatient().head(IDENTITY_KEY))
     late = {name: sentence(answer) for name, answer in answers.items() if isinstance(answer, NoAnswerError)}
@@ -297,16 +297,16 @@ def _check_is_there(place: ObjectStore, name: str) -> None:
         ) from error
 
 
-def check_others(connection: Connection, archive: str, told: Mapping[str, LogPlace], store: str) -> None:
+def check_others(connection: Connection, archive: str, positions: Mapping[str, LogPlace], store: str) -> None:
     """Check that the store has the entries executed by other replicas.
 
-    :param told: their positions by URL, as `ask_others` returned them before this transaction began: what they have
+    :param positions: by URL, as `ask_others` returned them before this transaction began: what the replicas have
         executed since was in the log before.
     :param store: the coordination store's address, for people.
     :raises OldStoreError: it does not.
     """
     log = log_state(connection, archive)
-    for url, place in told.items():
+    for url, place in positions.items():
         _check_line(line.contradiction(connection, log, place), log, url, store)
 
 
@@ -319,11 +319,11 @@ def open_replica(store: ObjectStore, archive: str, name: str) -> tuple[Archive, 
     :raises DamagedError: no archive is in the store, or something else.
     """
     try:
-        found = Archive.open(store, recovering=True)
+        opened = Archive.open(store, recovering=True)
     except UsageError:
         _check_is_there(store, name)
         raise
-    place = found.state.log
-    if found.identity.id != archive or place is None or place.replica != name:
+    place = opened.state.log
+    if opened.identity.id != archive or place is None or place.replica != name:
         raise DamagedError(f"{store.url} is not replica {name} of this archive: something else lies there")
-    return found, place
+    return opened, place

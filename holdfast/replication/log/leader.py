@@ -3,7 +3,7 @@
 The archive is compacted and truncated through its leader alone. One transaction each. Two that join the same blocks
 would do so in vain, one of them. So one replica leads, by a lease that it renews while it works; another one takes over
 once that has ended, and begins a new epoch: what the one before still wants to append is refused. That an entry is
-*valid* does not depend on it: whatever removes blocks is appended only to the log that it was planned by.
+*valid* does not depend on it: an entry that removes blocks is appended only to the log that it was planned by.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _A = schema.archives.c
 class Leader:
     """Present or last leader of an archive.
 
-    :param name: of the replica; "": nobody.
+    :param name: of the replica; "": none.
     :param until: end of its lease, in seconds since 1970 by the store's clock.
     """
 
@@ -101,7 +101,7 @@ def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, r
     :param epoch: of the leadership that it was made under; None: under none.
     :param removes: it removes blocks, which only a leader does.
     :raises EpochOverError: another replica has begun to lead.
-    :raises RefusedError: it removes blocks, and nobody leads for it.
+    :raises RefusedError: it removes blocks, and no replica leads for it.
     """
     if epoch is None:
         if removes:
@@ -113,7 +113,7 @@ def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, r
     there = leader(connection, acting.archive)
     if (there.name, there.epoch) != (acting.name, epoch):
         raise EpochOverError(
-            f"replica {acting.name} led in epoch {epoch}, and {there.name or 'nobody'} leads by now (epoch "
+            f"replica {acting.name} led in epoch {epoch}, and {there.name or 'no replica'} leads by now (epoch "
             f"{there.epoch}): nothing was changed. Start again"
         )
 

@@ -1,10 +1,10 @@
 """Line of an archive's update log: the id that the entry at each index had, in this store and in those before it.
 
 Ids stay when their entries are trimmed, and when the log is rebuilt. So a replica that has executed another entry is
-told from one that is behind, however long it was away.
+never taken for one that is behind, however long it was away.
 
 The rule for every memory of how far something was, of an archive, a machine or this store: a number is kept with the id
-of what it numbers, and both are compared. A number alone does not tell a replica from one that went another way.
+of what it numbers, and both are compared. By a number alone, a replica looks like one that went another way.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def stores_before(connection: Connection, archive: str) -> dict[str, int]:
     return {row[0]: row[1] for row in connection.execute(query)}
 
 
-def write(connection: Connection, archive: str, entries: Mapping[int, str], before: Mapping[str, int]) -> None:
+def write_line(connection: Connection, archive: str, entries: Mapping[int, str], before: Mapping[str, int]) -> None:
     """Write the line of a log that was rebuilt.
 
     :param entries: ids by index; `before`: as `stores_before` returns them.
@@ -80,8 +80,8 @@ def contradiction(connection: Connection, log: LogState, place: LogPlace) -> str
     if place.set_aside or (place.recovering and not place.recovery):
         return ""
     for index, entry in ((place.index, place.entry), (place.reached, place.reached_entry)):
-        known = entry_id(connection, log.archive, index)
-        if index > last or (entry and known not in (None, entry)):
+        logged = entry_id(connection, log.archive, index)
+        if index > last or (entry and logged not in (None, entry)):
             return f"has executed entry {index} ({entry}), which the coordination store does not know"
     if place.passed and place.index >= log.start and _counts(connection, log.archive, place.index):
         return f"has passed entry {place.index} ({place.entry}), whose failure the coordination store does not know"

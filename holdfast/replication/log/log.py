@@ -2,7 +2,7 @@
 
 It holds the changes that the archive's replicas are to commit, in order. One transaction each. An index is taken by
 adding one to the head in the transaction that appends, so that there is no hole and the order is that of the commits: a
-sequence of the database would give neither. Whatever is to be refused is refused here: an entry that was appended is
+sequence of the database would give neither. All refusals happen here: an entry that was appended is
 executed by every replica.
 """
 
@@ -128,7 +128,8 @@ class Draft:
         behind others, since only `expected` matters to it; all else may not.
     :param expected, becomes: what each source's ends must be, and what they are then.
     :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
-    :param wish: how many replicas are to hold the block that it adds before that counts; None: it counts at once.
+    :param quorum_request: how many replicas are to hold the block that it adds before that counts; None: none
+        need to.
     """
 
     id: str
@@ -137,7 +138,7 @@ class Draft:
     expected: Mapping[str, Ends] = field(default_factory=dict)
     becomes: Mapping[str, Ends] = field(default_factory=dict)
     leader_epoch: int | None = None
-    wish: QuorumRequest | None = None
+    quorum_request: QuorumRequest | None = None
 
     @property
     def only_adds(self) -> bool:
@@ -185,7 +186,7 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     An entry that was appended already is found by its id.
 
     :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
-    :raises HeadMovedError: it is to be planned anew.
+    :raises HeadMovedError: it is to be planned again.
     :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
         what is to be removed waits for its quorum.
     :raises BusyError: the last backup of the source still waits for its quorum.
@@ -209,8 +210,8 @@ def append(connection: Connection, acting: Acting, draft: Draft) -> int:
     _move_ends(connection, acting.archive, draft)
     for block in draft.change.add:
         _add_block(connection, acting.archive, block, index)
-    if draft.wish is not None:
-        _begin_quorum(connection, acting.archive, index, draft, draft.wish)
+    if draft.quorum_request is not None:
+        _begin_quorum(connection, acting.archive, index, draft, draft.quorum_request)
     _insert_entry(connection, acting.archive, index, draft.id, draft.change, by=acting.name)
     return index
 
@@ -240,10 +241,12 @@ def _insert_entry(
     line.note(connection, archive, index, identity)
 
 
-def _begin_quorum(connection: Connection, archive: str, index: int, draft: Draft, wish: QuorumRequest) -> None:
+def _begin_quorum(
+    connection: Connection, archive: str, index: int, draft: Draft, quorum_request: QuorumRequest
+) -> None:
     ((source, ends),) = draft.expected.items()
     (block,) = draft.change.add
-    quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, wish=wish)
+    quorum.begin(connection, archive, index, block=block.id, source=source, ends=ends, quorum_request=quorum_request)
 
 
 def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Collection[str]) -> list[Quorum]:
@@ -256,10 +259,10 @@ def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Colle
     :param unread: names of replicas that could not be read.
     """
     return [
-        each
-        for each in quorum.overdue(connection, archive)
-        if not quorum.too_few_readable(connection, archive, each.size, unread)
-        and _take_back(connection, archive, each, by)
+        waiting
+        for waiting in quorum.overdue(connection, archive)
+        if not quorum.too_few_readable(connection, archive, waiting.size, unread)
+        and _take_back(connection, archive, waiting, by)
     ]
 
 
@@ -283,10 +286,10 @@ def join(
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
     """
     return [
-        each.index
-        for each in quorum.vote(connection, acting, index=index, blocks=blocks)
-        if not quorum.too_few_readable(connection, acting.archive, each.size, unread)
-        and _acknowledge(connection, acting, each)
+        complete.index
+        for complete in quorum.vote(connection, acting, index=index, blocks=blocks)
+        if not quorum.too_few_readable(connection, acting.archive, complete.size, unread)
+        and _acknowledge(connection, acting, complete)
     ]
 
 
@@ -315,11 +318,11 @@ def _check_removed(connection: Connection, archive: str, blocks: Collection[str]
 
     It may be taken back yet, and that is another entry's to do.
     """
-    for each in quorum.pending(connection, archive) if blocks else ():
-        if each.block in blocks:
+    for waiting in quorum.pending(connection, archive) if blocks else ():
+        if waiting.block in blocks:
             raise RefusedError(
-                f"the last backup of {each.source} still waits for its quorum, and was to be removed: "
-                f"{each.describe()}. Nothing was changed: wait for it, then start again"
+                f"the last backup of {waiting.source} still waits for its quorum, and was to be removed: "
+                f"{waiting.describe()}. Nothing was changed: wait for it, then start again"
             )
 
 
@@ -341,10 +344,10 @@ def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Bloc
 def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
     for source, expected in draft.expected.items():
         quorum.check_settled(connection, archive, source)
-        here = ends_of(connection, archive, source)
-        if here != expected:
+        ends = ends_of(connection, archive, source)
+        if ends != expected:
             raise RefusedError(
-                f"another backup of {source} was appended meanwhile (its end is {here[0] or 'none'}, this one started "
+                f"another backup of {source} was appended meanwhile (its end is {ends[0] or 'none'}, this one started "
                 f"from {expected[0] or 'none'}): nothing was added. Start a new backup."
             )
         end, stream = draft.becomes.get(source, expected)
@@ -390,9 +393,9 @@ def check_settled_at(connection: Connection, archive: str, source: str, position
     :raises RefusedError: they were taken back, or others were appended.
     """
     quorum.check_settled(connection, archive, source)
-    if (here := ends_of(connection, archive, source)[1]) != position:
+    if (end := ends_of(connection, archive, source)[1]) != position:
         raise RefusedError(
-            f"the changes of {source} end at {here or 'no position'} by the update log, and not at {position}: nothing "
+            f"the changes of {source} end at {end or 'no position'} by the update log, and not at {position}: nothing "
             "was let go of. Start the backup again"
         )
 

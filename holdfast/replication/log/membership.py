@@ -64,11 +64,11 @@ def leave(connection: Connection, archive: str, name: str, *, force: bool) -> in
     check_removable(connection, archive, name, force=force)
     if len(replicas(connection, archive)) == 1:
         return 0
-    stay = {each.name: each.url for each in replicas(connection, archive) if each.name != name and not each.leaves_by}
+    stay = {row.name: row.url for row in replicas(connection, archive) if row.name != name and not row.leaves_by}
     return _append(connection, archive, name, "leaves_by", stay)
 
 
-def end(
+def end_membership(
     connection: Connection, archive: str, name: str, removal: tuple[int, str | None], *, force: bool, but_for: str = ""
 ) -> None:
     """Delete the row of a replica whose removal counts in this store.
@@ -107,8 +107,8 @@ def waited_for(connection: Connection, archive: str, index: int, *, but_for: str
     :param but_for: the name of a replica that leaves by it and cannot execute it any more.
     """
     old = [row for row in present(replicas(connection, archive)) if row.joined_by < index and row.name != but_for]
-    done = executed(old, index)
-    return max(0, min(SMALLEST, len(old)) - len(done)), [row for row in old if row not in done]
+    votes = executed(old, index)
+    return max(0, min(SMALLEST, len(old)) - len(votes)), [row for row in old if row not in votes]
 
 
 def check_counts(connection: Connection, archive: str, index: int, *, but_for: str = "") -> None:

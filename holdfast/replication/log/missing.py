@@ -20,7 +20,7 @@ def note_missing(connection: Connection, archive: str, index: int, *, pause: flo
 
     Return for how many seconds that has been known.
 
-    :param pause: seconds; where nobody has looked for longer, it is known from now on.
+    :param pause: seconds; after a longer time without a look, it counts from now on.
     """
     now, m = clock(connection), schema.missing.c
     of_entry = (m.archive == archive, m.index == index)
@@ -31,7 +31,7 @@ def note_missing(connection: Connection, archive: str, index: int, *, pause: flo
     return float(now - since)
 
 
-def note_found(connection: Connection, archive: str, *, first: int, last: int) -> None:
+def clear_missing(connection: Connection, archive: str, *, first: int, last: int) -> None:
     """Remove the record of missing files from some entries.
 
     A replica may have their files, or they need them no more.

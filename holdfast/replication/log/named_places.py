@@ -1,7 +1,7 @@
 """Places that a configuration names as replicas, and the coordination store does not know.
 
 A store that was brought back from an older copy may not know a replica that was added since, and the replicas that it
-knows may not, either. So the places that somebody has named are asked, too. What lies there need not be a replica of
+knows may not, either. So the places that a configuration names are asked, too. What lies there need not be a replica of
 the archive: then it says nothing.
 """
 
@@ -43,11 +43,11 @@ class NamedPlaces:
 
     @classmethod
     def beside(
-        cls, known: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
+        cls, urls: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
     ) -> NamedPlaces:
         """Return the named places that are not known.
 
-        :param known: URLs of replicas that the coordination store knows.
+        :param urls: URLs of replicas that the coordination store knows.
         :param named: URLs by name; however they are written, each place is asked once.
         :param places: opens a place by its URL.
         """
@@ -55,17 +55,17 @@ class NamedPlaces:
         names: dict[str, str] = {}
         not_asked: list[NotAsked] = []
         for name, url in named.items():
-            if url in known:  # as nearly always: to open a place that is written otherwise takes longer
+            if url in urls:  # as nearly always: to open a place that is written otherwise takes longer
                 continue
             try:
                 store = places(url)
             except (HoldfastError, StoreError) as error:  # a secret may stand in such a URL: it is not shown
                 not_asked.append(NotAsked(name, "as configured", sentence(error)))
                 continue
-            if store.url in known or store.url in stores:
+            if store.url in urls or store.url in stores:
                 continue
-            if (left := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
-                why = f"it has not answered, and is asked again in {human_span(left)}"
+            if (pause := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
+                why = f"it has not answered, and is asked again in {human_span(pause)}"
                 not_asked.append(NotAsked(name, store.url, why))
                 continue
             stores[store.url], names[store.url] = store, name
@@ -76,16 +76,16 @@ class NamedPlaces:
 
         :param archive: its id.
         """
-        return {url: partial(_told, archive, store) for url, store in self.stores.items()}
+        return {url: partial(_position, archive, store) for url, store in self.stores.items()}
 
-    def told(
+    def positions(
         self, answers: Mapping[str, LogPlace | Exception | None]
     ) -> tuple[dict[str, LogPlace], tuple[NotAsked, ...]]:
         """Return the positions in the log, by URL, and those that could not be asked.
 
         :param answers: by URL; there may be others among them.
         """
-        found: dict[str, LogPlace] = {}
+        positions: dict[str, LogPlace] = {}
         not_asked = list(self.not_asked)
         for url, name in self.names.items():
             answer = answers[url]
@@ -96,16 +96,16 @@ class NamedPlaces:
             elif isinstance(answer, Exception):
                 raise answer
             elif answer is not None:
-                found[url] = answer
-        return found, tuple(not_asked)
+                positions[url] = answer
+        return positions, tuple(not_asked)
 
 
-def _told(archive: str, store: ObjectStore) -> LogPlace | None:
+def _position(archive: str, store: ObjectStore) -> LogPlace | None:
     """Return the position in the log of what lies at a place; None where that is no replica of this archive."""
     store = store.impatient()
     try:
         store.head(IDENTITY_KEY)
     except ObjectNotFound:
         return None
-    found = Archive.open(store, recovering=True)
-    return found.state.log if found.identity.id == archive else None
+    opened = Archive.open(store, recovering=True)
+    return opened.state.log if opened.identity.id == archive else None

@@ -3,12 +3,12 @@
 A backup with a quorum counts only once several replicas hold it. One transaction each.
 
 The entry is appended like any other, and is *pending*: each replica that has executed it says so, and who completes the
-number has it succeed, with an entry that says so. Where that takes longer than its deadline, whoever sees it first has
+number has it succeed, with an entry that says so. After its deadline, the first process that sees it has
 it fail: the backup is taken back, with an entry that removes its block from those that hold it. Either happens once,
 and for all. It is *settled* once as many replicas have executed that it has succeeded: a copy of the store from before
 that is then contradicted by them, and cannot fail it again.
 
-What tells a retry from its first try is where the source's backups end: a second backup from the same position is
+A retry differs from its first try by where the source's backups end: a second backup from the same position is
 refused while the first one is pending, and after it has succeeded; a failure goes back to that position.
 
 Source of the rules: the paper that docs/replication.md names. `specs/Quorum.tla` checks them, and what goes wrong
@@ -54,7 +54,7 @@ class Quorum:
     :param dropped_by: index of the entry that takes the backup back; 0: none.
     :param votes: names of the replicas that hold it.
     :param acknowledged_by: index of the entry that says it has succeeded; 0: none, as of earlier releases' successes.
-    :param told: names of the replicas that have executed that one.
+    :param executed_by: names of the replicas that have executed that one.
     """
 
     index: int
@@ -66,23 +66,23 @@ class Quorum:
     dropped_by: int
     votes: tuple[str, ...] = ()
     acknowledged_by: int = 0
-    told: tuple[str, ...] = ()
+    executed_by: tuple[str, ...] = ()
 
     @property
     def is_settled(self) -> bool:
         """Return whether it is decided, and no copy of the store could decide it otherwise."""
         if self.state == COMMITTED:
-            return not self.acknowledged_by or len(self.told) >= self.size
+            return not self.acknowledged_by or len(self.executed_by) >= self.size
         return self.state == FAILED
 
     def describe(self) -> str:
         """Return the votes of the quorum in words."""
         which = f"entry {self.index} (a backup of {self.source})"
         if self.state == COMMITTED:
-            told = ", ".join(self.told) or "none"
+            names = ", ".join(self.executed_by) or "none"
             return (
-                f"{which}: its quorum has succeeded, and {len(self.told)} of {self.size} replicas have executed entry "
-                f"{self.acknowledged_by}, which says so ({told})"
+                f"{which}: its quorum has succeeded, and {len(self.executed_by)} of {self.size} replicas have executed "
+                f"entry {self.acknowledged_by}, which says so ({names})"
             )
         return f"{which}: {len(self.votes)} of {self.size} replicas ({', '.join(self.votes) or 'none'})"
 
@@ -97,7 +97,7 @@ def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
     there = present(rows)
 
     def counts(row: ReplicaRow) -> bool:
-        old = [each for each in there if each.joined_by < row.joined_by]
+        old = [older for older in there if older.joined_by < row.joined_by]
         return len(executed(old, row.joined_by)) >= min(size, len(old))
 
     return [row for row in there if counts(row)]
@@ -170,7 +170,7 @@ def too_few_readable(connection: Connection, archive: str, size: int, unread: Co
 def overdue(connection: Connection, archive: str) -> list[Quorum]:
     """Return the pending quorums whose deadline is over."""
     now = clock(connection)
-    return [each for each in pending(connection, archive) if each.deadline <= now]
+    return [waiting for waiting in pending(connection, archive) if waiting.deadline <= now]
 
 
 def check_settled(connection: Connection, archive: str, source: str) -> None:
@@ -181,10 +181,10 @@ def check_settled(connection: Connection, archive: str, source: str) -> None:
     :raises BusyError: something is.
     """
     for quorum in pending(connection, archive, source=source):
-        left = quorum.deadline - clock(connection)
+        seconds = quorum.deadline - clock(connection)
         raise BusyError(
             f"the last backup of {source} still waits for its quorum: {quorum.describe()}, for "
-            f"{max(0.0, left):.0f} s at most"
+            f"{max(0.0, seconds):.0f} s at most"
         )
 
 
@@ -196,7 +196,7 @@ def begin(
     block: str,
     source: str,
     ends: tuple[str, str],
-    wish: QuorumRequest,
+    quorum_request: QuorumRequest,
 ) -> None:
     """Record that an entry counts only with a quorum.
 
@@ -205,7 +205,7 @@ def begin(
     :param ends: of the source before it.
     :raises UsageError: there are not so many replicas.
     """
-    check_possible(connection, archive, wish.size)
+    check_possible(connection, archive, quorum_request.size)
     connection.execute(
         schema.quorums.insert(),
         {
@@ -213,9 +213,9 @@ def begin(
             "index": index,
             "block": block,
             "source": source,
-            "size": wish.size,
+            "size": quorum_request.size,
             "state": PENDING,
-            "deadline": clock(connection) + wish.timeout,
+            "deadline": clock(connection) + quorum_request.timeout,
             "end_before": ends[0],
             "stream_before": ends[1],
             "dropped_by": 0,
@@ -227,7 +227,7 @@ def begin(
 def vote(connection: Connection, acting: Acting, *, index: int, blocks: Collection[str]) -> list[Quorum]:
     """Vote for the pending entries that a replica holds.
 
-    Return the quorums that are complete by that. Whoever votes has them succeed in the same transaction.
+    Return the quorums that are complete by that. The vote has them succeed in the same transaction.
 
     :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
     :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
@@ -276,12 +276,12 @@ def _votes(connection: Connection, archive: str, index: int, size: int) -> tuple
 
 def _decide(connection: Connection, archive: str, index: int, state: str, **more: object) -> bool:
     """Decide a quorum that is pending; return False where it is decided already."""
-    found = connection.execute(
+    updated = connection.execute(
         schema.quorums.update()
         .where(_Q.archive == archive, _Q.index == index, _Q.state == PENDING)
         .values(state=state, **more)
     )
-    return bool(found.rowcount)
+    return bool(updated.rowcount)
 
 
 def _set_index(connection: Connection, archive: str, index: int) -> None:
@@ -351,8 +351,8 @@ def unsettled(connection: Connection, archive: str, source: str) -> list[Quorum]
     """
     succeeded = _select().where(_Q.archive == archive, _Q.source == source, _Q.state == COMMITTED)
     last = connection.execute(succeeded.order_by(_Q.acknowledged_by.desc()).limit(1)).one_or_none()
-    known = [_read(connection, archive, last)] if last is not None else []
-    return [each for each in (*known, *pending(connection, archive, source=source)) if not each.is_settled]
+    latest = [_read(connection, archive, last)] if last is not None else []
+    return [waiting for waiting in (*latest, *pending(connection, archive, source=source)) if not waiting.is_settled]
 
 
 def of_block(connection: Connection, archive: str, block: str) -> Quorum | None:
@@ -388,6 +388,6 @@ def _select() -> sa.Select[Any]:
 def _read(connection: Connection, archive: str, row: Sequence[Any]) -> Quorum:
     index, block, source, size, state, deadline, dropped_by, acknowledged_by = row
     rows = counted(replicas(connection, archive), size) if acknowledged_by else []
-    told = tuple(each.name for each in executed(rows, acknowledged_by))
+    executed_by = tuple(row.name for row in executed(rows, acknowledged_by))
     votes = _votes(connection, archive, index, size)
-    return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, told)
+    return Quorum(index, block, source, size, state, deadline, dropped_by, votes, acknowledged_by, executed_by)

@@ -38,15 +38,15 @@ def choose(
             f"replica {name} is being recovered from {row.recovers_from}; if that has died, its lease ends in "
             f"{row.active_until - now:.0f} s"
         )
-    good = [each for each in replicas(connection, archive) if not each.is_lost]
+    good = [row for row in replicas(connection, archive) if not row.is_lost]
     if not good:
         raise RefusedError(
             "all replicas are lost: 'holdfast replica status' shows what each of them has; 'holdfast replica elect' "
             "makes one of them the one to go on with"
         )
-    if source is not None and source not in {each.name for each in good}:
-        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(each.name for each in good)}")
-    chosen = max((each for each in good if source in (None, each.name)), key=lambda each: (each.pointer, each.name))
+    if source is not None and source not in {row.name for row in good}:
+        raise UsageError(f"{source} is no replica to recover from; these are: {', '.join(row.name for row in good)}")
+    chosen = max((row for row in good if source in (None, row.name)), key=lambda row: (row.pointer, row.name))
     if row.joined_by and not row.pointer:
         check_counts(connection, archive, row.joined_by)
     succeeded = max(log_state(connection, archive).quorum, row.joined_by)
@@ -58,7 +58,7 @@ def choose(
     return row, chosen
 
 
-def begin(
+def claim(
     connection: Connection, archive: str, name: str, *, source: str | None = None, lease: float = LEASE_S
 ) -> tuple[Acting, ReplicaRow]:
     """Begin the recovery of a lost replica, and choose its source.
@@ -85,7 +85,7 @@ def begin(
 def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
     """Renew the lease of a recovery.
 
-    :raises EpochOverError: somebody else has begun another one.
+    :raises EpochOverError: another process has begun another one.
     """
     _recovering(connection, acting)
     change_row(connection, acting, active_until=clock(connection) + lease)
@@ -94,7 +94,7 @@ def go_on(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> 
 def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> None:
     """Set the pointer of a replica that has the content of all earlier entries.
 
-    :raises EpochOverError: somebody else has begun another recovery.
+    :raises EpochOverError: another process has begun another recovery.
     :raises RefusedError: the other replica is lost by now, or the log was trimmed beyond the pointer: begin again.
     """
     row = _recovering(connection, acting)
@@ -109,7 +109,7 @@ def take_pointer(connection: Connection, acting: Acting, *, pointer: int) -> Non
 def finish(connection: Connection, acting: Acting) -> None:
     """Mark a replica as no longer lost, as the last step; a new one is one of the archive's from then on.
 
-    :raises EpochOverError: somebody else has begun another recovery, or may have: the lease is over.
+    :raises EpochOverError: another process has begun another recovery, or may have: the lease is over.
     :raises RefusedError: the log was trimmed beyond its pointer.
     """
     row = _recovering(connection, acting)
@@ -142,5 +142,5 @@ def give_up(connection: Connection, acting: Acting) -> None:
 def _recovering(connection: Connection, acting: Acting) -> ReplicaRow:
     row = replica(connection, acting.archive, acting.name)
     if row.epoch != acting.epoch or not row.is_lost or not row.recovers_from:
-        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun anew by somebody else")
+        raise EpochOverError(f"the recovery of {acting.name} was given up, or begun again by another process")
     return row

@@ -3,7 +3,7 @@
 A pointer says how far its replica has come in the log. One transaction each.
 
 A replica is *active* while its lease runs. All processes that act for it share its epoch, and any of them renews the
-lease. Who comes after the lease has ended begins a new epoch, and whatever those of the old one ask for is refused.
+lease. Who comes after the lease has ended begins a new epoch, and all requests of the old one are refused.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ class ReplicaRow:
 
     :param pointer: index of the entry that it executes next; 0: it never had any.
     :param active_until, synced_at: seconds since 1970 by the store's clock.
-    :param recovers_from: the replica it is being made anew from; "": it is not.
+    :param recovers_from: the replica it is being recovered from; "": it is not.
     :param silent_since: when it first did not answer in time, by the store's clock; 0: it answers.
-    :param ask_again_at: until then nobody waits for its answer.
+    :param ask_again_at: until then no process waits for its answer.
     :param trimmed_bytes: what entries add that it lacks and that the log no longer has.
     :param joined_by: index of the entry that has added it; 0: it founded the log, or an earlier release has added it.
     :param leaves_by: index of the entry that removes it; 0: it stays.
@@ -138,8 +138,8 @@ def replica(connection: Connection, archive: str, name: str) -> ReplicaRow:
     for row in there:
         if row.name == name:
             return row
-    known = ", ".join(row.name for row in there) or "none"
-    raise UsageError(f"there is no replica {name} of this archive; it has: {known}")
+    names = ", ".join(row.name for row in there) or "none"
+    raise UsageError(f"there is no replica {name} of this archive; it has: {names}")
 
 
 def register(
@@ -153,8 +153,10 @@ def register(
     :param ends, streams: positions that backups of each source, and its changes, have reached.
     :raises UsageError: the archive has replicas already.
     """
-    known = connection.execute(sa.select(schema.archives.c.archive).where(schema.archives.c.archive == log.archive))
-    if known.first() is not None:
+    registered = connection.execute(
+        sa.select(schema.archives.c.archive).where(schema.archives.c.archive == log.archive)
+    )
+    if registered.first() is not None:
         raise UsageError(f"archive {log.name} has replicas in this store already: another one is to be an empty place")
     row = {"archive": log.archive, "name": log.name, "store": log.store, "head": log.head, "log_start": log.start}
     connection.execute(schema.archives.insert(), row)
@@ -212,7 +214,7 @@ def _insert(connection: Connection, archive: str, name: str, url: str, *, pointe
 def first_epoch(connection: Connection, archive: str) -> int:
     """Return the first epoch of a new replica.
 
-    It is greater than those of all replicas that were removed. Else whoever still acts for one of these would act for
+    It is greater than those of all replicas that were removed. Else a process of one of these would act for
     the new one, where both have the same name.
     """
     c = schema.archives.c
@@ -227,7 +229,7 @@ def check_removable(connection: Connection, archive: str, name: str, *, force: b
         has appended is not at any other place yet.
     """
     row = replica(connection, archive, name)
-    others = [each for each in replicas(connection, archive) if each.name != name and not each.is_lost]
+    others = [row for row in replicas(connection, archive) if row.name != name and not row.is_lost]
     if row.is_lost and not others and not force:
         raise RefusedError(
             f"all replicas are lost, {name} too, and what it has may be at no other place: 'holdfast replica elect' "
@@ -236,13 +238,13 @@ def check_removable(connection: Connection, archive: str, name: str, *, force: b
     if not row.is_lost and not force:
         if not others:
             raise RefusedError(f"{name} is the only replica that is not lost: removing it needs --force")
-        if all(each.pointer < row.pointer for each in others):
+        if all(other.pointer < row.pointer for other in others):
             raise RefusedError(
                 f"{name} has executed entries that no other replica has yet (up to {row.pointer - 1}): let one of them "
                 "be synced first, or say --force"
             )
     _check_entries(connection, archive, name, others if not force else [])
-    used = [each.name for each in replicas(connection, archive) if each.recovers_from == name]
+    used = [row.name for row in replicas(connection, archive) if row.recovers_from == name]
     if used and not force:
         raise RefusedError(f"{', '.join(used)} is being recovered from {name}: let that end, or say --force")
 
@@ -267,7 +269,7 @@ def _check_entries(connection: Connection, archive: str, name: str, others: Sequ
     if not others:
         return
     e = schema.entries.c
-    furthest = max(each.pointer for each in others)
+    furthest = max(row.pointer for row in others)
     query = sa.select(sa.func.min(e.index)).where(e.archive == archive, e.appended_by == name, e.index >= furthest)
     if (index := connection.execute(query).scalar_one_or_none()) is not None:
         raise RefusedError(
@@ -302,13 +304,13 @@ def take_lease(connection: Connection, archive: str, row: ReplicaRow, lease: flo
 def guard(connection: Connection, acting: Acting) -> ReplicaRow:
     """Return a replica's row, if this process still acts for it.
 
-    :raises EpochOverError: somebody else has begun a new epoch.
+    :raises EpochOverError: another process has begun a new epoch.
     :raises LostReplicaError: it is lost.
     """
     row = replica(connection, acting.archive, acting.name)
     if row.epoch != acting.epoch:
         raise EpochOverError(
-            f"replica {acting.name} was activated anew while this process was away (epoch {row.epoch}, before "
+            f"replica {acting.name} was activated again while this process was away (epoch {row.epoch}, before "
             f"{acting.epoch}): nothing was changed. Start again"
         )
     if row.is_lost:
@@ -316,18 +318,18 @@ def guard(connection: Connection, acting: Acting) -> ReplicaRow:
     return row
 
 
-def move_pointer(connection: Connection, acting: Acting, *, done: int) -> None:
+def move_pointer(connection: Connection, acting: Acting, *, index: int) -> None:
     """Record that a replica has executed all entries up to one.
 
     The archive of the replica says so. Processes that were killed before they noted theirs leave the pointer behind the
     archive, by any number.
 
-    :param done: index of the last one; what was noted already is no failure.
+    :param index: index of the last one; what was noted already is no failure.
     :raises EpochOverError, LostReplicaError: as `guard` does.
     """
     row = guard(connection, acting)
-    if row.pointer <= done:
-        change_row(connection, acting, pointer=done + 1, synced_at=clock(connection))
+    if row.pointer <= index:
+        change_row(connection, acting, pointer=index + 1, synced_at=clock(connection))
 
 
 def renew(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> None:
@@ -369,7 +371,7 @@ def mark_lost(connection: Connection, archive: str, name: str, reason: str) -> N
     row = replica(connection, archive, name)
     if row.is_lost:
         return
-    if all(each.is_lost for each in replicas(connection, archive) if each.name != name):
+    if all(row.is_lost for row in replicas(connection, archive) if row.name != name):
         raise RefusedError(
             f"{name} has to be recovered ({reason}), and there is no other replica that is not lost: see 'holdfast "
             "replica status', then 'holdfast replica elect'"
@@ -382,13 +384,13 @@ def change_row(connection: Connection, acting: Acting, **values: object) -> None
 
     :raises EpochOverError: it is not.
     """
-    found = connection.execute(
+    updated = connection.execute(
         schema.replicas.update()
         .where(_R.archive == acting.archive, _R.name == acting.name, _R.epoch == acting.epoch)
         .values(**values)
     )
-    if found.rowcount != 1:
-        raise EpochOverError(f"replica {acting.name} was changed by somebody else at the same time: start again")
+    if updated.rowcount != 1:
+        raise EpochOverError(f"replica {acting.name} was changed by another process at the same time: start again")
 
 
 def lost(row: ReplicaRow) -> LostReplicaError:

@@ -52,10 +52,10 @@ replicas = Table(
     Column("active_until", Double, nullable=False),  # end of its lease
     Column("is_lost", Boolean, nullable=False),
     Column("lost_reason", Text, nullable=False),
-    Column("recovers_from", String(64), nullable=False),  # the replica it is made anew from; empty: it is not
+    Column("recovers_from", String(64), nullable=False),  # the replica it is recovered from; empty: it is not
     Column("synced_at", Double, nullable=False),  # when its pointer last moved or was at the head
     Column("silent_since", Double, nullable=False, server_default="0"),  # since when it has not answered; 0: it does
-    Column("ask_again_at", Double, nullable=False, server_default="0"),  # nobody asks a silent one before that
+    Column("ask_again_at", Double, nullable=False, server_default="0"),  # a silent one is not asked before that
     Column("trimmed_bytes", BigInteger, nullable=False, server_default="0"),  # of entries it lacks and the log, too
     Column("joined_by", BigInteger, nullable=False, server_default="0"),  # entry that has added it; 0: an older release
     Column("leaves_by", BigInteger, nullable=False, server_default="0"),  # entry that removes it; 0: it stays
@@ -98,8 +98,8 @@ missing = Table(
     "missing",
     metadata,
     Column("archive", String(64), primary_key=True),
-    Column("index", BigInteger, primary_key=True, autoincrement=False),  # of an entry whose files nobody has
-    Column("since", Double, nullable=False),  # all were asked then, and whenever somebody looked
+    Column("index", BigInteger, primary_key=True, autoincrement=False),  # of an entry whose files no replica has
+    Column("since", Double, nullable=False),  # all were asked then, and at each later look
     Column("seen", Double, nullable=False),  # when that was so last
     _of_archive("missing"),
 )
@@ -121,7 +121,7 @@ sources = Table(
     Column("source", String(64), primary_key=True),
     Column("end_position", String(64), nullable=False),  # of its backups; empty: none yet
     Column("stream_end", String(64), nullable=False),  # of its changes; empty: they are not followed
-    Column("owner", String(255), nullable=False),  # who backs it up now; empty: nobody
+    Column("owner", String(255), nullable=False),  # who backs it up now; empty: no process
     Column("owned_until", Double, nullable=False),
     Column("process", Text, nullable=False, server_default=""),  # JSON: of the owner; empty: it is not known
     _of_archive("sources"),

@@ -40,8 +40,8 @@ logger = line_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Answer:
-    """Answer of the coordination store to a sequential read.
+class SequentialAnswer:
+    """SequentialAnswer of the coordination store to a sequential read.
 
     :param hidden: ids of blocks that must not be shown.
     :param behind: entries that the log has beyond what was opened.
@@ -55,7 +55,7 @@ class Answer:
 
 def ask(
     coordination: CoordinationStore, archive: str, url: str, place: LogPlace, places: Callable[[str], ObjectStore]
-) -> Answer:
+) -> SequentialAnswer:
     """Return the coordination store's answer to a sequential read.
 
     It names the blocks that must be hidden. A read that must not be shown at all is refused.
@@ -68,26 +68,26 @@ def ask(
     :raises BusyError: it lacks something that has succeeded; another one, or a sync, has it. Or too few replicas can be
         read.
     """
-    told = ask_others(coordination, archive, place.replica, places)
-    for each in told.not_asked:
-        logger.warning("%s.", each.words)
-    coordination.run(lambda c: _check_readable(c, archive, told.unread))
-    answer = coordination.run(lambda c: _ask(c, archive, url, place, told.places, coordination.url))
-    return replace(answer, not_asked=told.not_asked)
+    answers = ask_others(coordination, archive, place.replica, places)
+    for silent in answers.not_asked:
+        logger.warning("%s.", silent.words)
+    coordination.run(lambda c: _check_readable(c, archive, answers.unread))
+    answer = coordination.run(lambda c: _ask(c, archive, url, place, answers.places, coordination.url))
+    return replace(answer, not_asked=answers.not_asked)
 
 
 def _ask(
-    connection: Connection, archive: str, url: str, place: LogPlace, told: Mapping[str, LogPlace], store: str
-) -> Answer:
-    known = look_up(connection, archive, place)
-    if known.row.is_lost:
-        raise lost(known.row)
-    check_replica(known, url, place, store)
-    check_others(connection, archive, told, store)
-    _check_far_enough(connection, known.log, place)
+    connection: Connection, archive: str, url: str, place: LogPlace, positions: Mapping[str, LogPlace], store: str
+) -> SequentialAnswer:
+    record = look_up(connection, archive, place)
+    if record.row.is_lost:
+        raise lost(record.row)
+    check_replica(record, url, place, store)
+    check_others(connection, archive, positions, store)
+    _check_far_enough(connection, record.log, place)
     q = schema.quorums.c
     hidden = sa.select(q.block).where(q.archive == archive, q.state != quorum.COMMITTED)
-    return Answer(frozenset(connection.execute(hidden).scalars()), known.log.head - place.index)
+    return SequentialAnswer(frozenset(connection.execute(hidden).scalars()), record.log.head - place.index)
 
 
 def _check_readable(connection: Connection, archive: str, unread: Collection[str]) -> None:

@@ -30,7 +30,7 @@ MAX_KEEP = 10_000
 """So many entries are kept for a replica that is away; then it is lost."""
 
 QUORUM_TIMEOUT_S = 3600.0
-"""So long replicas have for a backup that needs a quorum, unless somebody says otherwise."""
+"""Seconds that replicas have for a backup that needs a quorum, unless an option says otherwise."""
 
 
 @dataclass(frozen=True)
@@ -77,12 +77,12 @@ class CoordinationAddress:
         :param replicas: of archives.yaml; without them, those of the environment.
         :raises UsageError: the environment has something else than replicas.
         """
-        named = replicas or parse_replicas(os.environ.get(REPLICAS_VARIABLE, ""))
+        named = replicas or parse_replicas_setting(os.environ.get(REPLICAS_VARIABLE, ""))
         return cls(url or os.environ.get(COORDINATION_VARIABLE) or configured, named)
 
     def environment(self) -> dict[str, str]:
         """Return the variables by which a job has the same address."""
-        said = {COORDINATION_VARIABLE: self.url, REPLICAS_VARIABLE: self.replicas and show_replicas(self.replicas)}
+        said = {COORDINATION_VARIABLE: self.url, REPLICAS_VARIABLE: self.replicas and replicas_setting(self.replicas)}
         return {name: value for name, value in said.items() if value}
 
 
@@ -92,20 +92,20 @@ environment says of both.
 """
 
 
-def parse_replicas(text: str) -> dict[str, str]:
+def parse_replicas_setting(text: str) -> dict[str, str]:
     """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` has them.
 
     :raises UsageError: it has something else.
     """
     try:
-        found = json.loads(text or "{}")
+        urls = json.loads(text or "{}")
     except ValueError:
-        found = None
-    if isinstance(found, dict) and all(isinstance(url, str) for url in found.values()):
-        return found
+        urls = None
+    if isinstance(urls, dict) and all(isinstance(url, str) for url in urls.values()):
+        return urls
     raise UsageError(f'{REPLICAS_VARIABLE} is to be a JSON object such as {{"near": "/srv/near/shop"}}: correct it')
 
 
-def show_replicas(replicas: Mapping[str, str]) -> str:
+def replicas_setting(replicas: Mapping[str, str]) -> str:
     """Return the URLs of replicas by name, as `REPLICAS_VARIABLE` is to have them."""
     return json.dumps(dict(replicas), sort_keys=True)

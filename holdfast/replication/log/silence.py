@@ -58,10 +58,10 @@ def is_paused(row: ReplicaRow, now: float) -> bool:
     return row.ask_again_at > now
 
 
-def paused_words(row: ReplicaRow, now: float) -> str:
+def silence_words(row: ReplicaRow, now: float) -> str:
     """Return in words why a silent replica is not asked."""
-    silent, left = human_span(max(0.0, now - row.silent_since)), human_span(max(0.0, row.ask_again_at - now))
-    return f"it has not answered for {silent}, and is asked again in {left}"
+    silent, pause = human_span(max(0.0, now - row.silent_since)), human_span(max(0.0, row.ask_again_at - now))
+    return f"it has not answered for {silent}, and is asked again in {pause}"
 
 
 def note_answers(
@@ -69,7 +69,7 @@ def note_answers(
 ) -> None:
     """Record which replicas have not answered in time, and which have.
 
-    Whoever is not a replica any more is passed over.
+    Names that are no replica any more are passed over.
     """
     r, now = schema.replicas.c, clock(connection)
     for row in replicas(connection, archive):

@@ -112,18 +112,18 @@ def take_source(
 
 
 def source_lease(connection: Connection, archive: str, source: str) -> SourceLease | None:
-    """Return the lease on a source, be it over; None where nobody has taken one since it was given back."""
-    return next((each for each in source_leases(connection, archive) if each.source == source), None)
+    """Return the lease on a source, be it over; None where none was taken since it was given back."""
+    return next((lease for lease in source_leases(connection, archive) if lease.source == source), None)
 
 
 def source_leases(connection: Connection, archive: str) -> list[SourceLease]:
     """Return the leases on an archive's sources that were not given back, by source."""
     query = sa.select(_S.source, _S.owner, _S.owned_until, _S.process).where(_S.archive == archive, _S.owner != "")
-    found = []
+    leases = []
     for source, owner, until, process in connection.execute(query.order_by(_S.source)):
         replica, _, run = owner.partition(_RUN)
-        found.append(SourceLease(source, replica, run, until, _process(process)))
-    return found
+        leases.append(SourceLease(source, replica, run, until, _process(process)))
+    return leases
 
 
 def _process(text: str) -> Owner | None:

@@ -73,8 +73,8 @@ class ArchiveStatus:
     :param leader: the replica that compactions and truncations go through, or went through last.
     :param leader_s: so long its lease runs on; 0: another one may lead.
     :param pending: backups that wait for their quorum, each with the seconds that are left for it.
-    :param missing: indexes of entries that stop replicas, since nobody has their files, each with the seconds for which
-        that has been known.
+    :param missing: indexes of entries that stop replicas, since no replica has their files, each with the seconds
+        for which that has been known.
     :param sources: leases of backups on their sources; `now`: the store's time.
     """
 
@@ -106,12 +106,12 @@ class ArchiveStatus:
                     "source": quorum.source,
                     "size": quorum.size,
                     "replicas": list(quorum.votes),
-                    "seconds_left": round(left, 1),
+                    "seconds_left": round(remaining, 1),
                 }
-                for quorum, left in self.pending
+                for quorum, remaining in self.pending
             ],
             "missing": [{"entry": index, "for_s": round(seconds, 1)} for index, seconds in self.missing],
-            "sources": [each.value(self.now) for each in self.sources],
+            "sources": [source.value(self.now) for source in self.sources],
             "replicas": [one.describe() for one in self.replicas],
         }
 
@@ -126,7 +126,7 @@ def status(connection: Connection, archive: str | None = None) -> list[ArchiveSt
 def _archive_status(connection: Connection, log: LogState, now: float) -> ArchiveStatus:
     rows = tuple(_status(connection, log, row, now) for row in replicas(connection, log.archive))
     leads = leader(connection, log.archive)
-    waiting = tuple((each, max(0.0, each.deadline - now)) for each in quorum.pending(connection, log.archive))
+    waiting = tuple((pending, max(0.0, pending.deadline - now)) for pending in quorum.pending(connection, log.archive))
     missing = tuple((index, max(0.0, now - since)) for index, since in missing_entries(connection, log.archive))
     leases = tuple(source_leases(connection, log.archive))
     return ArchiveStatus(log, rows, leads, max(0.0, leads.until - now), waiting, missing, leases, now)

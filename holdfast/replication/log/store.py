@@ -1,8 +1,8 @@
 """Coordination store of replicated archives.
 
 It is SQLite beside one machine's archives, and PostgreSQL where several machines take part. Every transaction is
-serializable, and is begun anew where the database gave it up for another one. What a transaction does must therefore be
-only in the database. An answer that was lost is told as unknown: whoever asked looks by the id that he had given.
+serializable, and is begun again where the database gave it up for another one. So what a transaction does must be only
+in the database. A lost answer is reported as unknown: the caller then looks by the id that it had given.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ class CoordinationStore:
 
         `work` may be called several times, and each call but the last one was undone.
 
-        :param serializable: False only for what touches rows that nobody else does any more.
+        :param serializable: False only for work on rows that no other process touches any more.
         :raises StoreAwayError: the store cannot be reached, or others were in the way for long; nothing was changed.
         :raises OutcomeUnknownError: the answer to the end of the transaction was lost.
         """
@@ -177,7 +177,7 @@ class CoordinationStore:
                     except DBAPIError as error:
                         if error.connection_invalidated:
                             raise OutcomeUnknownError(
-                                f"the coordination store {self.url} did not tell whether it has taken what was to be "
+                                f"the coordination store {self.url} did not say whether it has taken what was to be "
                                 "changed: look with 'holdfast replica status' before trying again"
                             ) from error
                         raise
@@ -288,7 +288,7 @@ def _single(url: URL) -> dict[str, str]:
 
 @cache
 def _warn_of_network(where: str, warning: str) -> None:
-    """Warn once of a store whose connection somebody on the way can read or take over."""
+    """Warn once of a store whose connection can be read or taken over on the way."""
     if warning:
         logger.warning("The coordination store %s: %s", where, warning)
 

@@ -87,21 +87,21 @@ def trim(
     if not 0 <= min_keep <= max_keep:
         raise UsageError(f"--min-keep {min_keep} must not be negative, nor above --max-keep {max_keep}")
 
-    def move(connection: Connection, told: Answers) -> Trimmed:
+    def move(connection: Connection, answers: Answers) -> Trimmed:
         moved = move_start(connection, archive, min_keep, max_keep, dry_run=dry_run)
-        return replace(moved, not_asked=told.not_asked)
+        return replace(moved, not_asked=answers.not_asked)
 
-    found = run_agreed(store, archive, move, places)
+    trimmed = run_agreed(store, archive, move, places)
     if not dry_run:
-        # The start of the log is what counts: whatever lies before it may go at any time, and in any pieces.
+        # The start of the log is what counts: entries before it may go at any time, and in any pieces.
         oldest = store.run(lambda connection: oldest_entry(connection, archive), serializable=False)
-        for first in range(oldest or found.start, found.start, BATCH):
+        for first in range(oldest or trimmed.start, trimmed.start, BATCH):
             began = time.monotonic()
-            upto = min(found.start, first + BATCH)
+            upto = min(trimmed.start, first + BATCH)
             store.run(partial(delete_some, archive=archive, first=first, upto=upto), serializable=False)
-            if upto < found.start:
+            if upto < trimmed.start:
                 time.sleep(min(time.monotonic() - began, _LONGEST_PAUSE_S))
-    return found
+    return trimmed
 
 
 def move_start(connection: Connection, archive: str, min_keep: int, max_keep: int, *, dry_run: bool = False) -> Trimmed:
@@ -167,7 +167,7 @@ def _new_start(
 ) -> tuple[int, list[ReplicaRow], list[ReplicaRow]]:
     """Return the new start of the log, the replicas lost by it, and those that are spared, as that would win little."""
     # One that is being recovered counts by the pointer it took from its source; one whose recovery has died, for as
-    # long as any other that is away: whoever goes on with it begins anew.
+    # long as any other that is away: the process that goes on with it starts over.
     held_by = [row.pointer for row in rows if row.is_active(now)]
     away = [row for row in rows if not row.is_active(now)]
     start = min([log.head + 1 - min_keep, *held_by])
@@ -195,5 +195,7 @@ def delete_some(connection: Connection, archive: str, first: int, upto: int) -> 
 
     :param first: index of the first one; `upto` is that behind the last one.
     """
-    for each in (schema.entries, schema.blocks):
-        connection.execute(each.delete().where(each.c.archive == archive, each.c.index >= first, each.c.index < upto))
+    for table in (schema.entries, schema.blocks):
+        connection.execute(
+            table.delete().where(table.c.archive == archive, table.c.index >= first, table.c.index < upto)
+        )

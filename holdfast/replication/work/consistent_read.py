@@ -44,8 +44,8 @@ def parse_consistency(text: str) -> Consistency:
 
     :raises UsageError: it names none.
     """
-    if text not in (known := get_args(Consistency)):
-        raise UsageError(f"a consistency is {' or '.join(known)}, not {text!r}")
+    if text not in (choices := get_args(Consistency)):
+        raise UsageError(f"a consistency is {' or '.join(choices)}, not {text!r}")
     return cast("Consistency", text)
 
 
@@ -78,7 +78,7 @@ class Opened:
             "commit": self.state.sequence,
             "committed_at": iso(at) if at else None,
             "cut_off": self.state.cut_off or None,
-            "not_asked": [each.describe() for each in self.not_asked],
+            "not_asked": [replica.describe() for replica in self.not_asked],
         }
 
 
@@ -98,7 +98,9 @@ def words_of(read_from: Mapping[str, Any]) -> str:
         if behind is None
         else f"{behind} entries behind the log"
     )
-    asked = "".join(f"; {each['replica']} was not asked: {each['why']}" for each in read_from.get("not_asked", ()))
+    asked = "".join(
+        f"; {replica['replica']} was not asked: {replica['why']}" for replica in read_from.get("not_asked", ())
+    )
     return f"read from replica {read_from['replica']} at entry {read_from['index']}, {fresh}{asked}"
 
 
@@ -116,11 +118,11 @@ def open_to_read(store: ObjectStore, consistency: Consistency = "eventual", *, a
     :raises UsageError: a sequential read of a replica, and nothing says where its store is.
     :raises HoldfastError: a sequential read, and the store cannot be reached.
     """
-    is_new_here = state_folder() is not None and read_seen(place_of(store)) is None
+    is_unseen = state_folder() is not None and read_seen(place_of(store)) is None
     archive = Archive.open(store, before_damage=consistency == "eventual")
     if archive.state.cut_off and not archive.state.blocks:
         raise DamagedError(archive.state.cut_off)
-    if consistency == "eventual" and archive.state.log is not None and is_new_here:
+    if consistency == "eventual" and archive.state.log is not None and is_unseen:
         _check_is_no_older_copy(archive, archive.state.log, address)
     if consistency == "eventual" or archive.state.log is None:
         return Opened(store, archive.identity.id, archive.state, consistency)
@@ -140,16 +142,16 @@ def _check_is_no_older_copy(archive: Archive, place: LogPlace, address: AnyAddre
 
     try:
         with opened(address) as coordination:
-            known = coordination.run(lambda c: look_up(c, archive.identity.id, place))
+            record = coordination.run(lambda c: look_up(c, archive.identity.id, place))
     except HoldfastError as error:
         logger.info("Whether %s is an older copy of itself was not asked: %s", archive.store.url, error)
         return
     archive.refresh()  # a sync may have gone on since it was opened, and before the store was asked
     place = archive.state.log or place
-    if known.log.store == place.store and max(place.index, place.reached) < known.row.pointer - 1:
+    if record.log.store == place.store and max(place.index, place.reached) < record.row.pointer - 1:
         forget_seen(place_of(archive.store))
         raise PutBackError(
-            f"{archive.store.url} ends at entry {place.index}, and had executed {known.row.pointer - 1}: it is an "
+            f"{archive.store.url} ends at entry {place.index}, and had executed {record.row.pointer - 1}: it is an "
             f"older copy of itself. 'holdfast replica recover {place.replica}' makes it anew; read another meanwhile"
         )
 
@@ -159,7 +161,7 @@ def open_first(
 ) -> Opened:
     """Open the first replica that can be read in a consistency.
 
-    For a sequential read all are opened side by side: one that hangs keeps nobody from reading the others.
+    For a sequential read all are opened side by side: one that hangs does not keep the others from being read.
 
     :param stores: of its replicas, or of the one that was named. An eventual read is of the first.
     :param address: as `open_to_read` takes it.

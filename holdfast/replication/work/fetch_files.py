@@ -14,7 +14,7 @@ from holdfast.common.side_by_side import do_each
 from holdfast.replication.log.consistency_check import open_replica
 from holdfast.replication.log.errors import FilesAwayError, MissingFilesError, SilentReplicaError
 from holdfast.replication.log.replicas import replicas
-from holdfast.replication.log.silence import is_paused, paused_words
+from holdfast.replication.log.silence import is_paused, silence_words
 from holdfast.replication.log.store import clock
 from locking import LockError, Owner
 from locking.store import ObjectExists, StoreError
@@ -59,7 +59,7 @@ class Others:
         """Fetch the files that an entry adds and that are not here.
 
         :raises FilesAwayError: one that may have them could not be read.
-        :raises MissingFilesError: nobody has one of them.
+        :raises MissingFilesError: no replica has one of them.
         """
         missing = list(
             missing_files(self._archive.store, (file for block in entry.change.add for file in block.files()))
@@ -107,7 +107,7 @@ class Others:
         The store is under the locks of a reader.
         """
         if row.name not in self._opened and is_paused(row, self._now):
-            return SilentReplicaError(paused_words(row, self._now))
+            return SilentReplicaError(silence_words(row, self._now))
         if row.name not in self._opened:
             try:
                 store = self._archive.places(row.url)
@@ -132,10 +132,10 @@ def missing_files(store: ObjectStore, files: Iterable[FileRecord]) -> Iterable[F
 
     Every other file was checked when it was written.
     """
-    wanted = {file.path: file for file in files}
-    folders = {path.rpartition("/")[0] + "/" for path in wanted}
-    sizes = {found.key: found.size for folder in sorted(folders) for found in store.list(folder).objects}
-    return (file for path, file in wanted.items() if sizes.get(path) != file.size)
+    by_path = {file.path: file for file in files}
+    folders = {path.rpartition("/")[0] + "/" for path in by_path}
+    sizes = {item.key: item.size for folder in sorted(folders) for item in store.list(folder).objects}
+    return (file for path, file in by_path.items() if sizes.get(path) != file.size)
 
 
 def fetch(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> tuple[int, int]:

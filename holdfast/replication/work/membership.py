@@ -20,7 +20,7 @@ from holdfast.common.side_by_side import ask_each
 from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
-from holdfast.replication.log.membership import check_counts, end, join, leave, waited_for
+from holdfast.replication.log.membership import check_counts, end_membership, join, leave, waited_for
 from holdfast.replication.log.replicas import (
     LogState,
     log_state,
@@ -31,7 +31,7 @@ from holdfast.replication.log.replicas import (
     why_lost,
 )
 from holdfast.replication.work.survey import LIMIT_S
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.one_line import line_logger
@@ -52,7 +52,7 @@ FORMAT_SINCE = 2
 """The format of archives that can have replicas."""
 
 
-def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
+def begin_membership(coordination: CoordinationStore, store: ObjectStore, name: str, *, wait: float = 0.0) -> LogState:
     """Make an archive the first replica of a new update log.
 
     Run again after a kill it goes on.
@@ -81,8 +81,8 @@ def found(coordination: CoordinationStore, store: ObjectStore, name: str, *, wai
         state = archive.state
 
         def enter(connection: Connection) -> None:
-            for known in log_states(connection):
-                if (known.archive, known.store) == (log.archive, log.store):
+            for log_before in log_states(connection):
+                if (log_before.archive, log_before.store) == (log.archive, log.store):
                     return  # by an earlier try
             register(connection, log, name=name, url=store.url, ends=state.ends, streams=state.streams)
 
@@ -111,7 +111,7 @@ def add(
     :raises BusyError: too few replicas could execute the entry; names them.
     """
     check_line(coordination, archive, name, places(url))
-    index = run_agreed(coordination, archive, lambda c, told: join(c, archive, name=name, url=url), places)
+    index = run_agreed(coordination, archive, lambda c, answers: join(c, archive, name=name, url=url), places)
     if index:
         _spread(coordination, archive, index, wait=wait, places=places)
 
@@ -142,7 +142,7 @@ def remove(
         index = leave(connection, archive, name, force=force)
         return index, entry_id(connection, archive, index)
 
-    removal = run_agreed(coordination, archive, lambda c, told: begin(c), places)
+    removal = run_agreed(coordination, archive, lambda c, answers: begin(c), places)
     index = removal[0]
     why = _execute(coordination, archive, row, wait, places) if index else ""
     gone = name if why else ""
@@ -152,12 +152,12 @@ def remove(
         except HoldfastError:
             if not force:
                 raise
-    coordination.run(lambda c: end(c, archive, name, removal, force=force, but_for=gone))
+    coordination.run(lambda c: end_membership(c, archive, name, removal, force=force, but_for=gone))
     if not why:
         return ""
     return (
         f"{name} could not record that it was removed ({why}): should the coordination store be put back from a copy "
-        f"that is older than this, and used at {row.url} alone, nothing would tell"
+        f"that is older than this, and used at {row.url} alone, nothing would show that"
     )
 
 
@@ -199,23 +199,23 @@ def _spread(
     coordination.run(lambda c: check_counts(c, archive, index, but_for=but_for))
 
 
-def only_archive(coordination: CoordinationStore, wanted: str | None) -> LogState:
+def only_archive(coordination: CoordinationStore, archive: str | None) -> LogState:
     """Return the log of the archive that is named, or of the only one.
 
-    :param wanted: its id or its name; None: the only one there is.
+    :param archive: its id or its name; None: the only one there is.
     :raises UsageError: there is none, or several.
     """
     there = coordination.run(log_states)
-    meant = [log for log in there if wanted in (None, log.archive, log.name)]
+    meant = [log for log in there if archive in (None, log.archive, log.name)]
     if len(meant) == 1:
         return meant[0]
     if not there:
         raise UsageError(
             f"no archive has replicas in {coordination.url} yet: 'holdfast replica add' makes the first one"
         )
-    known = ", ".join(f"{log.name} ({log.archive})" for log in there)
+    names = ", ".join(f"{log.name} ({log.archive})" for log in there)
     what = "several archives" if meant else "no such archive"
-    raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {known}")
+    raise UsageError(f"there is {what} in {coordination.url}; say which by --archive; it has: {names}")
 
 
 @dataclass(frozen=True)
@@ -263,14 +263,14 @@ def elect(
         place = opened.state.log
         if opened.identity.id != archive or place is None or place.replica != name:
             raise UsageError(f"{row.url} is not replica {name} of this archive: nothing can go on from it")
-        if place.set_aside:  # what it has is not of this line, whatever its index is
+        if place.set_aside:  # what it has is not of this line, at any index
             raise RefusedError(
                 f"{name} was set aside when the coordination store was rebuilt: elect another one, or have the log go "
                 f"on from it all the same by 'holdfast replica rebuild-store --from {name}'"
             )
         log = coordination.run(lambda c: _all_lost(c, archive, unnoticed))
         check_line(coordination, archive, name, store)
-        run_agreed(coordination, archive, lambda c, told: None, places)
+        run_agreed(coordination, archive, lambda c, answers: None, places)
         count = given_up(log, place.index)
         if count:
             _check_said(log, name, place.index, lose_entries=lose_entries, lose_acknowledged=lose_acknowledged)
@@ -297,7 +297,7 @@ def elect(
                     active_until=0.0,
                 )
             )
-            if index == log.head:  # else entries follow that tell what becomes of the sources, and of quorums
+            if index == log.head:  # else entries follow that say what becomes of the sources, and of quorums
                 _forget_entries(connection, archive, log.head)
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
@@ -354,19 +354,19 @@ def _lost_unnoticed(
 ) -> dict[ReplicaRow, str]:
     """Return why replicas have to be recovered that the store takes for good ones, by their rows."""
     good = [row for row in coordination.run(lambda c: replicas(c, archive)) if not row.is_lost]
-    found = look_at(coordination, archive, good, places)
-    whys = {row: why_lost(row, place) for row in good if not isinstance(place := found[row.name], str)}
+    positions = look_at(coordination, archive, good, places)
+    whys = {row: why_lost(row, place) for row in good if not isinstance(place := positions[row.name], str)}
     return {row: why for row, why in whys.items() if why}
 
 
 def _all_lost(connection: Connection, archive: str, unnoticed: Collection[ReplicaRow]) -> LogState:
     """Check that all replicas are lost.
 
-    :param unnoticed: rows of those that are, too, whatever the store says.
+    :param unnoticed: rows of those that are, too, though the store says otherwise.
     """
-    known = {(row.name, row.epoch) for row in unnoticed}
+    lost = {(row.name, row.epoch) for row in unnoticed}
     rows = replicas(connection, archive)
-    good = [row.name for row in rows if not row.is_lost and (row.name, row.epoch) not in known]
+    good = [row.name for row in rows if not row.is_lost and (row.name, row.epoch) not in lost]
     if good:
         raise RefusedError(f"not all replicas are lost: those that are can be recovered from {' or '.join(good)}")
     return log_state(connection, archive)
@@ -389,7 +389,7 @@ def _candidate(name: str, url: str, places: Callable[[str], ObjectStore]) -> Can
     blank = Candidate(name, url, None)
     try:
         place = Archive.open(places(url)).state.log
-    except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
+    except Exception as error:  # noqa: BLE001 - a fault of one does not hide the others
         return replace(blank, problem=sentence(error))
     if place is None or place.replica != name:
         return replace(blank, problem="something else lies there")

@@ -19,9 +19,9 @@ from holdfast.replication.log.consistency_check import open_replica, run_agreed
 from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.quorum import Quorum
 from holdfast.replication.log.replicas import log_state, replicas
-from holdfast.replication.log.silence import is_paused, paused_words
+from holdfast.replication.log.silence import is_paused, silence_words
 from holdfast.replication.log.store import clock, opened
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError
 from locking.store import StoreError
@@ -76,21 +76,21 @@ def _look(
 
     if _ask(coordination, lambda c: quorum.overdue(c, archive)):
         _fail_overdue(coordination, archive, by, places)
-    found, now = _ask(coordination, lambda c: (quorum.of_block(c, archive, block), clock(c)))
-    found = found or _remembered(coordination, archive, block, by, places)
-    if found is None:
+    waiting, now = _ask(coordination, lambda c: (quorum.of_block(c, archive, block), clock(c)))
+    waiting = waiting or _remembered(coordination, archive, block, by, places)
+    if waiting is None:
         raise OutcomeUnknownError(
             f"the update log knows nothing of a quorum for block {block} any more: 'holdfast points' shows whether the "
             "backup is there"
         )
-    return found, now
+    return waiting, now
 
 
 def _fail_overdue(coordination: CoordinationStore, archive: str, by: str, places: Callable[[str], ObjectStore]) -> None:
     """Have quorums fail whose deadline is over, where enough replicas agree with the coordination store."""
 
-    def fail(connection: Connection, told: Answers) -> None:
-        log.fail_overdue(connection, archive, by=by, unread=told.unread)
+    def fail(connection: Connection, answers: Answers) -> None:
+        log.fail_overdue(connection, archive, by=by, unread=answers.unread)
 
     try:
         run_agreed(coordination, archive, fail, places)
@@ -138,7 +138,7 @@ def _remembered(
     index = commit.log.index if commit.log else 0
     if not 0 < index < start:
         return None
-    source = next(each.source.name for each in commit.add if each.id == block)
+    source = next(new.source.name for new in commit.add if new.id == block)
     have = () if is_dropped else tuple(row.name for row in rows if not row.is_lost and row.pointer > index)
     return Quorum(
         index=index,
@@ -179,7 +179,7 @@ def opened_to_wait(address: AnyAddress, block: str, *, patience: float) -> Itera
 
 
 def _unanswered(error: StoreAwayError) -> str:
-    return f"the coordination store, to tell how the quorum stands: {sentence(error)}"
+    return f"the coordination store, to say how the quorum stands: {sentence(error)}"
 
 
 def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
@@ -189,8 +189,8 @@ def _unknown(block: str, error: StoreAwayError) -> OutcomeUnknownError:
     )
 
 
-def _unsettled(found: Quorum, words: str) -> OutcomeUnknownError:
-    if found.state == quorum.PENDING:
+def _unsettled(waiting: Quorum, words: str) -> OutcomeUnknownError:
+    if waiting.state == quorum.PENDING:
         return OutcomeUnknownError(
             f"{words}. Its deadline is over, and too few replicas can be read to take it back: it may have succeeded, "
             "and the coordination store may have forgotten that. Mend the places of those that cannot be read"
@@ -209,7 +209,7 @@ class QuorumWait:
     :param by: the replica that it was appended by.
     :param places: opens another one by its URL.
     :param check: raises if there is no reason to wait any more.
-    :param say: is told what is waited for, when that changes.
+    :param say: takes words that say what is waited for, when that changes.
     """
 
     coordination: CoordinationStore
@@ -242,19 +242,19 @@ class QuorumWait:
         while True:
             self.check()
             try:
-                found = self.bring()
+                state = self.bring()
             except StoreAwayError as error:
                 if time.monotonic() >= self._silent_until:
                     raise _unknown(self.block, error) from error
                 words = _unanswered(error)
             else:
-                if found.state == quorum.FAILED:
+                if state.state == quorum.FAILED:
                     self._sync(self.by)
-                if found.is_settled:
-                    return found
-                words = self.describe(found)
+                if state.is_settled:
+                    return state
+                words = self.describe(state)
                 if self._is_long_over:
-                    raise _unsettled(found, words)
+                    raise _unsettled(state, words)
             if time.monotonic() >= until:
                 raise BusyError(f"still pending: {words}")
             if words != said:
@@ -267,53 +267,53 @@ class QuorumWait:
 
         Return its state.
         """
-        found = self._bring(self._look(), quorum.PENDING)
-        return self._bring(found, quorum.COMMITTED)
+        waiting = self._bring(self._look(), quorum.PENDING)
+        return self._bring(waiting, quorum.COMMITTED)
 
-    def _bring(self, found: Quorum, state: str) -> Quorum:
+    def _bring(self, waiting: Quorum, state: str) -> Quorum:
         """Sync replicas one by one while a quorum is in a state and not settled; return what it is then."""
         rows = _ask(self.coordination, lambda c: replicas(c, self.archive))
-        for row in sorted(rows, key=lambda row: row.name not in found.votes):
-            if found.state != state or found.is_settled:
+        for row in sorted(rows, key=lambda row: row.name not in waiting.votes):
+            if waiting.state != state or waiting.is_settled:
                 break
-            if row.name in (found.votes if state == quorum.PENDING else found.told):
+            if row.name in (waiting.votes if state == quorum.PENDING else waiting.executed_by):
                 continue
             now = _ask(self.coordination, clock)
             if is_paused(row, now):
-                self.refused[row.name] = paused_words(row, now)
+                self.refused[row.name] = silence_words(row, now)
             else:
                 self._sync(row.name, row)
-                found = self._look()
-        return found
+                waiting = self._look()
+        return waiting
 
-    def describe(self, found: Quorum) -> str:
+    def describe(self, waiting: Quorum) -> str:
         """Return the state in words, with the obstacles of missing replicas."""
-        there = found.votes if found.state != quorum.COMMITTED else found.told
+        there = waiting.votes if waiting.state != quorum.COMMITTED else waiting.executed_by
         why = "; ".join(f"{name}: {words}" for name, words in sorted(self.refused.items()) if name not in there)
-        return found.describe() + (f". {why}" if why else "")
+        return waiting.describe() + (f". {why}" if why else "")
 
-    def check_success(self, found: Quorum) -> None:
+    def check_success(self, decided: Quorum) -> None:
         """Check that a decided quorum has succeeded.
 
         :raises QuorumFailedError: it has not.
         """
-        if found.state == quorum.FAILED:
+        if decided.state == quorum.FAILED:
             raise QuorumFailedError(
-                f"the backup was taken back, since too few replicas had it in time: {self.describe(found)}. Nothing of "
-                "it counts. See docs/runbooks/quorum-cannot-be-reached.md, then start it again"
+                f"the backup was taken back, since too few replicas had it in time: {self.describe(decided)}. Nothing "
+                "of it counts. See docs/runbooks/quorum-cannot-be-reached.md, then start it again"
             )
 
     def _look(self) -> Quorum:
-        found, now = _look(self.coordination, self.archive, self.block, self.by, self.places)
-        self._silent_until = time.monotonic() + max(0.0, found.deadline - now) + SILENT_S
-        self._is_long_over = now > found.deadline + SILENT_S
-        return found
+        waiting, now = _look(self.coordination, self.archive, self.block, self.by, self.places)
+        self._silent_until = time.monotonic() + max(0.0, waiting.deadline - now) + SILENT_S
+        self._is_long_over = now > waiting.deadline + SILENT_S
+        return waiting
 
     def _sync(self, name: str, row: ReplicaRow | None = None) -> None:
         self.refused.pop(name, None)
         try:
             row = row or next(
-                each for each in self.coordination.run(lambda c: replicas(c, self.archive)) if each.name == name
+                row for row in self.coordination.run(lambda c: replicas(c, self.archive)) if row.name == name
             )
             sync_replica(self.coordination, self.archive, row, wait=0, places=self.places)
         except (HoldfastError, LockError, StoreError) as error:
@@ -333,6 +333,6 @@ def settle(
     :raises QuorumFailedError: one was pending, and has failed.
     """
     coordination, acting = archive.in_use()
-    for each in coordination.run(lambda c: quorum.unsettled(c, acting.archive, source)):
-        waiting = QuorumWait(coordination, acting.archive, each.block, acting.name, archive.places, check, say)
+    for unsettled in coordination.run(lambda c: quorum.unsettled(c, acting.archive, source)):
+        waiting = QuorumWait(coordination, acting.archive, unsettled.block, acting.name, archive.places, check, say)
         waiting.check_success(waiting.decided())

@@ -1,7 +1,7 @@
 """Rebuild of an archive's update log from its replicas.
 
 It is for a coordination store that was lost. The log goes on behind the entry that the furthest replica has executed.
-Whatever is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
+All that is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
 unless the store still knows that they were lost before; all others are lost, and recovery gives them what they lack.
 Nothing is deleted anywhere.
 
@@ -52,7 +52,7 @@ if TYPE_CHECKING:
     from holdfast.archive.locks import HeldLocks
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
-    from holdfast.replication.work.survey import ReplicaFate, Survey, Told
+    from holdfast.replication.work.survey import ReplicaFate, Survey, SurveyedReplica
     from holdfast.storage import ObjectStore
 
 
@@ -74,15 +74,15 @@ class Rebuilding:
     """Plan of a rebuild.
 
     :param archive: its id; `name`: its name.
-    :param known: None: the store knows nothing of it.
+    :param record: None: the store knows nothing of it.
     :param is_needed: the store knows nothing of it, or no replica of it, or contradicts one.
     :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
     archive: str
     name: str
-    known: KnownArchive | None
-    told: tuple[Told, ...]
+    record: KnownArchive | None
+    replicas: tuple[SurveyedReplica, ...]
     survey: Survey
     is_needed: bool
     chosen: str | None
@@ -105,12 +105,12 @@ class Rebuilding:
 
         Their quorum was pending or had failed.
         """
-        return tuple(sorted(self.known.unsettled & self.state.blocks.keys())) if self.known else ()
+        return tuple(sorted(self.record.unsettled & self.state.blocks.keys())) if self.record else ()
 
     @property
     def given_up(self) -> int:
         """Return the number of the store's entries beyond the new head."""
-        return max(0, self.known.log.head - self.head) if self.known else 0
+        return max(0, self.record.log.head - self.head) if self.record else 0
 
     def check(self, *, force: bool) -> None:
         """Check that the rebuild is needed and loses nothing unasked.
@@ -119,7 +119,7 @@ class Rebuilding:
         :raises RefusedError: it is as it should be; or a replica has what would be lost.
         """
         if not self.is_needed and not force:
-            unread = [each.name for each in self.told if isinstance(each, UnreadableReplica)]
+            unread = [replica.name for replica in self.replicas if isinstance(replica, UnreadableReplica)]
             raise RefusedError(
                 "there is nothing to rebuild: the coordination store agrees with every replica that can be read. "
                 + (f"Look again once {', '.join(unread)} can be, too; " if unread else "")
@@ -132,7 +132,7 @@ def prepare(
     coordination: CoordinationStore,
     urls: Mapping[str, str],
     *,
-    wanted: str | None = None,
+    word: str | None = None,
     source: str | None = None,
     without: Collection[str] = (),
     lose_acknowledged: bool = False,
@@ -141,53 +141,69 @@ def prepare(
     """Plan a rebuild from the replicas, without changing anything.
 
     :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
-    :param wanted: the archive's id or name; None: the one of these replicas, else the only one in the store.
+    :param word: the archive's id or name; None: the one of these replicas, else the only one in the store.
     :param source: the replica that the log is to go on from; None: the one that has come furthest.
-    :param without: names of replicas that are left out: they are lost, whatever they have.
+    :param without: names of replicas that are left out: they are lost, even with files that no other has.
     :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
     :raises UsageError: the replicas are of several archives, or none is named.
     :raises RefusedError: the log could go on from none of them.
     """
-    told = ask(urls, places)
-    archive, name = _archive(coordination, told, wanted)
-    known = coordination.run(lambda c: _known(c, archive))
-    if known is not None:
-        told += ask({row.name: row.url for row in known.rows if row.name not in urls}, places)
-    told += ask(_named(told), places)
-    told = sorted(of_archive(told, archive), key=lambda each: each.name)
-    needed = known is None or coordination.run(lambda c: _contradicts(c, known, told, coordination.url))
+    surveyed = ask(urls, places)
+    archive, name = _archive(coordination, surveyed, word)
+    record = coordination.run(lambda c: _record(c, archive))
+    if record is not None:
+        surveyed += ask({row.name: row.url for row in record.rows if row.name not in urls}, places)
+    surveyed += ask(_named(surveyed), places)
+    surveyed = sorted(of_archive(surveyed, archive), key=lambda replica: replica.name)
+    needed = record is None or coordination.run(lambda c: _contradicts(c, record, surveyed, coordination.url))
     lost = coordination.run(lambda c: _lost(c, archive))
-    survey = decide(told, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
+    survey = decide(surveyed, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
     return Rebuilding(
-        archive, name, known, tuple(told), survey, needed, source, tuple(without), lose_acknowledged=lose_acknowledged
+        archive,
+        name,
+        record,
+        tuple(surveyed),
+        survey,
+        needed,
+        source,
+        tuple(without),
+        lose_acknowledged=lose_acknowledged,
     )
 
 
-def _named(told: Sequence[Told]) -> dict[str, str]:
+def _named(surveyed: Sequence[SurveyedReplica]) -> dict[str, str]:
     """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
-    readable = [each.place for each in told if isinstance(each, ReadableReplica)]
+    readable = [replica.place for replica in surveyed if isinstance(replica, ReadableReplica)]
     furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
-    asked = {each.name for each in told}
+    asked = {replica.name for replica in surveyed}
     return {name: url for name, url in (furthest.members if furthest else {}).items() if name not in asked}
 
 
-def _archive(coordination: CoordinationStore, told: Sequence[Told], wanted: str | None) -> tuple[str, str]:
+def _archive(
+    coordination: CoordinationStore, surveyed: Sequence[SurveyedReplica], name_or_id: str | None
+) -> tuple[str, str]:
     """Return the id and the name of the archive to rebuild."""
-    there = {each.archive.identity.id: each.archive.identity.name for each in told if isinstance(each, ReadableReplica)}
+    there = {
+        replica.archive.identity.id: replica.archive.identity.name
+        for replica in surveyed
+        if isinstance(replica, ReadableReplica)
+    }
     if not there:
         there = {log.archive: log.name for log in coordination.run(log_states)}
-    meant = {archive: name for archive, name in there.items() if wanted in (None, archive, name)}
+    meant = {archive: name for archive, name in there.items() if name_or_id in (None, archive, name)}
     if len(meant) == 1:
         return meant.popitem()
     if meant:
         several = ", ".join(f"{name} ({archive})" for archive, name in sorted(meant.items()))
         raise UsageError(f"there are several archives, {several}: say which by --archive")
-    unread = "".join(f"; {each.name}: {each.problem}" for each in told if isinstance(each, UnreadableReplica))
-    what = f"an archive {wanted}" if wanted else "an archive with replicas"
-    raise UsageError(f"nothing tells of {what}{unread}. Say by --replica NAME=URL where its replicas are")
+    unread = "".join(
+        f"; {replica.name}: {replica.problem}" for replica in surveyed if isinstance(replica, UnreadableReplica)
+    )
+    what = f"an archive {name_or_id}" if name_or_id else "an archive with replicas"
+    raise UsageError(f"nothing shows {what}{unread}. Say by --replica NAME=URL where its replicas are")
 
 
-def _known(connection: Connection, archive: str) -> KnownArchive | None:
+def _record(connection: Connection, archive: str) -> KnownArchive | None:
     log = next((log for log in log_states(connection) if log.archive == archive), None)
     if log is None:
         return None
@@ -204,19 +220,23 @@ def _lost(connection: Connection, archive: str) -> dict[str, str]:
     return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
-def _contradicts(connection: Connection, known: KnownArchive, told: Sequence[Told], store: str) -> bool:
+def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[SurveyedReplica], store: str) -> bool:
     """Return whether a replica contradicts the coordination store.
 
     It follows another log, or has executed an entry that the store does not have; or the store has no replica at all.
     """
-    if not known.rows:
+    if not record.rows:
         return True
-    good = {row.name for row in known.rows if not row.is_lost} or {row.name for row in known.rows}
-    readable = [each for each in told if isinstance(each, ReadableReplica)]
-    if any(each.place.store != known.log.store for each in readable if each.name in good and not each.place.recovering):
+    good = {row.name for row in record.rows if not row.is_lost} or {row.name for row in record.rows}
+    readable = [replica for replica in surveyed if isinstance(replica, ReadableReplica)]
+    if any(
+        replica.place.store != record.log.store
+        for replica in readable
+        if replica.name in good and not replica.place.recovering
+    ):
         return True
     try:
-        check_others(connection, known.log.archive, {each.url: each.place for each in readable}, store)
+        check_others(connection, record.log.archive, {replica.url: replica.place for replica in readable}, store)
     except OldStoreError:
         return True
     return False
@@ -230,7 +250,7 @@ class Rebuilt:
     """
 
     store: str
-    done: Rebuilding
+    plan: Rebuilding
 
 
 def rebuild(
@@ -249,52 +269,54 @@ def rebuild(
     :param force: also where the store is as it should be.
     :param wait: seconds for locks that others hold, on each replica.
     :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
-    :raises LockBusy: somebody works on a replica, or rebuilds, too.
+    :raises LockBusy: another process works on a replica, or rebuilds, too.
     :raises BusyError: a replica or the store was changed meanwhile.
     """
     planned.check(force=force)
     with ExitStack() as stack:
-        held = {each.name: stack.enter_context(_locked(each, wait)) for each in _in_order(planned.told)}
-        # Once more: what was told before the locks were held may be old. What could not be read then has none.
-        again = ask({each.name: each.url for each in _in_order(planned.told)}, places)
-        unread = [each for each in planned.told if each.name not in held]
-        told = sorted((*of_archive(again, planned.archive), *unread), key=lambda each: each.name)
+        held = {replica.name: stack.enter_context(_locked(replica, wait)) for replica in _in_order(planned.replicas)}
+        # Once more: answers from before the locks were held may be old. What could not be read then has none.
+        locked = ask({replica.name: replica.url for replica in _in_order(planned.replicas)}, places)
+        unread = [replica for replica in planned.replicas if replica.name not in held]
+        surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
         lost = coordination.run(lambda c: _lost(c, planned.archive))
         survey = decide(
-            told,
+            surveyed,
             source=planned.chosen,
             without=planned.without,
             lost=lost,
             lose_acknowledged=planned.lose_acknowledged,
         )
-        work = replace(planned, told=tuple(told), survey=survey)
+        work = replace(planned, replicas=tuple(surveyed), survey=survey)
         work.survey.check()
 
         def check() -> None:
-            for each in held.values():
-                each.check()
+            for locks_held in held.values():
+                locks_held.check()
 
         closed, store = str(uuid.uuid4()), str(uuid.uuid4())
         coordination.run(lambda c: _close(c, work, closed))
         log = {"store": store, "before": _stores_before(work), "members": _members(work)}
-        for each in _in_order(told):
-            _move(work, each, log, check, held[each.name].fence)
+        for replica in _in_order(surveyed):
+            _move(work, replica, log, check, held[replica.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
     return Rebuilt(store, work)
 
 
-def _in_order(told: Sequence[Told]) -> list[ReadableReplica]:
+def _in_order(surveyed: Sequence[SurveyedReplica]) -> list[ReadableReplica]:
     """Return the readable replicas in the order of their locks.
 
     Every process takes the locks in this order.
     """
-    return sorted((each for each in told if isinstance(each, ReadableReplica)), key=lambda each: each.url)
+    return sorted(
+        (replica for replica in surveyed if isinstance(replica, ReadableReplica)), key=lambda replica: replica.url
+    )
 
 
-def _locked(told: ReadableReplica, wait: float) -> HeldLocks:
+def _locked(locked: ReadableReplica, wait: float) -> HeldLocks:
     purpose = "rebuilding the coordination store"
-    return locks.acquire(told.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
+    return locks.acquire(locked.archive.store, "rebuilding", owner=Owner(), purpose=purpose, wait=wait)
 
 
 def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
@@ -302,7 +324,7 @@ def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
 
     Nothing can be appended to it any more, not even by a process that is just about to.
     """
-    _check_unchanged(connection, work, work.known.log.store if work.known else None)
+    _check_unchanged(connection, work, work.record.log.store if work.record else None)
     a, r = schema.archives.c, schema.replicas.c
     connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
     connection.execute(schema.replicas.update().where(r.archive == work.archive).values(epoch=r.epoch + 1))
@@ -311,26 +333,31 @@ def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
 def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None) -> None:
     now = next((log.store for log in log_states(connection) if log.archive == work.archive), None)
     if now != store:
-        raise BusyError(f"somebody else has changed the log of {work.name} meanwhile: look at it, and start again")
+        raise BusyError(f"another process has changed the log of {work.name} meanwhile: look at it, and start again")
 
 
 def _stores_before(work: Rebuilding) -> dict[str, int]:
     """Return the stores that the log was in before, each with the index of its last entry that counts."""
-    same = [fate.told for fate in work.survey.fates if not fate.lost or fate.told is work.survey.source]
+    same = [fate.replica for fate in work.survey.fates if not fate.lost or fate.replica is work.survey.source]
     before: dict[str, int] = {}
-    for each in (*(told for told in same if isinstance(told, ReadableReplica)), work.survey.source):
-        before |= {**each.place.before, each.place.store: work.head}
+    for place in (
+        *(follower.place for follower in same if isinstance(follower, ReadableReplica)),
+        work.survey.source.place,
+    ):
+        before |= {**place.before, place.store: work.head}
     return before
 
 
 def _members(work: Rebuilding) -> dict[str, str]:
     """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
-    return {fate.told.name: fate.told.url for fate in work.survey.fates} if work.survey.source.place.members else {}
+    return (
+        {fate.replica.name: fate.replica.url for fate in work.survey.fates} if work.survey.source.place.members else {}
+    )
 
 
 def _move(
     work: Rebuilding,
-    told: ReadableReplica,
+    moved: ReadableReplica,
     log: Mapping[str, Any],
     check: Callable[[], None],
     fence: str | None,
@@ -341,16 +368,23 @@ def _move(
 
     :param log: what all are to say of that.
     """
-    lost = {fate.told.name for fate in work.survey.fates if fate.lost}
+    lost = {fate.replica.name for fate in work.survey.fates if fate.lost}
 
     def plan(state: State) -> Change:
-        if state.log != told.place:  # locks give order only: this process may have been suspended for long
-            raise BusyError(f"somebody else has changed {told.url} meanwhile: start again")
+        if state.log != moved.place:  # locks give order only: this process may have been suspended for long
+            raise BusyError(f"another process has changed {moved.url} meanwhile: start again")
         # It joins the others at this index; one that is being recovered is still not to be read.
-        place = {**log, "entry": "", "passed": False, "reached": 0, "reached_entry": "", "set_aside": told.name in lost}
-        return Change(kind="rebuilt", log=told.place.model_copy(update=place))
+        place = {
+            **log,
+            "entry": "",
+            "passed": False,
+            "reached": 0,
+            "reached_entry": "",
+            "set_aside": moved.name in lost,
+        }
+        return Change(kind="rebuilt", log=moved.place.model_copy(update=place))
 
-    told.archive.add(plan, check=check, fence=fence)
+    moved.archive.add(plan, check=check, fence=fence)
 
 
 def _write(connection: Connection, work: Rebuilding, closed: str, store: str, entries: Mapping[int, str]) -> None:
@@ -360,9 +394,9 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
 
     :param entries: ids of these by index, as far as they are known.
     """
-    _check_unchanged(connection, work, closed if work.known else None)
+    _check_unchanged(connection, work, closed if work.record else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
-    first = first_epoch(connection, work.archive) if work.known else 0
+    first = first_epoch(connection, work.archive) if work.record else 0
     abandoned = _abandoned(connection, work)
     for table in reversed(schema.metadata.sorted_tables):
         connection.execute(table.delete().where(table.c.archive == work.archive))
@@ -373,11 +407,11 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
     connection.execute(
         schema.archives.update()
         .where(a.archive == work.archive)
-        .values(quorum_index=head, leader_epoch=work.known.leader_epoch + 1 if work.known else 0, epochs=first)
+        .values(quorum_index=head, leader_epoch=work.record.leader_epoch + 1 if work.record else 0, epochs=first)
     )
-    line.write(connection, work.archive, entries, _stores_before(work))
+    line.write_line(connection, work.archive, entries, _stores_before(work))
     for fate in work.survey.fates:
-        _write_replica(connection, work, fate, epochs.get(fate.told.name, first) + 1)
+        _write_replica(connection, work, fate, epochs.get(fate.replica.name, first) + 1)
     for block, name in sorted(abandoned.items()):
         row = {"archive": work.archive, "block": block, "replica": name, "at": clock(connection)}
         connection.execute(schema.abandoned.insert(), row)
@@ -388,30 +422,32 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
 
     Two lines with the same entry at one index have the same ones before it.
     """
-    known = coordination.run(lambda c: line.entry_ids(c, work.archive))
-    found = _executed(work.survey.source.archive, known)
-    others = [_executed(each.archive, known) for each in _in_order(work.told) if each is not work.survey.source]
-    for entries in (known, *others):
-        shared = max((index for index, entry in entries.items() if found.get(index) == entry), default=0)
-        found = {index: entry for index, entry in entries.items() if index < shared} | found
-    return found
+    logged = coordination.run(lambda c: line.entry_ids(c, work.archive))
+    ids = _executed(work.survey.source.archive, logged)
+    others = [
+        _executed(replica.archive, logged) for replica in _in_order(work.replicas) if replica is not work.survey.source
+    ]
+    for entries in (logged, *others):
+        shared = max((index for index, entry in entries.items() if ids.get(index) == entry), default=0)
+        ids = {index: entry for index, entry in entries.items() if index < shared} | ids
+    return ids
 
 
-def _executed(archive: Archive, known: Mapping[int, str]) -> dict[int, str]:
-    """Return the ids of the entries that a replica has executed since it was last made anew, by index.
+def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
+    """Return the ids of the entries that a replica has executed since its last recovery, by index.
 
-    :param known: the ids before the first entry that is in it, too, are left out.
+    :param logged: the ids before the first entry that is in it, too, are left out.
     """
-    found: dict[int, str] = {}
+    ids: dict[int, str] = {}
     with suppress(DamagedError):
-        for commit in archive.newest_first() if known else reversed(list(archive.commits())):
+        for commit in archive.newest_first() if logged else reversed(list(archive.commits())):
             if commit.log is None or commit.log.recovering:
                 break
             if commit.log.entry:
-                found.setdefault(commit.log.index, commit.log.entry)
-                if known.get(commit.log.index) == commit.log.entry:
+                ids.setdefault(commit.log.index, commit.log.entry)
+                if logged.get(commit.log.index) == commit.log.entry:
                     break
-    return found
+    return ids
 
 
 def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
@@ -420,20 +456,22 @@ def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
     Their files may be gone. Each comes with the replica that they lie at.
     """
     b = schema.abandoned.c
-    known = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
-    told = {block: each.name for each in _in_order(work.told) for block in each.archive.state.abandoned}
-    return told | {row.block: row.replica for row in known}
+    recorded = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
+    committed = {
+        block: replica.name for replica in _in_order(work.replicas) for block in replica.archive.state.abandoned
+    }
+    return committed | {row.block: row.replica for row in recorded}
 
 
 def _write_replica(connection: Connection, work: Rebuilding, fate: ReplicaFate, epoch: int) -> None:
-    told = fate.told
-    if told is not work.survey.source:
-        add(connection, work.archive, name=told.name, url=told.url)
+    surveyed = fate.replica
+    if surveyed is not work.survey.source:
+        add(connection, work.archive, name=surveyed.name, url=surveyed.url)
     change_row(
         connection,
-        Acting(work.archive, told.name, replica(connection, work.archive, told.name).epoch),
+        Acting(work.archive, surveyed.name, replica(connection, work.archive, surveyed.name).epoch),
         epoch=epoch,
-        pointer=min(told.place.index, work.head) + 1 if isinstance(told, ReadableReplica) else 0,
+        pointer=min(surveyed.place.index, work.head) + 1 if isinstance(surveyed, ReadableReplica) else 0,
         is_lost=bool(fate.lost),
         lost_reason=fate.lost if fate.was_lost or not fate.lost else f"when the store was rebuilt: {fate.lost}",
     )

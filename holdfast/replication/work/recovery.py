@@ -4,7 +4,7 @@ Only files that are missing or damaged are copied.
 
 The order is what makes it safe. The replica gets a new epoch while it is still lost, and says in its own archive that
 it must not be read. What it is to have comes from *one* commit of the other one, whose pointer was taken before and
-keeps the log from being trimmed. It is no longer lost only after all is there, and only where nobody else took over.
+keeps the log from being trimmed. It is no longer lost only after all is there, if no other process took over.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from holdfast.replication.log.consistency_check import (
 from holdfast.replication.log.errors import EpochOverError, SilentReplicaError
 from holdfast.replication.log.replicas import LEASE_S, Acting, mark_lost, replicas, why_lost
 from holdfast.replication.work.fetch_files import fetch, missing_files
-from holdfast.replication.work.turns import in_turn
+from holdfast.replication.work.turn import in_turn
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from locking.one_line import line_logger
@@ -128,17 +128,17 @@ def recover(
 
     def agreed(claim: Callable[[Connection], tuple[T, ReplicaRow]]) -> tuple[T, ReplicaRow]:
         def take() -> tuple[T, ReplicaRow]:
-            return run_agreed(coordination, archive, lambda c, told: claim(c), places, but_for=name)
+            return run_agreed(coordination, archive, lambda c, answers: claim(c), places, but_for=name)
 
-        left = max(0.0, until - time.monotonic())
-        return in_turn(take, wait=left, say=lambda words: logger.warning("%s", words))
+        remaining = max(0.0, until - time.monotonic())
+        return in_turn(take, wait=remaining, say=lambda words: logger.warning("%s", words))
 
     # Before the target is locked: a refusal neither waits for its place nor leaves anything there.
     row, _ = agreed(lambda c: recovery_claim.choose(c, archive, name, source=source))
     target = archive_place(coordination, archive, row, places)
     with locks.acquire(target, "recovery", owner=Owner(), purpose=f"recovery of {name}", wait=wait) as own:
         check_line(coordination, archive, name, target)
-        acting, chosen = agreed(lambda c: recovery_claim.begin(c, archive, name, source=source, lease=lease))
+        acting, chosen = agreed(lambda c: recovery_claim.claim(c, archive, name, source=source, lease=lease))
         with _given_up_where_it_fails(coordination, acting):
             origin = places(chosen.url)
             vanished = partial(_vanished, coordination, archive, chosen, places)
@@ -171,13 +171,13 @@ def recover(
                     raise
             check()
 
-            def take(connection: Connection, told: Answers) -> None:
+            def take(connection: Connection, answers: Answers) -> None:
                 recovery_claim.take_pointer(connection, acting, pointer=work.index + 1)
 
             # Once more, this one too: the store may have been brought back from an older copy since.
             run_agreed(coordination, archive, take, places)
             aside = work.adopt(check)
-            run_agreed(coordination, archive, lambda c, told: recovery_claim.finish(c, acting), places)
+            run_agreed(coordination, archive, lambda c, answers: recovery_claim.finish(c, acting), places)
     return Recovered(name, chosen.name, work.index, files, size, kept, aside)
 
 
@@ -221,8 +221,8 @@ def _vanished(
     """
     rows = coordination.run(lambda c: replicas(c, archive))
     good = [row for row in rows if not row.is_lost and row.name != source.name]
-    found = look_at(coordination, archive, good, places)
-    readable = [name for name, place in found.items() if not isinstance(place, str) and not place.recovering]
+    positions = look_at(coordination, archive, good, places)
+    readable = [name for name, place in positions.items() if not isinstance(place, str) and not place.recovering]
     choices = " or ".join(f"--from {name}" for name in readable)
     hint = f"{choices} copies from another one, and keeps what is there" if readable else "no other one can be read"
     return HoldfastError(f"{sentence(error)}; {hint}")
@@ -230,13 +230,13 @@ def _vanished(
 
 def _read(coordination: CoordinationStore, origin: ObjectStore, archive: str, row: ReplicaRow) -> Archive:
     try:
-        found, place = open_replica(origin, archive, row.name)
+        opened, place = open_replica(origin, archive, row.name)
     except (HoldfastError, LockError, StoreError) as error:
         raise UnreadableSourceError(f"replica {row.name} cannot be copied from: {error}") from error
     if why := why_lost(row, place):
         coordination.run(lambda c: mark_lost(c, archive, row.name, why))
         raise DamagedError(f"{row.name} is lost itself, since {why}: run this again to copy from another one")
-    return found
+    return opened
 
 
 class _Recovery:
@@ -271,7 +271,7 @@ class _Recovery:
         An archive is created where there is none.
 
         :param check: raises if this is no longer the recovery that counts.
-        :raises EpochOverError: somebody else has changed the target meanwhile.
+        :raises EpochOverError: another process has changed the target meanwhile.
         """
         try:
             self._target.head(IDENTITY_KEY)
@@ -296,7 +296,7 @@ class _Recovery:
                 f"{self._origin.state.format}: recover it at an empty place"
             )
         if there is not None:
-            # What it has executed stays known until it is made anew: an old store is told by that.
+            # What it has executed stays known until its recovery ends: an old store shows by that.
             self._closed = there.model_copy(update=_recovering())
             self._place = self._place.model_copy(update=_reached(there, self._place))
         self._place = self._place.model_copy(update={"recovery": self._closed.recovery})
@@ -306,7 +306,7 @@ class _Recovery:
 
         def plan(state: State) -> Change:
             if state.tip != seen:
-                raise EpochOverError(f"{self._target.url} was changed by somebody else meanwhile: nothing was added")
+                raise EpochOverError(f"{self._target.url} was changed by another process meanwhile: nothing was added")
             return Change(kind="recovering", log=self._closed)
 
         archive.add(plan, check=check, fence=self._fence)
@@ -324,24 +324,24 @@ class _Recovery:
         :param deep: look for damaged files, too.
         """
         load(self._origin.state.blocks.values())
-        wanted = {file.path: file for block in self._blocks() for file in block.files()}
-        missing = list(missing_files(self._target, wanted.values()))
+        files = {file.path: file for block in self._blocks() for file in block.files()}
+        missing = list(missing_files(self._target, files.values()))
         for some in _some(missing):
             check()
             fetch(self._origin.store, self._target, some)
-        damaged = self._damaged(wanted.keys() - {file.path for file in missing}, wanted, check) if deep else []
+        damaged = self._damaged(files.keys() - {file.path for file in missing}, files, check) if deep else []
         for file in damaged:
             check()
             replace_file(self._origin.store, self._target, file)
         copied = missing + damaged
-        return len(copied), sum(file.size for file in copied), len(wanted) - len(copied)
+        return len(copied), sum(file.size for file in copied), len(files) - len(copied)
 
     def _damaged(
-        self, there: Iterable[str], wanted: Mapping[str, FileRecord], check: Callable[[], object]
+        self, there: Iterable[str], files: Mapping[str, FileRecord], check: Callable[[], object]
     ) -> list[FileRecord]:
         """Return the damaged files of the target; all are read."""
         damaged: list[FileRecord] = []
-        for some in _some([wanted[path] for path in sorted(there)]):
+        for some in _some([files[path] for path in sorted(there)]):
             check()
             whole = do_each(lambda file: is_whole(self._target, file), some, at_once=_AT_ONCE)
             damaged += [file for file, good in zip(some, whole, strict=True) if not good]
@@ -349,8 +349,8 @@ class _Recovery:
 
     def _blocks(self) -> list[Block]:
         """Return the source's blocks in the order of their addition."""
-        placed = sorted(self._origin.state.blocks.values(), key=lambda each: each.number)
-        return [each.block for each in placed]
+        placed = sorted(self._origin.state.blocks.values(), key=lambda block: block.number)
+        return [part.block for part in placed]
 
     def adopt(self, check: Callable[[], None]) -> tuple[str, ...]:
         """Commit the source's content on the replica.
@@ -365,7 +365,7 @@ class _Recovery:
             nonlocal aside
             if state.log != self._closed:  # locks give order only: this process may have been suspended for long
                 raise EpochOverError(
-                    f"somebody else has begun to recover {self._acting.name} meanwhile: nothing was added"
+                    f"another process has begun to recover {self._acting.name} meanwhile: nothing was added"
                 )
             extra = [key for key in state.blocks if key not in theirs.blocks]
             aside = tuple(key for key in extra if key not in removed)
@@ -391,16 +391,16 @@ class _Recovery:
         """Return those of some blocks that the source had and has removed.
 
         They belong to no replica any more. All commits of the source are read, where there are any such blocks; a
-        commit that cannot be read tells nothing.
+        commit that cannot be read is passed over.
         """
-        found: set[str] = set()
+        removed: set[str] = set()
         if extra:
             with suppress(DamagedError):
                 for commit in self._origin.commits():
-                    if commit.adopted is not None and commit.adopted.numbers:  # it was made anew itself: begin again
-                        found.clear()
-                    found |= extra & set(commit.remove)
-        return found
+                    if commit.adopted is not None and commit.adopted.numbers:  # it was recovered itself: begin again
+                        removed.clear()
+                    removed |= extra & set(commit.remove)
+        return removed
 
 
 def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
@@ -408,8 +408,8 @@ def _reached(before: LogPlace, after: LogPlace) -> dict[str, Any]:
 
     :param before: where it stood; `after`: where it will.
     """
-    known = [(before.index, before.entry), (before.reached, before.reached_entry)]
-    index, entry = max(known, key=lambda each: each[0])
+    positions = [(before.index, before.entry), (before.reached, before.reached_entry)]
+    index, entry = max(positions, key=lambda item: item[0])
     if before.set_aside or (before.recovering and not before.recovery) or index <= after.index:
         return {}
     return {"reached": index, "reached_entry": entry}

@@ -17,7 +17,7 @@ from holdfast.replication.log import status as standing
 from holdfast.replication.log.consistency_check import check_others, look_at
 from holdfast.replication.log.errors import MissingFilesError, OldStoreError
 from holdfast.replication.log.replicas import check_removable, why_lost
-from holdfast.replication.work import abandon, membership, rebuild_store
+from holdfast.replication.work import giving_up, membership, rebuild_store
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, decide
 from locking.store import StoreError
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.status import ArchiveStatus, ReplicaStatus
     from holdfast.replication.log.store import CoordinationStore
     from holdfast.replication.work.rebuild_store import Rebuilding
-    from holdfast.replication.work.survey import Told
+    from holdfast.replication.work.survey import SurveyedReplica
     from holdfast.storage import ObjectStore
 
 _MEND = "mend its place (mount, bucket, network, credentials), then run this again"
@@ -57,17 +57,17 @@ def look(coordination: CoordinationStore, status: ArchiveStatus, places: Callabl
     :param places: opens a replica by its URL.
     """
     archive, rows = status.log.archive, [one.row for one in status.replicas]
-    found = look_at(coordination, archive, rows, places)
-    readable = {row.url: place for row in rows if not isinstance(place := found[row.name], str)}
+    positions = look_at(coordination, archive, rows, places)
+    readable = {row.url: place for row in rows if not isinstance(place := positions[row.name], str)}
     try:
         coordination.run(lambda c: check_others(c, archive, readable, coordination.url))
     except OldStoreError as error:
-        return ArchiveLook(status, found, error)
-    return ArchiveLook(status, found, None)
+        return ArchiveLook(status, positions, error)
+    return ArchiveLook(status, positions, None)
 
 
 @dataclass(frozen=True)
-class Step:
+class RepairStep:
     """Verb that a repair runs by itself, on one replica.
 
     :param replica: its name; "" where the verb is of all replicas.
@@ -91,7 +91,7 @@ class WayOut:
     loses: str = ""
     action: str = ""
     command: tuple[str, ...] = ()
-    step: Step | None = None
+    step: RepairStep | None = None
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Finding:
     exit_code: int = HoldfastError.exit_code
 
     @property
-    def step(self) -> Step | None:
+    def step(self) -> RepairStep | None:
         """Return what a repair runs by itself; None where a person has to decide."""
         return next((way.step for way in self.ways if way.step), None)
 
@@ -133,25 +133,25 @@ def findings(
         return [unknown_archive(coordination, coordination.named, places, archive)]
     looked = look(coordination, status, places)
     tried = list(troubles)
-    old = looked.contradiction or next((each for each in tried if isinstance(each, OldStoreError)), None)
+    old = looked.contradiction or next((trouble for trouble in tried if isinstance(trouble, OldStoreError)), None)
     if old is not None:  # every other step is refused until that is settled
         return [_old_store(coordination, looked, places, old)]
     if all(one.row.is_lost or _why_lost(looked, one) for one in status.replicas):  # as an election judges, too
         return [_all_lost(looked)]
-    found = [each for one in status.replicas for each in _of_replica(coordination, looked, one)]
+    troubled = [finding for one in status.replicas for finding in _of_replica(coordination, looked, one)]
     stopped = {index for index, _ in status.missing} | {
-        each.index for each in tried if isinstance(each, MissingFilesError)
+        trouble.index for trouble in tried if isinstance(trouble, MissingFilesError)
     }
-    found += [_missing(coordination, status, index, places) for index in sorted(stopped)]
-    found += _undecided(status)
+    troubled += [_missing(coordination, status, index, places) for index in sorted(stopped)]
+    troubled += _undecided(status)
     order = ("sync", "remove", "recover")
-    return sorted(found, key=lambda each: order.index(each.step.verb) if each.step else len(order))
+    return sorted(troubled, key=lambda finding: order.index(finding.step.verb) if finding.step else len(order))
 
 
 def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: ReplicaStatus) -> Iterator[Finding]:
     row, place = one.row, looked.places[one.row.name]
     if row.leaves_by:
-        step = Step("remove", row.name)
+        step = RepairStep("remove", row.name)
         way = WayOut("what lies at its place", command=("remove", row.name), step=step)
         yield Finding(row.name, "its removal was begun, and has not come to its end", (way,))
     elif row.is_lost:
@@ -160,7 +160,7 @@ def _of_replica(coordination: CoordinationStore, looked: ArchiveLook, one: Repli
         mend = WayOut("all", action=_MEND)
         yield Finding(row.name, f"{row.url} cannot be read: {place}", (mend, _forget(coordination, looked, row)))
     elif behind := _why_lost(looked, one) or _behind(one):
-        way = WayOut("all", command=("sync", row.name), step=Step("sync", row.name))
+        way = WayOut("all", command=("sync", row.name), step=RepairStep("sync", row.name))
         yield Finding(row.name, behind, (way,))
 
 
@@ -182,7 +182,7 @@ def _lost(looked: ArchiveLook, one: ReplicaStatus, place: LogPlace | str) -> Fin
     recover = WayOut(
         f"all that the others have; backups that only {row.name} has are kept aside at its place",
         command=("recover", row.name),
-        step=Step("recover", row.name),
+        step=RepairStep("recover", row.name),
     )
     if not isinstance(place, str) or row.is_new:
         return Finding(row.name, problem, (recover,))
@@ -212,7 +212,7 @@ def _all_lost(looked: ArchiveLook) -> Finding:
     ways = []
     if away := [name for name in looked.places if name not in readable]:
         ways.append(WayOut("all", action=f"mend the place of {named(away)} first: it may be the one with most"))
-    furthest = sorted(readable.items(), key=lambda each: -each[1].index)
+    furthest = sorted(readable.items(), key=lambda item: -item[1].index)
     for name, place in furthest:
         if place.set_aside or place.recovering:
             continue
@@ -235,11 +235,11 @@ def _missing(
 ) -> Finding:
     problem = f"entry {index} stops replicas: no replica has all of its files"
     try:
-        planned = abandon.prepare(coordination, status.log.archive, index, places=places)
+        planned = giving_up.prepare(coordination, status.log.archive, index, places=places)
     except (HoldfastError, StoreError) as error:
         way = WayOut("all", action=sentence(error))
         return Finding(status.log.name, problem, (way,), exit_code_of(error))
-    entries = ", ".join(str(each.index) for each in planned.entries)
+    entries = ", ".join(str(entry.index) for entry in planned.entries)
     ways = (
         WayOut("all", action=f"find these files, and put them back at a replica: {', '.join(planned.missing)}"),
         WayOut(
@@ -252,11 +252,11 @@ def _missing(
 
 
 def _undecided(status: ArchiveStatus) -> Iterator[Finding]:
-    for quorum, left in status.pending:
-        if not left:
+    for quorum, remaining in status.pending:
+        if not remaining:
             sync = WayOut(
                 "the backup, if enough replicas have it by then",
-                "the backup, if not: nobody was told that it counts",
+                "the backup, if not: no success was reported",
                 command=("sync", "--all"),
             )
             problem = f"the deadline of a quorum is over, and it is not decided: {quorum.describe()}"
@@ -268,23 +268,23 @@ def _old_store(
 ) -> Finding:
     log = looked.status.log
     lost = {one.row.name: one.row.lost_reason for one in looked.status.replicas if one.row.is_lost}
-    ways = rebuild_ways(coordination, coordination.named, places, wanted=log.archive, lost=lost)
+    ways = rebuild_ways(coordination, coordination.named, places, archive=log.archive, lost=lost)
     return Finding(log.name, sentence(error), ways, error.exit_code)
 
 
 def unknown_archive(
-    coordination: CoordinationStore, urls: Mapping[str, str], places: Callable[[str], ObjectStore], wanted: str | None
+    coordination: CoordinationStore, urls: Mapping[str, str], places: Callable[[str], ObjectStore], archive: str | None
 ) -> Finding:
     """Return the finding of a coordination store that knows nothing of an archive.
 
-    A store that was lost cannot be told from a wrong address. So nothing is done alone.
+    A lost store looks like a wrong address. So no step is run alone.
 
     :param urls: of the replicas that are known otherwise, by name.
-    :param wanted: the archive's id or name.
+    :param archive: the archive's id or name.
     """
     address = WayOut("all", action="is the address right (--store, HOLDFAST_STORE, store in archives.yaml)? Correct it")
-    ways = rebuild_ways(coordination, urls, places, wanted=wanted, lost={}, alone=False)
-    about = wanted or "the archive"
+    ways = rebuild_ways(coordination, urls, places, archive=archive, lost={}, alone=False)
+    about = archive or "the archive"
     return Finding(about, "the coordination store knows no replica of it", (address, *ways), DamagedError.exit_code)
 
 
@@ -293,47 +293,52 @@ def rebuild_ways(
     urls: Mapping[str, str],
     places: Callable[[str], ObjectStore],
     *,
-    wanted: str | None,
+    archive: str | None,
     lost: Mapping[str, str],
     alone: bool = True,
 ) -> tuple[WayOut, ...]:
     """Return the ways in which an archive's log can be rebuilt from its replicas.
 
     :param urls: of replicas, by name; those that the store and their commits name come to them.
-    :param wanted: the archive's id or name.
+    :param archive: the archive's id or name.
     :param lost: why the store says that replicas are lost, by name.
     :param alone: a repair may do it by itself, where nothing is lost by it.
     """
     try:
-        planned = rebuild_store.prepare(coordination, urls, wanted=wanted, places=places)
+        planned = rebuild_store.prepare(coordination, urls, word=archive, places=places)
     except (HoldfastError, StoreError) as error:
         return (WayOut("all", action=sentence(error)),)
     if not planned.survey.objections:
         loses = f"{planned.given_up:,} entries of the log that no replica has executed" if planned.given_up else ""
-        step = Step("rebuild-store") if alone and not loses else None
+        step = RepairStep("rebuild-store") if alone and not loses else None
         return (WayOut(_kept(planned.survey.source), loses, command=_rebuild(planned, urls), step=step),)
-    unread = [each for each in planned.told if isinstance(each, UnreadableReplica)]
-    mend = [WayOut("all", action=f"mend the place of {each.name} ({each.url}): {each.problem}") for each in unread]
-    return (*mend, *_choices(planned, urls, [each.name for each in unread], lost))
+    unread = [replica for replica in planned.replicas if isinstance(replica, UnreadableReplica)]
+    mend = [
+        WayOut("all", action=f"mend the place of {replica.name} ({replica.url}): {replica.problem}")
+        for replica in unread
+    ]
+    return (*mend, *_choices(planned, urls, [replica.name for replica in unread], lost))
 
 
 def _choices(
     planned: Rebuilding, urls: Mapping[str, str], unread: Sequence[str], lost: Mapping[str, str]
 ) -> Iterator[WayOut]:
     """Yield a way for each replica that the log may go on from, where they contradict each other."""
-    objecting = {fate.told.name for fate in planned.survey.fates if fate.objection} | {planned.survey.source.name}
-    usable = [each for each in planned.told if isinstance(each, ReadableReplica) and each.name in objecting]
-    for each in sorted(usable, key=lambda told: (told is not planned.survey.source, -told.place.index)):
-        chosen = partial(decide, planned.told, source=each.name, without=unread, lost=lost)
+    objecting = {fate.replica.name for fate in planned.survey.fates if fate.objection} | {planned.survey.source.name}
+    usable = [
+        replica for replica in planned.replicas if isinstance(replica, ReadableReplica) and replica.name in objecting
+    ]
+    for replica in sorted(usable, key=lambda replica: (replica is not planned.survey.source, -replica.place.index)):
+        chosen = partial(decide, planned.replicas, source=replica.name, without=unread, lost=lost)
         acknowledged = chosen().objections
         survey = chosen(lose_acknowledged=True)
-        others = [fate for fate in survey.fates if fate.told.name in objecting and fate.lost]
-        more = "; ".join((*(f"what {fate.told.name} has more ({fate.lost})" for fate in others), *acknowledged))
+        others = [fate for fate in survey.fates if fate.replica.name in objecting and fate.lost]
+        more = "; ".join((*(f"what {fate.replica.name} has more ({fate.lost})" for fate in others), *acknowledged))
         loses = f"{more}. All files stay at their places, and the recovery keeps them aside"
         options = [word for name in unread for word in ("--without", name)]
-        options += ["--from", each.name] if len(usable) > 1 or each.name in lost else []
+        options += ["--from", replica.name] if len(usable) > 1 or replica.name in lost else []
         options += ["--lose-acknowledged"] if acknowledged else []
-        yield WayOut(_kept(each), loses, command=(*_rebuild(planned, urls), *options))
+        yield WayOut(_kept(replica), loses, command=(*_rebuild(planned, urls), *options))
 
 
 def _kept(source: ReadableReplica) -> str:
@@ -341,6 +346,6 @@ def _kept(source: ReadableReplica) -> str:
 
 
 def _rebuild(planned: Rebuilding, urls: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the words of the command; a store that knows nothing is told where the replicas are."""
-    names: list[Told] = [] if planned.known or urls else list(planned.told)
-    return ("rebuild-store", *(word for each in names for word in ("--replica", f"{each.name}={each.url}")))
+    """Return the words of the command; for a store that knows nothing, they say where the replicas are."""
+    names: list[SurveyedReplica] = [] if planned.record or urls else list(planned.replicas)
+    return ("rebuild-store", *(word for replica in names for word in ("--replica", f"{replica.name}={replica.url}")))

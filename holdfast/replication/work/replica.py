@@ -1,7 +1,7 @@
 """Archive that is a replica of an update log.
 
 It follows the log entry by entry, and adds its own changes to it. A replica makes exactly one commit for each entry, in
-the order of the log, its own entries included: so its commits alone tell how far it is, and the log can be told from
+the order of the log, its own entries included: so its commits alone show how far it is, and the log can be told from
 them again.
 """
 
@@ -71,15 +71,15 @@ class ReplicatedArchive(Archive):
     :param coordination: the store with the update log.
     :param acting: whom one acts for; None until `activate`.
     :param places: opens another replica by its URL.
-    :param wish: the quorum that backups need which are added here; None: none.
-    :param leader_epoch: of the leadership that whatever is added is made under; None: the replica need not lead.
+    :param quorum_request: the quorum that backups need which are added here; None: none.
+    :param leader_epoch: of the leadership that additions are made under; None: the replica need not lead.
     :param fetch: brings the files of entries.
     """
 
     coordination: CoordinationStore | None = None
     acting: Acting | None = None
     places: Callable[[str], ObjectStore] = open_store
-    wish: QuorumRequest | None = None
+    quorum_request: QuorumRequest | None = None
     leader_epoch: int | None = None
     fetch: Fetch = fetch
     fetched: tuple[int, int] = field(default=(0, 0))
@@ -122,7 +122,7 @@ class ReplicatedArchive(Archive):
     def in_use(self) -> tuple[CoordinationStore, Acting]:
         """Return the coordination store, and the identity to act under."""
         if self.coordination is None or self.acting is None:
-            raise RuntimeError("nobody acts for this replica")
+            raise RuntimeError("no process acts for this replica")
         return self.coordination, self.acting
 
     def _agree(self) -> None:
@@ -135,13 +135,13 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
 
-        known = coordination.run(lambda c: look_up(c, self.identity.id, place))
-        row = known.row
+        record = coordination.run(lambda c: look_up(c, self.identity.id, place))
+        row = record.row
         if row.is_lost:
             raise lost(row)
         if place.recovering:
             self._is_lost(row, why_lost(row, place))
-        check_replica(known, self.store.url, place, coordination.url)
+        check_replica(record, self.store.url, place, coordination.url)
         if why_lost(row, place):
             self.refresh()  # another process may have executed entries since this was opened
         if why := why_lost(row, self._place()):
@@ -166,24 +166,26 @@ class ReplicatedArchive(Archive):
         if coordination is None:
             raise RuntimeError("no store was given")
         archive = self.identity.id
-        told = ask_others(coordination, archive, self._place().replica, self.places)
-        known = {each.replica for each in self.not_asked}
-        for each in told.not_asked:
-            if each.replica not in known:
-                logger.warning("%s.", each.words)
-        self.not_asked, self.unread = told.not_asked, told.unread
-        coordination.run(lambda c: check_others(c, archive, told.places, coordination.url))
+        answers = ask_others(coordination, archive, self._place().replica, self.places)
+        noted = {replica.replica for replica in self.not_asked}
+        for replica in answers.not_asked:
+            if replica.replica not in noted:
+                logger.warning("%s.", replica.words)
+        self.not_asked, self.unread = answers.not_asked, answers.unread
+        coordination.run(lambda c: check_others(c, archive, answers.places, coordination.url))
 
-    def check_readable(self, wish: QuorumRequest | None) -> None:
+    def check_readable(self, quorum_request: QuorumRequest | None) -> None:
         """Check that enough replicas could be read for a quorum to be asked for.
 
         :raises BusyError: too few could be.
         """
         coordination, acting = self.in_use()
-        if wish is None:
+        if quorum_request is None:
             return
-        if why := coordination.run(lambda c: quorum.too_few_readable(c, acting.archive, wish.size, self.unread)):
-            raise BusyError(f"a backup with a quorum of {wish.size} is not possible now: {why}")
+        if why := coordination.run(
+            lambda c: quorum.too_few_readable(c, acting.archive, quorum_request.size, self.unread)
+        ):
+            raise BusyError(f"a backup with a quorum of {quorum_request.size} is not possible now: {why}")
 
     def catch_up(self, *, check: Check = lambda: None, wait: float = _OWN_WAIT_S) -> Synced:
         """Execute the rest of the log, under the locks that this needs.
@@ -217,7 +219,7 @@ class ReplicatedArchive(Archive):
         :param check: raises if a lock of the plan "sync" is no longer held.
         :param upto: index of the last one; None: the head of the log.
         :raises DamagedError: no replica has what an entry adds; those that could not be asked are named.
-        :raises EpochOverError: somebody else acts for the replica now.
+        :raises EpochOverError: another process acts for the replica now.
         """
         _, acting = self.in_use()
         self.refresh()  # another process of this replica may have had the locks before
@@ -241,8 +243,8 @@ class ReplicatedArchive(Archive):
 
     def _to_execute(self, upto: int | None) -> Sequence[LogEntry]:
         coordination, acting = self.in_use()
-        here = self._place().index
-        if upto is not None and here >= upto:
+        index = self._place().index
+        if upto is not None and index >= upto:
             return ()
         if coordination.run(lambda c: quorum.overdue(c, acting.archive)):
             self.check_others_agree()
@@ -250,10 +252,10 @@ class ReplicatedArchive(Archive):
         def read(connection: Connection) -> Sequence[LogEntry]:
             # First: who cannot fetch the block of an entry passes it once that has failed.
             log.fail_overdue(connection, acting.archive, by=acting.name, unread=self.unread)
-            return log.entries(connection, acting.archive, here + 1, most=_ENTRIES)
+            return log.entries(connection, acting.archive, index + 1, most=_ENTRIES)
 
-        found = coordination.run(read)
-        return [entry for entry in found if upto is None or entry.index <= upto]
+        entries = coordination.run(read)
+        return [entry for entry in entries if upto is None or entry.index <= upto]
 
     def _execute(self, entry: LogEntry, others: Others, check: Check, fence: str | None) -> None:
         """Fetch the files of an entry, commit it, and record its execution."""
@@ -282,8 +284,8 @@ class ReplicatedArchive(Archive):
         def note(connection: Connection) -> None:
             self._check_line(connection)
             if index:
-                move_pointer(connection, acting, done=index)
-                missing.note_found(connection, acting.archive, first=1, last=index)
+                move_pointer(connection, acting, index=index)
+                missing.clear_missing(connection, acting.archive, first=1, last=index)
             log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:
                 note_synced(connection, acting)
@@ -308,7 +310,7 @@ class ReplicatedArchive(Archive):
         :param plan: makes the change for a state; called again where the log has grown.
         :param check: raises if a lock this work stands under is no longer held.
         :raises RefusedError: the change is not valid behind what the log has by now.
-        :raises OutcomeUnknownError: the store never told whether the entry was appended; nothing may be cleaned up.
+        :raises OutcomeUnknownError: the store never said whether the entry was appended; nothing may be cleaned up.
         """
         with self._executing() as executing:
 
@@ -326,7 +328,7 @@ class ReplicatedArchive(Archive):
                 draft = self._draft(change, state)
                 self._agree()
                 self.check_others_agree()
-                self.check_readable(draft.wish)
+                self.check_readable(draft.quorum_request)
                 check_all()
                 try:
                     index = self._append(draft)
@@ -381,7 +383,7 @@ class ReplicatedArchive(Archive):
         The change must be valid in the replica's present state.
 
         :param planned: the state that it was planned by.
-        :raises RefusedError: it is not valid, or would remove what a hold keeps: nobody asks for that any more later.
+        :raises RefusedError: it is not valid, or would remove what a hold keeps: it is not asked for again.
         """
         place = self._place()
         ours = replace(change, log=place.model_copy(update={"index": place.index + 1, "entry": "planned"}))
@@ -399,7 +401,7 @@ class ReplicatedArchive(Archive):
             expected={source: _ends(self.state, source) for source in added | gone},
             becomes={source: _ends(after, source) for source in added | gone},
             leader_epoch=self.leader_epoch,
-            wish=self.wish if added else None,
+            quorum_request=self.quorum_request if added else None,
         )
 
     def _append(self, draft: Draft) -> int:
@@ -417,9 +419,9 @@ class ReplicatedArchive(Archive):
             except StoreAwayError:
                 if not lost_answers:
                     raise
-                break  # this one has changed nothing, which tells nothing of those before
+                break  # this one has changed nothing, which says nothing of those before
         raise OutcomeUnknownError(
-            f"the coordination store {coordination.url} did not tell whether entry {draft.id} was appended; nothing "
+            f"the coordination store {coordination.url} did not say whether entry {draft.id} was appended; nothing "
             "was cleaned up: look with 'holdfast replica status', and sync before trying again"
         )
 
@@ -429,7 +431,7 @@ def not_asked(archive: Archive) -> list[dict[str, str]]:
 
     It is empty for an archive at one place.
     """
-    return [each.describe() for each in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
+    return [replica.describe() for replica in archive.not_asked] if isinstance(archive, ReplicatedArchive) else []
 
 
 def _ends(state: State, source: str) -> log.Ends:
@@ -441,5 +443,5 @@ def settled(archive: Archive, coordination: CoordinationStore) -> State:
 
     Neither those nor the blocks that they stand for may be removed.
     """
-    waiting = {each.block for each in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
+    waiting = {pending.block for pending in coordination.run(lambda c: quorum.pending(c, archive.identity.id))}
     return without(archive.state, waiting)

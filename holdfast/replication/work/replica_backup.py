@@ -30,11 +30,11 @@ _RENEW_S = 180.0
 """A fifth of a source's lease."""
 
 
-def open_to_write(
+def opened_for_backup(
     store: ObjectStore,
     *,
     check: Check,
-    wish: QuorumRequest | None = None,
+    quorum_request: QuorumRequest | None = None,
     wait: float = 0.0,
     coordination: AnyAddress = None,
 ) -> Archive:
@@ -43,32 +43,32 @@ def open_to_write(
     A replica is brought to the head of its log, and adds by it.
 
     :param check: raises if this work must not go on.
-    :param wish: the quorum that backups need which are added; None: none.
+    :param quorum_request: the quorum that backups need which are added; None: none.
     :param wait: seconds for locks that others hold on the replica.
     :param coordination: address of the store with its log; None for what the environment says.
-    :raises LockBusy: somebody else works on the replica, such as a sync; names it.
+    :raises LockBusy: another process works on the replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is; or it is none, and a quorum is asked for.
     """
     archive = Archive.open(store)
     archive.check_may_add()
     if archive.state.log is None:
-        _refuse_quorum(wish)
+        _refuse_quorum(quorum_request)
         return archive
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.replica import ReplicatedArchive
 
     with opened(coordination) as log_store:
         replica = ReplicatedArchive.begin(store, log_store)
-        replica.wish = wish
+        replica.quorum_request = quorum_request
         replica.catch_up(check=check, wait=wait)
         return replica
 
 
-def _refuse_quorum(wish: QuorumRequest | None) -> None:
-    if wish is not None:
+def _refuse_quorum(quorum_request: QuorumRequest | None) -> None:
+    if quorum_request is not None:
         raise UsageError(
-            f"a quorum of {wish.size} cannot be: this archive is at one place only. 'holdfast replica add' makes it "
-            "the first of several"
+            f"a quorum of {quorum_request.size} cannot be: this archive is at one place only. 'holdfast replica add' "
+            "makes it the first of several"
         )
 
 
@@ -77,7 +77,7 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
 
     Their server may then forget them.
 
-    :param say: is told what is waited for.
+    :param say: takes words that say what is waited for.
     :raises QuorumFailedError: they were taken back.
     :raises RefusedError: the log has others by now.
     """
@@ -88,7 +88,7 @@ def until_kept(archive: Archive, source: str, position: str, *, check: Check, sa
     from holdfast.replication.work.replica import ReplicatedArchive
 
     if not isinstance(archive, ReplicatedArchive):
-        raise UsageError(f"{archive.store.url} is a replica that nobody acts for")
+        raise UsageError(f"{archive.store.url} is a replica that no process acts for")
     waiting.settle(archive, source, check=check, say=say)
     coordination, acting = archive.in_use()
     coordination.run(lambda c: log.check_settled_at(c, acting.archive, source, position))
@@ -103,7 +103,7 @@ def await_quorum(
     this does itself.
 
     :param address: of the coordination store; None for what the environment says.
-    :param say: is told what is waited for.
+    :param say: takes words that say what is waited for.
     :param patience: seconds; the quorum's own deadline ends the wait in any case.
     :raises QuorumFailedError: too few replicas had it in time: the backup was taken back.
     :raises BusyError: it is still pending when the patience is over, as far as is known.
@@ -118,9 +118,9 @@ def await_quorum(
     places = opener_like(store)
     with opened_to_wait(address, block, patience=patience) as coordination:
         waiting = QuorumWait(coordination, archive.identity.id, block, archive.state.log.replica, places, say=say)
-        found = waiting.decided(patience=patience)
-        waiting.check_success(found)
-    return {"entry": found.index, "size": found.size, "replicas": list(found.votes)}
+        waited = waiting.decided(patience=patience)
+        waiting.check_success(waited)
+    return {"entry": waited.index, "size": waited.size, "replicas": list(waited.votes)}
 
 
 def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> str:
@@ -139,10 +139,10 @@ def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> st
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
-        found = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
-        over = coordination.run(clock) > found.deadline + SILENT_S
-    helps = found.state == quorum.COMMITTED and by not in found.told
-    return "" if found.is_settled or over or helps else found.describe()
+        waited = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
+        over = coordination.run(clock) > waited.deadline + SILENT_S
+    helps = waited.state == quorum.COMMITTED and by not in waited.executed_by
+    return "" if waited.is_settled or over or helps else waited.describe()
 
 
 @contextmanager
@@ -152,7 +152,7 @@ def source_taken(
     run: str,
     address: AnyAddress,
     *,
-    wish: QuorumRequest | None = None,
+    quorum_request: QuorumRequest | None = None,
     wait: float = 0.0,
     say: Say = lambda words: None,
 ) -> Iterator[Check]:
@@ -163,16 +163,16 @@ def source_taken(
     for. Yields what waits so between two commits of one run. Of an archive at one place, nothing.
 
     :param address: of the coordination store; None for what the environment says.
-    :param wish: the quorum that is asked for; None: none.
+    :param quorum_request: the quorum that is asked for; None: none.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
-    :param say: is told what is waited for.
+    :param say: takes words that say what is waited for.
     :raises BusyError: it is being backed up through another replica; names the run and its process. Or too few replicas
         can be read for the quorum: it is not begun.
-    :raises LockBusy: somebody else works on this replica, such as a sync; names it.
+    :raises LockBusy: another process works on this replica, such as a sync; names it.
     :raises UsageError: there are not enough replicas for the quorum.
     """
     if Archive.open(store).state.log is None:
-        _refuse_quorum(wish)
+        _refuse_quorum(quorum_request)
         yield lambda: None
         return
     from holdfast.replication.log import quorum, source_lease
@@ -181,15 +181,15 @@ def source_taken(
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.quorum_wait import settle
     from holdfast.replication.work.replica import ReplicatedArchive
-    from holdfast.replication.work.turns import in_turn
+    from holdfast.replication.work.turn import in_turn
 
     with opened(address) as coordination:
         replica = ReplicatedArchive.begin(store, coordination)
         _, acting = replica.in_use()
-        if wish is not None:
-            size = wish.size
+        if quorum_request is not None:
+            size = quorum_request.size
             coordination.run(lambda c: quorum.check_possible(c, acting.archive, size))
-            replica.check_readable(wish)
+            replica.check_readable(quorum_request)
             coordination.run(lambda c: quorum.check_reachable(c, acting.archive, size, replica.unread))
         until = time.monotonic() + wait
         in_turn(

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def opened_to_lead(
+def opened_for_maintenance(
     store: ObjectStore, *, check: Callable[[], None], wait: float = 0.0, coordination: AnyAddress = None
 ) -> Iterator[Archive]:
     """Open an archive to compact or truncate it.
@@ -32,7 +32,7 @@ def opened_to_lead(
     :param wait: seconds for another replica that leads, and for locks that others hold on this one.
     :param coordination: address of the store with its log; None for what the environment says.
     :raises BusyError: another replica leads; names it.
-    :raises LockBusy: somebody else works on this replica, such as a sync; names it.
+    :raises LockBusy: another process works on this replica, such as a sync; names it.
     :raises UsageError: it is a replica, and nothing says where its log is.
     """
     archive = Archive.open(store)
@@ -41,7 +41,7 @@ def opened_to_lead(
         yield archive
         return
     from holdfast.replication.log.store import opened
-    from holdfast.replication.work.leader_work import leading
+    from holdfast.replication.work.leading import leading
     from holdfast.replication.work.replica import ReplicatedArchive
 
     until = time.monotonic() + wait
@@ -67,8 +67,8 @@ def state_to_plan(archive: Archive, coordination: AnyAddress = None) -> State:
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.replica import settled
 
-    with opened(coordination) as found:
-        return settled(archive, found)
+    with opened(coordination) as log_store:
+        return settled(archive, log_store)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Guard of a replica's files during its vacuum.
 
 It keeps the files that another replica may still fetch. A removed block's files stay until every other one has executed
-the entry that removed it: one that is behind fetches the block itself first, and one that is being made anew copies
+the entry that removed it: one that is behind fetches the block itself first, and one that is being recovered copies
 what its source had when it took that one's pointer. Files that no block names here may be those of an entry that is
 being executed, or is to be: only what no entry of the log names is abandoned, and that is said in the store first,
 where every append asks. Each is one transaction.
@@ -55,9 +55,9 @@ def abandon(connection: Connection, acting: Acting, blocks: Collection[str]) -> 
     guard(connection, acting)
     going = unnamed(connection, acting.archive, blocks)
     a = schema.abandoned.c
-    known = connection.execute(sa.select(a.block).where(a.archive == acting.archive, a.block.in_(going))).scalars()
+    abandoned = connection.execute(sa.select(a.block).where(a.archive == acting.archive, a.block.in_(going))).scalars()
     now = clock(connection)
-    for block in sorted(going - frozenset(known)):
+    for block in sorted(going - frozenset(abandoned)):
         row = {"archive": acting.archive, "block": block, "replica": acting.name, "at": now}
         connection.execute(schema.abandoned.insert(), row)
     return going
@@ -78,7 +78,7 @@ class ReplicaPermit(Permit):
     def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
         """Return the blocks that must keep their files, with the awaited replicas."""
         # What was removed before there was a log has no entry, and all replicas are later than that.
-        places = {number: archive.commit(number).log for number in {each.removed for each in removed}}
+        places = {number: archive.commit(number).log for number in {block.removed for block in removed}}
         indexes = {number: place.index if place else 0 for number, place in places.items()}
 
         def look(connection: Connection) -> Mapping[int, tuple[str, ...]]:
@@ -87,7 +87,7 @@ class ReplicaPermit(Permit):
             return {index: waits_for(connection, self._archive, index) for index in set(indexes.values())}
 
         behind = self._coordination.run(look)
-        return {each.id: names for each in removed if (names := behind[indexes[each.removed]])}
+        return {block.id: names for block in removed if (names := behind[indexes[block.removed]])}
 
     def abandon(self, blocks: Collection[str]) -> Collection[str]:
         """Record in the store that blocks must not be added any more.

@@ -1,6 +1,6 @@
 """Blocks that a recovery has set aside, since only the recovered replica had them.
 
-They are no part of the archive, and nobody removes their files. Here they are listed, brought back as an archive of
+They are no part of the archive, and no vacuum removes their files. Here they are listed, brought back as an archive of
 their own that can be read, or given to the vacuum.
 """
 
@@ -79,13 +79,13 @@ def listed(store: ObjectStore, archive: str, name: str) -> list[AsideBlock]:
     :param archive: its id; `name`: of the replica.
     """
     replica, _ = open_replica(store, archive, name)
-    found = []
+    blocks = []
     for identity in aside_ids(replica.state):
         aside = replica.state.aside[identity]
-        block = next(each for each in replica.commit(aside.added).add if each.id == identity)
+        block = next(block for block in replica.commit(aside.added).add if block.id == identity)
         missing = sum(1 for _ in missing_files(store, block.files()))
-        found.append(AsideBlock(block, aside.removed, aside.at, missing))
-    return sorted(found, key=lambda each: (each.commit, each.block.covers.to_time, each.block.id))
+        blocks.append(AsideBlock(block, aside.removed, aside.at, missing))
+    return sorted(blocks, key=lambda aside: (aside.commit, aside.block.covers.to_time, aside.block.id))
 
 
 @dataclass(frozen=True)
@@ -126,20 +126,20 @@ def bring_back(
         chosen, ids = _chosen(replica.state, commit)
         before = State.begun(replica.identity.format).after(_until(replica, chosen))
         sources = {before.blocks[identity].source for identity in ids}
-        placed = [each for each in before.blocks.values() if each.source in sources]
+        placed = [block for block in before.blocks.values() if block.source in sources]
         load(placed)
         kept, left_out = _with_files(store, placed)
         if lost := sorted(set(left_out) & set(ids)):
             raise DamagedError(f"{store.url} lacks files of block {', '.join(lost)} by now: it cannot come back")
         made = _begun(target, replica, before.format)
-        files = list(missing_files(target, (file for each in kept for file in each.block.files())))
+        files = list(missing_files(target, (file for part in kept for file in part.block.files())))
         for some in _parts(files):
             held.check()
             fetch(store, target, some)
-        done = _commit(made, before, kept, sources, check=held.check)
-    others = tuple(each.id for each in kept if each.id not in ids)
+        committed = _commit(made, before, kept, sources, check=held.check)
+    others = tuple(part.id for part in kept if part.id not in ids)
     size = sum(file.size for file in files)
-    return BroughtBack(made.identity.id, done, tuple(ids), others, tuple(left_out), len(files), size)
+    return BroughtBack(made.identity.id, committed, tuple(ids), others, tuple(left_out), len(files), size)
 
 
 def _chosen(state: State, commit: int | None) -> tuple[int, list[str]]:
@@ -151,26 +151,26 @@ def _chosen(state: State, commit: int | None) -> tuple[int, list[str]]:
         raise UsageError("no block is set aside at this replica: there is nothing to bring back")
     chosen = max(by_commit) if commit is None else commit
     if chosen not in by_commit:
-        known = ", ".join(map(str, sorted(by_commit)))
-        raise UsageError(f"commit {chosen} of this replica has set nothing aside; these have: {known}")
+        commits = ", ".join(map(str, sorted(by_commit)))
+        raise UsageError(f"commit {chosen} of this replica has set nothing aside; these have: {commits}")
     return chosen, by_commit[chosen]
 
 
 def _until(replica: Archive, commit: int) -> Iterator[Any]:
     """Yield the commits of a replica before one of them."""
-    for each in replica.commits():
-        if each.sequence >= commit:
+    for earlier in replica.commits():
+        if earlier.sequence >= commit:
             return
-        yield each
+        yield earlier
 
 
 def _with_files(store: ObjectStore, placed: Iterable[Placed]) -> tuple[list[Placed], list[str]]:
     """Return the blocks with all their files, and the ids of the others."""
     blocks = list(placed)
-    wanted = [file for each in blocks for file in each.block.files()]
-    missing = {file.path for file in missing_files(store, wanted)}
-    kept = [each for each in blocks if not any(file.path in missing for file in each.block.files())]
-    return kept, sorted({each.id for each in blocks} - {each.id for each in kept})
+    files = [file for part in blocks for file in part.block.files()]
+    missing = {file.path for file in missing_files(store, files)}
+    kept = [part for part in blocks if not any(file.path in missing for file in part.block.files())]
+    return kept, sorted({part.id for part in blocks} - {part.id for part in kept})
 
 
 def _begun(target: ObjectStore, replica: Archive, number: int) -> Archive:
@@ -190,11 +190,11 @@ def _commit(
 ) -> int:
     change = Change(
         kind="brought_back",
-        add=tuple(each.block for each in sorted(kept, key=lambda each: each.number)),
+        add=tuple(part.block for part in sorted(kept, key=lambda part: part.number)),
         adopted=Adopted(
             ends={source: end for source, end in before.ends.items() if source in sources},
             streams={source: end for source, end in before.streams.items() if source in sources},
-            numbers={each.id: each.number for each in kept},
+            numbers={part.id: part.number for part in kept},
         ),
     )
     return made.add(lambda state: change, check=check, fence=None).sequence

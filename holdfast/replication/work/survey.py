@@ -1,7 +1,7 @@
 """Survey of an archive's replicas, from their own commits.
 
 It shows what would become of each where the log went on from one. A replica's commits name the entries that it has
-executed. So the one that has come furthest tells how far the log was; another one can be made equal to it where its
+executed. So the one that has come furthest shows how far the log was; another one can be made equal to it where its
 commits, or else its blocks, show that it has nothing that this one lacks.
 """
 
@@ -53,14 +53,14 @@ class UnreadableReplica:
 
 
 LIMIT_S = 60.0
-"""So many seconds all replicas together have to be read in: somebody decides by what they have."""
+"""So many seconds all replicas together have to be read in: a person decides by what they have."""
 
-Told = ReadableReplica | UnreadableReplica
+SurveyedReplica = ReadableReplica | UnreadableReplica
 
 _NONE_LOST: Mapping[str, str] = MappingProxyType({})
 
 
-def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[Told]:
+def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[SurveyedReplica]:
     """Read the archives of replicas at their URLs, side by side.
 
     :param urls: by name.
@@ -72,14 +72,14 @@ def ask(urls: Mapping[str, str], places: Callable[[str], ObjectStore]) -> list[T
     ]
 
 
-def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
+def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> SurveyedReplica:
     try:
         store = places(url)
         store.head(IDENTITY_KEY)
         archive = Archive.open(store, recovering=True)
     except ObjectNotFound:
         return UnreadableReplica(name, url, f"there is no {IDENTITY_KEY}, so no archive")
-    except Exception as error:  # noqa: BLE001 - whatever is the matter with one, the others are told
+    except Exception as error:  # noqa: BLE001 - a fault of one does not hide the others
         return UnreadableReplica(name, url, sentence(error))
     place = archive.state.log
     if place is not None and place.replica == name:
@@ -88,31 +88,31 @@ def _ask(name: str, url: str, places: Callable[[str], ObjectStore]) -> Told:
     return UnreadableReplica(name, url, f"{what} lies there ({archive.identity.name}, {archive.identity.id})")
 
 
-def of_archive(told: Sequence[Told], archive: str) -> list[Told]:
+def of_archive(replicas: Sequence[SurveyedReplica], archive: str) -> list[SurveyedReplica]:
     """Return the replicas, with those of other archives as unreadable.
 
     :param archive: the id of the one that is meant.
     """
 
-    def look(each: Told) -> Told:
-        if isinstance(each, UnreadableReplica) or each.archive.identity.id == archive:
-            return each
-        identity = each.archive.identity
-        return UnreadableReplica(each.name, each.url, f"a replica of {identity.name} ({identity.id}) lies there")
+    def look(replica: SurveyedReplica) -> SurveyedReplica:
+        if isinstance(replica, UnreadableReplica) or replica.archive.identity.id == archive:
+            return replica
+        identity = replica.archive.identity
+        return UnreadableReplica(replica.name, replica.url, f"a replica of {identity.name} ({identity.id}) lies there")
 
-    return [look(each) for each in told]
+    return [look(replica) for replica in replicas]
 
 
 @dataclass(frozen=True)
 class ReplicaFate:
     """Fate of a replica when the log goes on.
 
-    :param lost: why it has to be made anew; "": the log goes on with it as it is.
+    :param lost: why it has to be recovered; "": the log goes on with it as it is.
     :param was_lost: that is what the store said before.
     :param objection: what it may have that no other one has, and how to say that this is meant; "": nothing.
     """
 
-    told: Told
+    replica: SurveyedReplica
     lost: str = ""
     objection: str = ""
     was_lost: bool = False
@@ -143,7 +143,7 @@ class Survey:
 
 
 def decide(
-    told: Sequence[Told],
+    replicas: Sequence[SurveyedReplica],
     *,
     source: str | None = None,
     without: Collection[str] = (),
@@ -154,52 +154,57 @@ def decide(
 
     :param source: its name; None: of those that are not lost, the one that has come furthest. One that was set aside
         is gone on from only where it is named.
-    :param without: names of replicas that are left out, whatever they have.
-    :param lost: why the store says that replicas are lost, by name. Commits do not tell that files are damaged: so they
+    :param without: names of replicas that are left out, even with files that no other has.
+    :param lost: why the store says that replicas are lost, by name. Commits do not show that files are damaged: so they
         stay lost, and the log goes on from one of them only where `source` names it.
     :param lose_acknowledged: also backups whose quorum had succeeded are given up where lines differ.
     :raises UsageError: there is no replica of such a name.
     :raises RefusedError: the log could go on from none of them.
     """
-    names = {each.name for each in told}
+    names = {replica.name for replica in replicas}
     for name in (*without, *([source] if source else ())):
         if name not in names:
             raise UsageError(f"there is no replica {name} among these: {', '.join(sorted(names)) or 'none'}")
-    usable = [each for each in told if isinstance(each, ReadableReplica) and not each.place.recovering]
-    meant = (each for each in usable if each.name not in without and source in (None, each.name))
-    chosen = [each for each in meant if source or not each.place.set_aside]
+    usable = [replica for replica in replicas if isinstance(replica, ReadableReplica) and not replica.place.recovering]
+    meant = (replica for replica in usable if replica.name not in without and source in (None, replica.name))
+    chosen = [replica for replica in meant if source or not replica.place.set_aside]
     if not chosen:
-        said = "; ".join(f"{each.name}: {_why_not(each)}" for each in told)
+        said = "; ".join(f"{replica.name}: {_why_not(replica)}" for replica in replicas)
         raise RefusedError(f"there is no replica that the log could go on from ({said}): mend the place of one")
     best = max(
         chosen,
-        key=lambda each: (each.name not in lost, each.place.index, len(each.archive.state.blocks), each.name),
+        key=lambda replica: (
+            replica.name not in lost,
+            replica.place.index,
+            len(replica.archive.state.blocks),
+            replica.name,
+        ),
     )
     chosen_by = _Choice(best, source is not None, frozenset(without), lose_acknowledged)
-    fates = (_still_lost(chosen_by.fate(each), best, source is not None, lost) for each in told)
+    fates = (_still_lost(chosen_by.fate(replica), best, source is not None, lost) for replica in replicas)
     return Survey(best, tuple(fates))
 
 
 _SET_ASIDE = "it was set aside"
 
 
-def _why_not(told: Told) -> str:
-    if isinstance(told, UnreadableReplica):
-        return told.problem
-    if told.place.recovering:
+def _why_not(replica: SurveyedReplica) -> str:
+    if isinstance(replica, UnreadableReplica):
+        return replica.problem
+    if replica.place.recovering:
         return "it is being recovered"
     return (
-        f"{_SET_ASIDE}: --from {told.name} goes on from it all the same"
-        if told.place.set_aside
+        f"{_SET_ASIDE}: --from {replica.name} goes on from it all the same"
+        if replica.place.set_aside
         else "it was not chosen"
     )
 
 
 def _still_lost(fate: ReplicaFate, best: ReadableReplica, is_chosen: bool, lost: Mapping[str, str]) -> ReplicaFate:
-    why = lost.get(fate.told.name)
+    why = lost.get(fate.replica.name)
     if why is None:
         return fate
-    if fate.told is not best:
+    if fate.replica is not best:
         return replace(fate, lost=why, was_lost=True)
     sure = f"{best.name} is lost ({why}), and so are all that could be read: say by --from {best.name} that it is right"
     return fate if is_chosen else replace(fate, objection=sure)
@@ -217,77 +222,80 @@ class _Choice:
     without: frozenset[str]
     lose_acknowledged: bool
 
-    def fate(self, told: Told) -> ReplicaFate:
-        if told is self.best:
-            return ReplicaFate(told)
-        if isinstance(told, UnreadableReplica):
-            if told.name in self.without:
-                return ReplicaFate(told, told.problem)
-            may_have = f"{told.name} ({told.url}) cannot be read: {told.problem}. It may have what no other replica has"
-            return ReplicaFate(told, told.problem, f"{may_have}: mend that, or leave it out by --without {told.name}")
-        if told.place.recovering:
-            return ReplicaFate(told, lost="it was not recovered to its end")
-        if told.place.set_aside:  # somebody has decided on what it has more, and only its recovery ends that
-            return ReplicaFate(told, lost=_SET_ASIDE)
-        more = _more(told, self.best)
-        if told.name in self.without:
-            return ReplicaFate(told, "it was left out", self._acknowledged(told) if more else "")
+    def fate(self, replica: SurveyedReplica) -> ReplicaFate:
+        if replica is self.best:
+            return ReplicaFate(replica)
+        if isinstance(replica, UnreadableReplica):
+            if replica.name in self.without:
+                return ReplicaFate(replica, replica.problem)
+            away = f"{replica.name} ({replica.url}) cannot be read: {replica.problem}"
+            may_have = f"{away}. It may have what no other replica has"
+            return ReplicaFate(
+                replica, replica.problem, f"{may_have}: mend that, or leave it out by --without {replica.name}"
+            )
+        if replica.place.recovering:
+            return ReplicaFate(replica, lost="it was not recovered to its end")
+        if replica.place.set_aside:  # a person has decided on what it has more, and only its recovery ends that
+            return ReplicaFate(replica, lost=_SET_ASIDE)
+        more = _more(replica, self.best)
+        if replica.name in self.without:
+            return ReplicaFate(replica, "it was left out", self._acknowledged(replica) if more else "")
         if more:
-            return ReplicaFate(told, f"it {more}", self._contradicts(told, more))
-        return ReplicaFate(told, lost=_lack(told, self.best))
+            return ReplicaFate(replica, f"it {more}", self._contradicts(replica, more))
+        return ReplicaFate(replica, lost=_lack(replica, self.best))
 
-    def _contradicts(self, told: ReadableReplica, more: str) -> str:
+    def _contradicts(self, replica: ReadableReplica, more: str) -> str:
         if not self.is_said:
             acknowledged = "".join(
                 f"; {one.name} has acknowledged the quorum of a backup by entry {one.place.acknowledged}"
-                for one in (told, self.best)
+                for one in (replica, self.best)
                 if one.place.acknowledged
             )
-            return f"{told.name} {more}: say by --from which of both the log goes on from{acknowledged}"
-        return self._acknowledged(told)
+            return f"{replica.name} {more}: say by --from which of both the log goes on from{acknowledged}"
+        return self._acknowledged(replica)
 
-    def _acknowledged(self, told: ReadableReplica) -> str:
+    def _acknowledged(self, replica: ReadableReplica) -> str:
         """Return in words which acknowledged backup would be given up with a replica; "" where none would, or may."""
-        index = told.place.acknowledged
-        if self.lose_acknowledged or not index or not _lacks(self.best, told, index):
+        index = replica.place.acknowledged
+        if self.lose_acknowledged or not index or not _lacks(self.best, replica, index):
             return ""
         return (
-            f"{told.name} has executed entry {index}, by which the quorum of a backup was acknowledged, and "
+            f"{replica.name} has executed entry {index}, by which the quorum of a backup was acknowledged, and "
             f"{self.best.name} has not all that was there then: --lose-acknowledged gives that up"
         )
 
 
-def _more(told: ReadableReplica, best: ReadableReplica) -> str:
+def _more(replica: ReadableReplica, best: ReadableReplica) -> str:
     """Return in words the surplus of a replica over another one.
 
     It is "" where the replica could be made equal to that one.
     """
-    index = told.place.index
+    index = replica.place.index
     if index > best.place.index:
         return f"has entries up to {index}, and {best.name} up to {best.place.index}"
-    mine, its = _entry_at(told.archive, index), _entry_at(best.archive, index)
+    mine, its = _entry_at(replica.archive, index), _entry_at(best.archive, index)
     if mine and its and mine != its:
         return f"has executed another entry {index} than {best.name}"
     if mine and its and index < best.place.index:  # what was there then, the other one had, too
         return ""
     theirs = best.archive.state
-    blocks = told.archive.state.blocks.keys() - theirs.blocks.keys() - theirs.removed.keys()
+    blocks = replica.archive.state.blocks.keys() - theirs.blocks.keys() - theirs.removed.keys()
     return f"has {len(blocks)} blocks at entry {index} that {best.name} has not" if blocks else ""
 
 
-def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
+def _lacks(best: ReadableReplica, replica: ReadableReplica, index: int) -> bool:
     """Return whether a replica lacks what another one had at an entry, and did not truncate since.
 
-    Which backups had succeeded by then, commits do not tell: so all that were there count.
+    Which backups had succeeded by then, commits do not show: so all that were there count.
     """
-    mine = _entry_at(told.archive, index)
+    mine = _entry_at(replica.archive, index)
     if mine and mine == _entry_at(best.archive, index):
         return False
-    last = _commit_at(told.archive, index)
-    state, theirs = told.archive.state, best.archive.state
+    last = _commit_at(replica.archive, index)
+    state, theirs = replica.archive.state, best.archive.state
     had = _with_parts(placed for placed in state.blocks.values() if placed.commit <= last or placed.head.parts)
-    joined = (each for each in state.removed.values() if each.added <= last < each.removed)
-    had |= _removed_by(told.archive, joined, lambda kind: kind == "compaction")
+    joined = (block for block in state.removed.values() if block.added <= last < block.removed)
+    had |= _removed_by(replica.archive, joined, lambda kind: kind == "compaction")
     has = _with_parts(theirs.blocks.values())
     return not had <= has | _removed_by(best.archive, theirs.removed.values(), lambda kind: kind != DROP)
 
@@ -295,26 +303,27 @@ def _lacks(best: ReadableReplica, told: ReadableReplica, index: int) -> bool:
 def _commit_at(archive: Archive, index: int) -> int:
     """Return the number of the last commit up to an entry."""
     return next(
-        (each.sequence for each in archive.newest_first() if each.log is not None and each.log.index <= index), 0
+        (commit.sequence for commit in archive.newest_first() if commit.log is not None and commit.log.index <= index),
+        0,
     )
 
 
 def _with_parts(blocks: Iterable[Placed]) -> set[str]:
     """Return the ids of blocks, and of those that they stand for."""
-    return {each for placed in blocks for each in (placed.id, *(part.block.id for part in placed.head.parts))}
+    return {identity for placed in blocks for identity in (placed.id, *(part.block.id for part in placed.head.parts))}
 
 
 def _removed_by(archive: Archive, removed: Iterable[Removed], is_meant: Callable[[str], bool]) -> set[str]:
     """Return the ids of those removed blocks whose removing commits are of a kind that is meant."""
     kind = cache(lambda number: archive.commit(number).kind)
-    return {each.id for each in removed if is_meant(kind(each.removed))}
+    return {block.id for block in removed if is_meant(kind(block.removed))}
 
 
-def _lack(told: ReadableReplica, best: ReadableReplica) -> str:
+def _lack(replica: ReadableReplica, best: ReadableReplica) -> str:
     """Return in words the deficit of a replica against another one."""
-    if told.place.index < best.place.index:
-        return f"it ends at entry {told.place.index}, and {best.name} at {best.place.index}"
-    if _content(told.archive.state) != _content(best.archive.state):
+    if replica.place.index < best.place.index:
+        return f"it ends at entry {replica.place.index}, and {best.name} at {best.place.index}"
+    if _content(replica.archive.state) != _content(best.archive.state):
         return f"it has not all that {best.name} has at entry {best.place.index}"
     return ""
 
@@ -331,7 +340,7 @@ def _entry_at(archive: Archive, index: int) -> str:
     for commit in archive.newest_first():
         place = commit.log
         if place is None or place.index < index or place.recovering:
-            return ""  # what it executed before it was made anew may be of another line
+            return ""  # what it executed before its recovery may be of another line
         if place.index == index and place.entry:
             return place.entry
     return ""

@@ -15,7 +15,7 @@ class Synced:
 
     :param index: of the last entry that is here.
     :param entries: how many were executed; `files` and `size` of what was fetched for them.
-    :param given_up: indexes of entries that were given up before, since nobody has had their files for long.
+    :param given_up: indexes of entries that were given up before: no replica has had their files for long.
     :param not_asked: other replicas that are not lost and could not be asked how far they are.
     """
 
@@ -36,5 +36,5 @@ class Synced:
             "files": self.files,
             "bytes": self.size,
             "given_up": list(self.given_up),
-            "not_asked": [each.describe() for each in self.not_asked],
+            "not_asked": [replica.describe() for replica in self.not_asked],
         }

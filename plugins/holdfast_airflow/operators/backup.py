@@ -66,15 +66,15 @@ class BackupOperator(DatabaseJobOperator):
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
         """Return the summary where the backup counts; else wait for its quorum, deferred."""
-        wish = self.wanted(find_archive_or_connection(self.archive)).wish
-        if wish is None:
+        quorum_request = self.wanted(find_archive_or_connection(self.archive)).quorum_request
+        if quorum_request is None:
             return summary
         with in_airflow_terms():
             try:
                 return self._confirm(context, summary)
             except BusyError as error:
                 self.log.info("waiting, without locks: %s", error)
-                left = timedelta(seconds=wish.timeout) + _MARGIN
+                left = timedelta(seconds=quorum_request.timeout) + _MARGIN
                 trigger = self._quorum_trigger(summary, datetime.now(UTC) + left)
         # The quorum's own deadline ends the wait; Airflow's time-out is for a triggerer that does not.
         raise TaskDeferred(

@@ -82,7 +82,7 @@ class SyncReplicaOperator(ArchiveJobOperator):
 
     def _sync(self, context: Context, deadline: datetime) -> dict[str, Any]:
         from holdfast.replication.log.replicas import replica
-        from holdfast.replication.work.upkeep import sync_replica
+        from holdfast.replication.work.sync import sync_replica
 
         with (
             job_measured(self.archive, self.measured_as) as measured,
@@ -128,9 +128,9 @@ class SyncReplicaOperator(ArchiveJobOperator):
             tell_replicas(self.archive, log_status.describe()["replicas"])
 
     def _in_spark(self, context: Context, deadline: datetime, measured: Measured, place: ObjectStore) -> Synced:
-        from holdfast.replication.work.upkeep import told_by_job
+        from holdfast.replication.work.sync import sync_of_result
 
-        return told_by_job(self._under_locks(context, deadline, measured))
+        return sync_of_result(self._under_locks(context, deadline, measured))
 
 
 SyncReplica = SyncReplicaOperator

@@ -52,7 +52,7 @@ class VerifyOperator(ArchiveJobOperator):
         :param damaged: how many files another replica may have as they were written.
         """
         from holdfast.archive import Archive
-        from holdfast.replication.work.upkeep import report_damage
+        from holdfast.replication.work.sync import report_damage
 
         try:
             archive = Archive.open(store)

@@ -20,7 +20,7 @@ from holdfast.archive.locks.owner_status import nobodys_state
 from holdfast.archive.maintenance.hold_requests import add_hold, remove_hold
 from holdfast.common.lsn import show_position
 from holdfast.drill.history import drills_of
-from holdfast.replication.work.replica_backup import open_to_write
+from holdfast.replication.work.replica_backup import opened_for_backup
 from holdfast.status import record_of
 from holdfast.storage import open_store
 from holdfast.storage.url import open_place
@@ -148,7 +148,7 @@ class OpenedArchive:
         """Hold a restore point; the hold names the user as its owner."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
-            archive = open_to_write(store, check=held.check)
+            archive = opened_for_backup(store, check=held.check)
             made, _ = add_hold(archive, source, at, reason=reason, owner=user, check=held.check)
             return describe_hold(archive.state, made)
 
@@ -156,7 +156,7 @@ class OpenedArchive:
         """Take a hold back; the commit's reason names the user."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold remove", wait=0) as held:
-            archive = open_to_write(store, check=held.check)
+            archive = opened_for_backup(store, check=held.check)
             taken, _ = remove_hold(archive, hold, reason=f"{reason} ({user})", check=held.check)
             return {"hold": taken.id}
 

@@ -51,7 +51,7 @@ def test_they_go_on(old: Replicas) -> None:
     assert all(old.state(name).blocks.keys() == BLOCKS for name in NAMES)
     assert old.coordination.run(lambda c: quorum.pending(c, old.archive)) == []
     near = old.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     block = near.add(old.backup(near.store), check=nothing, fence=None).add[0].id
     waiting = QuorumWait(old.coordination, old.archive, block, "near")
     waiting.check_success(waiting.decided())

@@ -13,10 +13,11 @@ from holdfast.config.archives_model import GAP_AFTER
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.status import status
-from holdfast.replication.work import abandon, upkeep
-from holdfast.replication.work.abandon import give_up, give_up_in_time
+from holdfast.replication.work import giving_up
+from holdfast.replication.work import sync as sync_module
+from holdfast.replication.work.giving_up import give_up, give_up_in_time
+from holdfast.replication.work.sync import sync_replica
 from holdfast.replication.work.synced import Synced
-from holdfast.replication.work.upkeep import sync_replica
 from locking import LockBusy, RWLock
 from locking.store import StoreUnavailable
 from tests.support.replicas.given_up import append, changes, destroyed, ends, equal, full
@@ -123,7 +124,7 @@ def test_a_sync_goes_on_where_another_one_has_given_it_up_meanwhile(
                 stuck.sync("off", upto=2)
         return give_up_in_time(*arguments, **named)
 
-    monkeypatch.setattr(upkeep, "give_up_in_time", others_first)
+    monkeypatch.setattr(sync_module, "give_up_in_time", others_first)
     assert sync(stuck, "far").given_up == ()
     assert equal(stuck, "far", "off").ends["shop_db"] == "0/A00"
 
@@ -181,7 +182,7 @@ def test_a_store_that_does_not_answer_lets_the_time_begin_anew(
         raise StoreUnavailable("timed out")
 
     with monkeypatch.context() as patch:
-        patch.setattr(abandon, "missing_files", silent)
+        patch.setattr(giving_up, "missing_files", silent)
         with pytest.raises(DamagedError, match="by itself: timed out"):
             sync(waiting, "far")
     assert missing(waiting) == []

@@ -37,7 +37,7 @@ def test_an_entry_that_does_not_follow_is_refused(two: Replicas) -> None:
 def test_a_recovery_whose_lease_is_over_does_not_end(two: Replicas) -> None:
     run = two.coordination.run
     run(lambda c: mark_lost(c, two.archive, "far", "drawn"))
-    acting, _ = run(lambda c: recovery_claim.begin(c, two.archive, "far", lease=-1))
+    acting, _ = run(lambda c: recovery_claim.claim(c, two.archive, "far", lease=-1))
     with pytest.raises(EpochOverError):
         run(lambda c: recovery_claim.finish(c, acting))
     with pytest.raises(LostReplicaError):

@@ -206,7 +206,7 @@ class Clock:
     def insert(self, name: str, size: int = 2) -> str:
         """Append a backup with a quorum through a replica."""
         archive = self._three.open(name)
-        archive.wish = QuorumRequest(size)
+        archive.quorum_request = QuorumRequest(size)
         block, plan = made_backup(archive.store, f"source-of-{name}")
         self.saw("begun", block=block)
         archive.add(plan, check=nothing, fence=None)

@@ -15,7 +15,7 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log import log
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.given_up import append, changes, full
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
 
@@ -42,7 +42,7 @@ def pending_changes(given: Replicas) -> None:
     append(given, "near", changes("0/A00", "0/B00"))
     append(given, "near", plain("0/C00"))
     near = given.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     _, plan = made_backup(near.store, "shop_db")
     (block,) = plan(near.state).add
     block = changes("0/B00", "0/D00")(block)

@@ -18,7 +18,7 @@ from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import not_asked
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from tests.support.replicas.hung import HUNG, LIMIT_S, PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas
@@ -100,7 +100,7 @@ def test_a_sequential_read_takes_another_one(hung: Replicas) -> None:
 
 def test_a_quorum_is_not_kept_waiting_by_it(hung: Replicas) -> None:
     archive = hung.open("near")
-    archive.wish = QuorumRequest(size=2, timeout=60.0)
+    archive.quorum_request = QuorumRequest(size=2, timeout=60.0)
     archive.add(hung.backup(archive.store), check=lambda: None, fence=None)
     waiting = QuorumWait(hung.coordination, hung.archive, hung.backups[-1], "near")
     assert waiting.decided(patience=5.0).votes == ("far", "near")

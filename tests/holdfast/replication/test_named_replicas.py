@@ -13,7 +13,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import UsageError
 from holdfast.replication.log.errors import OldStoreError
-from holdfast.replication.log.settings import REPLICAS_VARIABLE, CoordinationAddress, show_replicas
+from holdfast.replication.log.settings import REPLICAS_VARIABLE, CoordinationAddress, replicas_setting
 from holdfast.replication.log.store import CoordinationStore, opened
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work.consistent_read import open_to_read
@@ -144,7 +144,7 @@ def test_what_the_environment_names_must_be_urls_by_name(two: Replicas, monkeypa
         monkeypatch.setenv(REPLICAS_VARIABLE, said)
         with pytest.raises(UsageError, match="HOLDFAST_REPLICAS is to be a JSON object"), opened(two.coordination.url):
             pass
-    monkeypatch.setenv(REPLICAS_VARIABLE, show_replicas(urls(two)))
+    monkeypatch.setenv(REPLICAS_VARIABLE, replicas_setting(urls(two)))
     with opened(two.coordination.url) as coordination:
         assert coordination.named == urls(two)
     with opened(CoordinationAddress(two.coordination.url, {"off": "elsewhere"})) as coordination:

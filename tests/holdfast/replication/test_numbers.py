@@ -20,7 +20,7 @@ from holdfast.common.lsn import show_position
 from holdfast.operations.backup_decision import newest_with_stream
 from holdfast.replication.log.replicas import mark_lost
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.given_up import changes, full
 from tests.support.replicas.replicated import Replicas, Template, kept, made_backup, nothing
 

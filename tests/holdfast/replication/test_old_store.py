@@ -77,7 +77,7 @@ def test_a_store_from_before_a_rebuilding_is_refused(two: Replicas) -> None:
     put_back = copied(two)
     rebuild(two.coordination, urls(two), force=True)
     put_back()
-    with pytest.raises(OldStoreError, match="it is another store, or one that was made anew"):
+    with pytest.raises(OldStoreError, match="it is another store, or a new one"):
         two.back_up("near")
     rebuild(two.coordination, urls(two))
     go_on(two)
@@ -191,7 +191,7 @@ def test_nobody_is_told_of_success_before_as_many_replicas_know_it(three: Replic
     with pytest.raises(OutcomeUnknownError, match=rf"{said}.* The backup counts, unless the coordination store is put"):
         waiting.decided(patience=0)
     away(three, "near", back=True)
-    assert waiting.decided(patience=0).told == ("near", "off")
+    assert waiting.decided(patience=0).executed_by == ("near", "off")
 
 
 def test_a_success_is_known_to_the_log_alone(three: Replicas) -> None:

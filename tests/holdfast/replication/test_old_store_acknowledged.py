@@ -13,7 +13,7 @@ from holdfast.archive.maintenance.truncation import truncate
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log import log
 from holdfast.replication.log.errors import OldStoreError
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.given_up import append, changes, full
 from tests.support.replicas.quorums import acknowledged, overdue, with_quorum
 from tests.support.replicas.rebuilt import away, copied, go_on, rebuild, urls

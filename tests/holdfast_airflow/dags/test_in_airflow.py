@@ -43,7 +43,7 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.replicas import mark_lost, replica
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
 from locking import Owner, RWLock, inspect
@@ -168,7 +168,7 @@ def trio(archive: ObjectStore, s3: S3Server, postgres: PostgresServer) -> Iterat
         with CoordinationStore.open(create_database(postgres).url) as coordination:
             made = InBuckets(Path(archive.url).parent, coordination)
             made.archive = Archive.create(made.place("near"), name="trio").identity.id
-            found(coordination, made.place("near"), "near")
+            begin_membership(coordination, made.place("near"), "near")
             for name in REPLICAS[1:]:
                 made.add(name)
             yield made

@@ -339,7 +339,7 @@ def three(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Replicas]
 def committed(three: Replicas) -> dict[str, Any]:
     """Make a backup that needs its quorum, as a job does; return what its task says of it."""
     archive = three.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     commit = archive.add(three.backup(archive.store), check=nothing, fence=None)
     return {"commit": commit.sequence, "block": commit.add[0].id, "kind": "full"}
 

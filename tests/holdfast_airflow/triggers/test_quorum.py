@@ -27,7 +27,7 @@ def two(tmp_path: Path) -> Iterator[Replicas]:
     with CoordinationStore.open(f"sqlite:///{tmp_path}/coordination.db") as coordination:
         replicas = Replicas.begun(tmp_path, coordination, "far")
         archive = replicas.open("near")
-        archive.wish = QuorumRequest(2)
+        archive.quorum_request = QuorumRequest(2)
         archive.add(replicas.backup(archive.store), check=nothing, fence=None)
         yield replicas
 

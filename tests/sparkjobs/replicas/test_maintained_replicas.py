@@ -16,7 +16,7 @@ from holdfast.common.errors import BusyError, RefusedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.replication.log import schema
 from holdfast.replication.log.leader import leader
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from sparkjobs import compaction
 from sparkjobs.driver.application import Job

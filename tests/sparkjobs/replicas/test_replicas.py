@@ -20,8 +20,8 @@ from holdfast.postgresql.restore.rows import load
 from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work.abandon import give_up
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.giving_up import give_up
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.rebuild_store import prepare, rebuild
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
@@ -54,7 +54,7 @@ class Shop:
             begun.back_up()
             self.moments = begun.moments
         self.archive = Archive.open(self.place("near")).identity.id
-        found(coordination, self.place("near"), "near")
+        begin_membership(coordination, self.place("near"), "near")
         coordination.run(lambda c: add(c, self.archive, name="far", url=self.place("far").url))
         self.recover("far")
         self.near, self.far = self._followed("near"), self._followed("far")
@@ -166,7 +166,7 @@ def test_after_the_store_was_deleted_and_rebuilt_changes_are_followed_on_through
     Path(shop.coordination.url.removeprefix("sqlite:///")).unlink()
     with CoordinationStore.open(shop.coordination.url) as made_anew:
         planned = prepare(made_anew, {name: shop.place(name).url for name in ("near", "far")})
-        assert rebuild(made_anew, planned).done.survey.source.name == "far"
+        assert rebuild(made_anew, planned).plan.survey.source.name == "far"
     with pytest.raises(LostReplicaError, match="when the store was rebuilt: it ends at entry 1, and far at 2"):
         shop.near.back_up()
     shop.near.held.release()  # a recovery is alone on its replica

@@ -158,7 +158,9 @@ class Followed:
 
         def attempt(more: Mapping[str, str]) -> str:
             with job_without_spark(self.store, self.held, run, "source", self.address, more=more) as job:
-                job.log.result = backup.back_up(job, "shop", choice, limits=Limits(connections), wish=wanted.wish)
+                job.log.result = backup.back_up(
+                    job, "shop", choice, limits=Limits(connections), quorum_request=wanted.quorum_request
+                )
             return ""
 
         backup_run.run_to_the_end(self.store, run, self.address, wanted=wanted, attempt=attempt)

@@ -305,7 +305,7 @@ def activate(connection: Connection, name: str) -> Acting:
 
 
 def _begin_recovery(connection: Connection, name: str, source: str) -> tuple[Acting, replicas.ReplicaRow]:
-    return recovery_claim.begin(connection, ARCHIVE, name, source=source, lease=LEASE)
+    return recovery_claim.claim(connection, ARCHIVE, name, source=source, lease=LEASE)
 
 
 def _take_pointer(connection: Connection, acting: Acting, pointer: int) -> None:

@@ -129,7 +129,7 @@ class LogExplorer(Explorer[World]):
 
 
 def _move_pointer(connection: Connection, acting: Acting, done: int) -> None:
-    replicas.move_pointer(connection, acting, done=done)
+    replicas.move_pointer(connection, acting, index=done)
 
 
 def _append(connection: Connection, acting: Acting, number: int) -> int:

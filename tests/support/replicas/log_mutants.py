@@ -71,7 +71,7 @@ MUTANTS = (
     without("the epoch of who asks", _ROT, replicas, "guard", "row.epoch != acting.epoch", "False"),
     without("whether who asks is lost", _ROT, replicas, "guard", "if row.is_lost", "if False"),
     without("whether who begins to act is lost", _ROT, replicas, "activate", "if row.is_lost", "if False"),
-    without("a new epoch for a recovery", _ROT, recovery_claim, "begin", "row.epoch + 1)", "row.epoch)"),
+    without("a new epoch for a recovery", _ROT, recovery_claim, "claim", "row.epoch + 1)", "row.epoch)"),
     without(
         "that a recovery holds trimming back", _ROT_AND_TRIM,
         trimming, "move_start", "if not row.is_lost or row.recovers_from", "if not row.is_lost",

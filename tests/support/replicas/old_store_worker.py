@@ -45,7 +45,7 @@ from holdfast.replication.log.replicas import ReplicaRow, mark_lost, replica, re
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work import membership, quorum_wait, turns
+from holdfast.replication.work import membership, quorum_wait, turn
 from holdfast.replication.work.consistent_read import open_to_read
 from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.rebuild_store import Rebuilt, prepare
@@ -54,7 +54,7 @@ from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_backup import source_taken
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import ObjectStore, open_store
 from locking import LockError, Owner
 from locking.store import ObjectNotFound, StoreError
@@ -172,17 +172,21 @@ class Worker:
         _, plan = made_backup(store, source, identity=uuid.uuid4().hex)
         return plan(Archive.open(store).state).add[0]
 
-    def _back_up(self, name: str, source: str, wish: QuorumRequest | None, make: Callable[[Block], Block]) -> str:
+    def _back_up(
+        self, name: str, source: str, quorum_request: QuorumRequest | None, make: Callable[[Block], Block]
+    ) -> str:
         """Add a backup through a replica, under the lock that a backup has; return its block."""
         store = self.place(name)
         with (
             locks.acquire(store, "backup", sources=[source], owner=Owner(), purpose="backup", wait=PATIENCE_S),
-            source_taken(store, source, uuid.uuid4().hex, self._job.address, wish=wish, wait=PATIENCE_S),
+            source_taken(
+                store, source, uuid.uuid4().hex, self._job.address, quorum_request=quorum_request, wait=PATIENCE_S
+            ),
         ):
             archive = self._open(name)
-            archive.wish = wish
+            archive.quorum_request = quorum_request
             block = make(self._made(store, source))
-            self._note("begun", block=block.id, name=name, quorum=wish is not None)
+            self._note("begun", block=block.id, name=name, quorum=quorum_request is not None)
             ends = {source: archive.state.ends.get(source)}
             archive.add(lambda state: Change("backup", add=(block,), expected_ends=ends), check=nothing, fence=None)
         return block.id
@@ -193,8 +197,8 @@ class Worker:
 
     def _quorum(self, name: str) -> None:
         size = self._random.randrange(2, len(self._job.names) + 1)
-        wish = QuorumRequest(size, self._random.choice(DEADLINES_S))
-        block = self._back_up(name, f"quorum_{self._random.randrange(2)}", wish, lambda block: block)
+        quorum_request = QuorumRequest(size, self._random.choice(DEADLINES_S))
+        block = self._back_up(name, f"quorum_{self._random.randrange(2)}", quorum_request, lambda block: block)
         waiting = QuorumWait(self._store, self._job.archive, block, name)
         try:
             waiting.check_success(waiting.decided(patience=PATIENCE_S))
@@ -343,8 +347,8 @@ def told_by_rebuild(done: Rebuilt | None) -> dict[str, object]:
     """Return whom a rebuilding goes on from, and whom it names as lost."""
     if done is None:
         return {"from": "", "lost": []}
-    survey = done.done.survey
-    return {"from": survey.source.name, "lost": [fate.told.name for fate in survey.fates if fate.lost]}
+    survey = done.plan.survey
+    return {"from": survey.source.name, "lost": [fate.replica.name for fate in survey.fates if fate.lost]}
 
 
 def _is_there(store: ObjectStore) -> bool:
@@ -357,7 +361,7 @@ def _is_there(store: ObjectStore) -> bool:
 
 def main() -> None:
     """Fork a worker for each line."""
-    quorum_wait.POLL_S = turns.POLL_S = POLL_S
+    quorum_wait.POLL_S = turn.POLL_S = POLL_S
     if (threads := len(list(Path("/proc/self/task").iterdir()))) > 1:
         raise RuntimeError(f"{threads} threads are here, and must not be when processes are forked")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # who ends is gone at once

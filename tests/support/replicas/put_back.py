@@ -78,7 +78,7 @@ class Walk:
 
     def _quorum(self, name: str) -> None:
         archive = self.given.open(name)
-        archive.wish = QuorumRequest(self._choose.randrange(2, len(self.names) + 1))
+        archive.quorum_request = QuorumRequest(self._choose.randrange(2, len(self.names) + 1))
         block = archive.add(self.given.backup(archive.store, f"of_{name}"), check=nothing, fence=None).add[0].id
         waiting = QuorumWait(self.given.coordination, self.given.archive, block, name)
         waiting.check_success(waiting.decided(patience=0))

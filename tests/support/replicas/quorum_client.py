@@ -53,7 +53,7 @@ class Client(Worker):
 
     def _insert(self, name: str) -> None:
         archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
-        archive.wish = QuorumRequest(_SIZE, self._random.choice(_DEADLINES_S))
+        archive.quorum_request = QuorumRequest(_SIZE, self._random.choice(_DEADLINES_S))
         block, plan = made_backup(archive.store, f"source_{self._random.randrange(3)}", identity=uuid.uuid4().hex)
         self._log.write("begun", time.monotonic_ns(), block=block)
         try:

@@ -276,7 +276,7 @@ def _append(connection: Connection, acting: Acting, source: str, was: str, becom
         planned_at=0,
         expected={source: (was, "")},
         becomes={source: (becomes, "")},
-        wish=QuorumRequest(size, _DEADLINE),
+        quorum_request=QuorumRequest(size, _DEADLINE),
     )
     index = log.append(connection, acting, draft)
     if log.append(connection, acting, draft) != index:
@@ -287,7 +287,7 @@ def _append(connection: Connection, acting: Acting, source: str, was: str, becom
 def _note(connection: Connection, acting: Acting, index: int, blocks: tuple[str, ...]) -> None:
     """Do what a replica does once it has committed an entry."""
     if index:
-        replicas.move_pointer(connection, acting, done=index)
+        replicas.move_pointer(connection, acting, index=index)
     log.join(connection, acting, index=index, blocks=blocks, unread=())
     _name_decisions(connection)
 
@@ -308,7 +308,7 @@ def _name_decisions(connection: Connection) -> None:
                 )
 
 
-def _ask(connection: Connection, name: str, index: int) -> sequential.Answer:
+def _ask(connection: Connection, name: str, index: int) -> sequential.SequentialAnswer:
     entry = line.entry_id(connection, ARCHIVE, index) or ""
     place = LogPlace(store="s", replica=name, index=index, entry=entry)
     return sequential._ask(connection, ARCHIVE, name, place, {}, "the store")

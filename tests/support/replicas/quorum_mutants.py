@@ -60,7 +60,7 @@ MUTANTS = (
         "one pending quorum of a source", _CHAIN,
         log, "_move_ends", "quorum.check_settled(connection, archive, source)", "pass",
     ),
-    without("that a backup begins at the end of its source", _CHAIN, log, "_move_ends", "if here != expected", "if 0"),
+    without("that a backup begins at the end of its source", _CHAIN, log, "_move_ends", "if ends != expected", "if 0"),
     without(
         "that a recovery has all that succeeded", _LOST_VOTER,
         recovery_claim, "choose", "if chosen.pointer <= succeeded", "if False",

@@ -11,7 +11,7 @@ from tests.support.replicas.replicated import Replicas, nothing
 def with_quorum(three: Replicas, name: str, size: int = 2) -> str:
     """Make a backup through a replica that needs a quorum; return its block."""
     archive = three.open(name)
-    archive.wish = QuorumRequest(size)
+    archive.quorum_request = QuorumRequest(size)
     return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
 
 

@@ -69,7 +69,7 @@ def urls(given: Replicas, *names: str) -> dict[str, str]:
 def become(given: Replicas, done: Rebuilt) -> dict[str, str]:
     """What a rebuilding has made of each replica, once it is known that the store tells the same."""
     rows = given.coordination.run(lambda c: replicas(c, given.archive))
-    fates = {fate.told.name: fate.lost for fate in done.done.survey.fates}
+    fates = {fate.replica.name: fate.lost for fate in done.plan.survey.fates}
     assert {row.name: row.lost_reason.removeprefix("when the store was rebuilt: ") for row in rows} == fates
     assert {row.name: row.is_lost for row in rows} == {name: bool(lost) for name, lost in fates.items()}
     return fates

@@ -23,7 +23,7 @@ from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
-from holdfast.replication.work.upkeep import sync_replica
+from holdfast.replication.work.sync import sync_replica
 from holdfast.storage import open_store
 from locking import LockError, Owner
 from tests.support.replicas.replicated import made_backup, nothing
@@ -81,7 +81,7 @@ class Worker:
     def _back_up_with_quorum(self, name: str) -> None:
         source = f"source_{self._random.randrange(2)}"
         archive = ReplicatedArchive.begin(open_store(self._place(name)), self._store)
-        archive.wish = QuorumRequest(2, self._random.choice(_DEADLINES_S))
+        archive.quorum_request = QuorumRequest(2, self._random.choice(_DEADLINES_S))
         block, plan = made_backup(archive.store, source, identity=uuid.uuid4().hex)
         try:
             archive.add(plan, check=nothing, fence=None)

@@ -27,7 +27,7 @@ from holdfast.archive.format.state import State
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import add, check_removable, forget, log_state
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.recovery import Recovered, recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
@@ -62,7 +62,7 @@ class Replicas:
         replicas.archive = archive.identity.id
         for _ in range(backups):
             archive.add(replicas.backup(archive.store), check=nothing, fence=None)
-        found(coordination, archive.store, "near")
+        begin_membership(coordination, archive.store, "near")
         for name in others:
             replicas.add(name)
         return replicas

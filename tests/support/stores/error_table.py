@@ -55,8 +55,9 @@ class ErrorTable:
             "doubtful_write": self.doubtful_writes,
             "read": self.reads,
         }
-        for name in values.keys() & set(metafunc.fixturenames):
-            metafunc.parametrize(name, values[name])
+        for name, asked in values.items():  # in this order, in each of xdist's processes
+            if name in metafunc.fixturenames:
+                metafunc.parametrize(name, asked)
 
     def test_a_write_that_the_server_refused_certainly_did_nothing(
         self, server: Any, store: Any, write: Request, refusal: tuple[Any, type[StoreError]]

@@ -1,6 +1,6 @@
 """Tables of the ids that entries had, and of the stores that the log was in.
 
-Which replicas a rebuilding has decided on is told by their own commits from now on.
+From now on, replicas record a rebuild's decision on them in their own commits.
 
 Revision ID: 0009
 """

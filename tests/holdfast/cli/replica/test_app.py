@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from typer.core import TyperGroup
+from typer.main import get_command
 
 from holdfast.archive import Archive
+from holdfast.cli.replica.app import replica_app
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log import schema
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
@@ -39,3 +42,14 @@ def test_replicas_follow_a_log_in_postgresql(
     assert holdfast("replica", "trim", "--min-keep", "0", "--json").value["removed"] == 3
     shown = holdfast("replica", "status")
     assert postgres.password not in shown.out + shown.err
+
+
+def test_help_lists_what_is_needed_every_day_and_the_other_commands_work(holdfast: RunCommand) -> None:
+    hidden = {"recover", "elect", "give-up", "rebuild-store", "forget", "aside"}
+    group = get_command(replica_app)
+    assert isinstance(group, TyperGroup)
+    commands = group.commands
+    assert {name for name, command in commands.items() if command.hidden} == hidden
+    assert commands.keys() - hidden == {"add", "remove", "status", "repair", "sync", "trim"}
+    for name in hidden:
+        assert holdfast("replica", name, "--help").code == 0

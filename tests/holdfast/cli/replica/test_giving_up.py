@@ -85,14 +85,14 @@ def test_a_sync_gives_it_up_in_time_and_status_tells_how_long_it_is_known(
     waiting = holdfast("replica", "sync", "far", "--gap-after", "3d")
     assert (waiting.code, "it is given up by itself by a sync in 3 d" in waiting.err) == (4, True)
     told = holdfast("replica", "status").out
-    assert re.search(r"entry 1 stops replicas: nobody has its files, as is known for \d+ s\n", told)
+    assert re.search(r"entry 1 stops replicas: no replica has its files, as is known for \d+ s\n", told)
     (archive,) = holdfast("replica", "status", "--json").value["archives"]
     assert [each["entry"] for each in archive["missing"]] == [1]
     never = holdfast("replica", "sync", "far", "--gap-after", "never")
     assert (never.code, "by itself" in never.err) == (4, False)
     done = holdfast("replica", "sync", "--all", "--gap-after", "0s")
     assert done.out == (
-        "far: given up, since nobody had their files: entries 1; at entry 3; 3 executed, 0 files (0 B) fetched\n"
+        "far: given up, since no replica had their files: entries 1; at entry 3; 3 executed, 0 files (0 B) fetched\n"
         "off: at entry 3; 3 executed, 0 files (0 B) fetched\n"
     )
     (archive,) = holdfast("replica", "status", "--json").value["archives"]

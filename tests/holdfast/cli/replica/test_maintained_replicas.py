@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.replicated import Replicas, nothing
 
@@ -41,7 +41,7 @@ def test_a_dry_run_plans_without_what_may_be_taken_back_as_the_real_run_does(
     holdfast: RunCommand, two: Replicas
 ) -> None:
     archive = two.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     near = str(two.folder / "near")
     planned = holdfast("truncate", near, "--keep", "last=1", "--dry-run", "--json").value

@@ -29,7 +29,7 @@ def test_an_archive_becomes_the_first_replica_and_an_empty_place_the_second(
     assert {key: second.value[key] for key in ("first", "from", "files", "kept", "index", "aside")} == {
         "first": False, "from": "near", "files": 2, "kept": 0, "index": 1, "aside": [],
     }  # fmt: skip
-    assert "making far anew" in second.err
+    assert "recovering far" in second.err
     far = Archive.open(open_store(str(tmp_path / "far")))
     assert far.identity.id == first.value["archive"]
     assert far.state.blocks.keys() == Archive.open(filled).state.blocks.keys()

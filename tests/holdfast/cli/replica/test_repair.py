@@ -280,7 +280,7 @@ def test_an_older_copy_of_a_replica_is_marked_by_its_sync_and_recovered(holdfast
 
 def test_a_quorum_beyond_its_deadline_is_decided_by_the_syncs(holdfast: RunCommand, two: Replicas) -> None:
     archive = two.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     two.coordination.run(lambda c: c.execute(schema.quorums.update().values(deadline=1.0)))
     done = holdfast(*REPAIR)

@@ -13,7 +13,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.source_lease import take_source
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import PATIENCE_S, hanging
 from tests.support.replicas.rebuilt import go_two_ways
@@ -107,7 +107,7 @@ def test_a_store_without_archives_says_so(holdfast: RunCommand, log_address: str
 
 def test_the_status_names_what_waits_for_its_quorum(holdfast: RunCommand, three: Replicas) -> None:
     archive = three.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(three.backup(archive.store), check=nothing, fence=None)
     (told,) = holdfast("replica", "status", "--json").value["archives"]
     (pending,) = told["pending_quorums"]

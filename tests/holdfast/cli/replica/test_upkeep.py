@@ -192,7 +192,7 @@ def test_a_lost_replica_is_made_anew(holdfast: RunCommand, three: Replicas) -> N
     assert {key: value[key] for key in ("replica", "from", "index", "files", "kept")} == {
         "replica": "far", "from": "off", "index": 1, "files": 2, "kept": 2,
     }  # fmt: skip
-    assert "making far anew from off" in done.err
+    assert "recovering far from off" in done.err
     assert three.is_whole("far")
     done = holdfast("replica", "recover", "far")
     assert (done.code, "replica far is not lost" in done.err) == (5, True)

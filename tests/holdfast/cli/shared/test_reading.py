@@ -12,7 +12,7 @@ from holdfast.archive import Archive
 from holdfast.cli.shared import reading
 from holdfast.replication.log.settings import COORDINATION_VARIABLE, QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from tests.support.archives.queried import fill
 from tests.support.jobs.command import Finished, RunCommand
 from tests.support.replicas.hung import HUNG, LIMIT_S, PATIENCE_S, hanging
@@ -30,7 +30,7 @@ def shop(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
     archive = Archive.create(replicas.place("near"), name="shop")
     fill(archive.store)
     replicas.archive = archive.identity.id
-    found(coordination, archive.store, "near")
+    begin_membership(coordination, archive.store, "near")
     replicas.add("far")
     back_up(replicas, "near")
     return replicas
@@ -38,7 +38,7 @@ def shop(tmp_path: Path, coordination: CoordinationStore) -> Replicas:
 
 def back_up(replicas: Replicas, name: str, source: str = "shop_db") -> None:
     archive = replicas.open(name)
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(made_backup(archive.store, source)[1], check=nothing, fence=None)
 
 

@@ -46,7 +46,7 @@ def test_a_stream_that_is_not_to_begin_anew_is_not_said_to_the_job() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "known", "wish"),
+    ("given", "known", "quorum_request"),
     [
         ({}, None, None),
         ({}, 1, None),
@@ -58,20 +58,20 @@ def test_a_stream_that_is_not_to_begin_anew_is_not_said_to_the_job() -> None:
     ],
 )
 def test_the_quorum_is_that_which_was_given_or_that_of_archives_yaml(
-    given: dict[str, Any], known: int | None, wish: QuorumRequest | None
+    given: dict[str, Any], known: int | None, quorum_request: QuorumRequest | None
 ) -> None:
     found = BackupRequest.given(**given).configured(KNOWN, known, "2h")
-    assert found.wish == wish
-    assert (found.quorum is None) == (wish is None)
+    assert found.quorum_request == quorum_request
+    assert (found.quorum is None) == (quorum_request is None)
 
 
 def test_a_quorum_that_says_no_time_has_the_usual_one() -> None:
-    assert BackupRequest(quorum=2).wish == QuorumRequest(2, QUORUM_TIMEOUT_S)
-    assert BackupRequest().wish is None
+    assert BackupRequest(quorum=2).quorum_request == QuorumRequest(2, QUORUM_TIMEOUT_S)
+    assert BackupRequest().quorum_request is None
 
 
 def test_a_time_may_be_given_as_python_has_it() -> None:
-    assert BackupRequest.given(quorum=2, quorum_timeout=timedelta(hours=1)).wish == QuorumRequest(2, 3600)
+    assert BackupRequest.given(quorum=2, quorum_timeout=timedelta(hours=1)).quorum_request == QuorumRequest(2, 3600)
 
 
 def test_without_limits_there_are_none() -> None:

@@ -17,8 +17,8 @@ from holdfast.replication.log.leader import go_on, lead, leader, resign
 from holdfast.replication.log.log import Draft, EntryChange
 from holdfast.replication.log.replicas import Acting, mark_lost, replica, take_lease
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work import leader_work as leading_module
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work import leading as leading_module
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -50,7 +50,7 @@ def test_whoever_acts_for_a_replica_no_more_does_not_lead(two: Replicas) -> None
     run, near, far = two.coordination.run, acting(two, "near"), acting(two, "far")
     two.change("near", active_until=0.0)
     run(lambda c: take_lease(c, two.archive, replica(c, two.archive, "near"), 10.0))
-    with pytest.raises(EpochOverError, match="activated anew"):
+    with pytest.raises(EpochOverError, match="activated again"):
         run(lambda c: lead(c, near))
     run(lambda c: mark_lost(c, two.archive, "far", "its disk is gone"))
     with pytest.raises(LostReplicaError, match="its disk is gone"):
@@ -67,7 +67,7 @@ def test_what_a_leader_of_before_would_append_is_refused(two: Replicas) -> None:
     with pytest.raises(EpochOverError, match="far leads by now"):
         run(lambda c: go_on(c, near, epoch))
     run(lambda c: resign(c, far, 2))
-    with pytest.raises(EpochOverError, match="nobody leads by now"):
+    with pytest.raises(EpochOverError, match="no replica leads by now"):
         run(lambda c: log.append(c, near, draft))
     assert run(lambda c: lead(c, near)) == 3  # another process of this replica: what far did meanwhile counts
     with pytest.raises(EpochOverError, match=r"near led in epoch 1, and near leads by now \(epoch 3\)"):
@@ -112,7 +112,7 @@ def test_what_others_back_up_meanwhile_lets_the_leader_only_plan_anew(two: Repli
 def test_a_truncation_neither_removes_what_waits_for_its_quorum_nor_relies_on_it(two: Replicas) -> None:
     two.back_up("near")
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     with leading(near):
         truncate(near, parse_rules(["last=1"]), check=nothing, fence=None)

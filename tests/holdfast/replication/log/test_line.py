@@ -21,7 +21,7 @@ def store(coordination: CoordinationStore) -> CoordinationStore:
 
     def fill(c: sa.Connection) -> None:
         register(c, LogState("a", "shop", "new", head=1, start=2), name="near", url="/near", ends={}, streams={})
-        line.write(c, "a", {1: "e1"}, {"old": 1})
+        line.write_line(c, "a", {1: "e1"}, {"old": 1})
         c.execute(schema.archives.update().values(head=2))
         line.note(c, "a", 2, "e2")
 

@@ -42,7 +42,7 @@ def test_what_a_leader_adds_stands_only_behind_what_it_was_planned_after(two: Re
 
 def test_what_waits_for_its_quorum_is_not_removed(two: Replicas) -> None:
     archive = two.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     run, near = two.coordination.run, archive.in_use()[1]
     epoch = run(lambda c: lead(c, near))
@@ -73,7 +73,7 @@ def test_a_block_is_added_once(two: Replicas) -> None:
 
 def test_changes_are_let_go_of_at_their_server_only_where_they_are_here_for_good(two: Replicas) -> None:
     run, archive = two.coordination.run, two.open("near")
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     with pytest.raises(BusyError, match="the last backup of shop_db still waits for its quorum"):
         run(lambda c: log.check_settled_at(c, two.archive, "shop_db", ""))

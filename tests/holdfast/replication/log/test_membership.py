@@ -13,7 +13,7 @@ from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import replicas, schema
 from holdfast.replication.log.log import MEMBERS, LogEntry, entries
 from holdfast.replication.log.membership import check_counts, join, leave, waited_for
-from holdfast.replication.log.recovery_claim import begin, finish
+from holdfast.replication.log.recovery_claim import claim, finish
 from holdfast.replication.log.replicas import ReplicaRow
 from holdfast.replication.log.store import CoordinationStore
 
@@ -55,7 +55,7 @@ def test_the_end_of_its_first_recovery_is_an_entry_again(registered: Coordinatio
     put("near", pointer=6)
     joined(registered)
     for index in (6, 6):  # a later recovery is none
-        acting, _ = registered.run(lambda c: begin(c, "a", "new"))
+        acting, _ = registered.run(lambda c: claim(c, "a", "new"))
         registered.run(partial(finish, acting=acting))
         assert (row(registered, "new").joined_by, row(registered, "new").is_lost) == (index, False)
         assert entry(registered, 6).change.members == {"near": "/near", "far": "/far", "new": "/new"}

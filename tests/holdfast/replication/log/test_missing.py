@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.replication.log import schema
-from holdfast.replication.log.missing import missing_entries, note_found, note_missing
+from holdfast.replication.log.missing import clear_missing, missing_entries, note_missing
 from holdfast.replication.log.store import CoordinationStore, clock
 
 
@@ -43,6 +43,6 @@ def test_what_was_found_is_forgotten_and_the_rest_is_not(registered: Coordinatio
     for index in (4, 2, 3, 1):
         noted(registered, index)
     registered.run(lambda c: note_missing(c, "another", 2, pause=1.0))
-    registered.run(lambda c: note_found(c, "a", first=2, last=3))
+    registered.run(lambda c: clear_missing(c, "a", first=2, last=3))
     assert seen(registered) == [1, 4]
     assert [index for index, _ in registered.run(lambda c: missing_entries(c, "another"))] == [2]

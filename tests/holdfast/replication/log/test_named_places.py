@@ -43,7 +43,7 @@ def test_only_a_replica_of_the_archive_says_anything(two: Replicas, tmp_path: Pa
     found = beside(places)
     answers = {url: ask() for url, ask in found.questions(two.archive).items()}
     assert [url for url, answer in answers.items() if answer is not None] == [places["far"]]
-    told, not_asked = found.told(answers)
+    told, not_asked = found.positions(answers)
     assert (told[places["far"]].replica, not_asked) == ("far", ())
 
 
@@ -63,7 +63,7 @@ def test_one_without_an_answer_is_named_and_one_that_hangs_is_left_alone_for_a_w
     tmp_path: Path, answer: Exception, asked_again: bool
 ) -> None:
     url = str(tmp_path / "far")
-    told, (silent,) = beside({"far": url}).told({url: answer})
+    told, (silent,) = beside({"far": url}).positions({url: answer})
     assert (told, silent.replica, silent.url) == ({}, "far", url)
     again = beside({"far": url})
     assert (url in again.stores) == asked_again
@@ -73,4 +73,4 @@ def test_one_without_an_answer_is_named_and_one_that_hangs_is_left_alone_for_a_w
 def test_a_fault_of_ours_is_not_taken_for_silence(tmp_path: Path) -> None:
     url = str(tmp_path / "far")
     with pytest.raises(ZeroDivisionError):
-        beside({"far": url}).told({url: ZeroDivisionError()})
+        beside({"far": url}).positions({url: ZeroDivisionError()})

@@ -24,10 +24,12 @@ pytestmark = pytest.mark.slow
 HOUR = QuorumRequest(2, 3600.0)
 
 
-def begin(three: Replicas, name: str = "near", source: str = "shop_db", wish: QuorumRequest = HOUR) -> ArchiveCommit:
+def begin(
+    three: Replicas, name: str = "near", source: str = "shop_db", quorum_request: QuorumRequest = HOUR
+) -> ArchiveCommit:
     """Make a backup that needs a quorum, and wait for nothing."""
     archive = three.open(name)
-    archive.wish = wish
+    archive.quorum_request = quorum_request
     return archive.add(three.backup(archive.store, source), check=nothing, fence=None)
 
 
@@ -62,15 +64,15 @@ def test_it_is_settled_once_as_many_know_that_it_has_succeeded(three: Replicas) 
     block = begin(three).add[0].id
     three.sync("off")
     found = stands(three, block)
-    assert (found.told, found.is_settled) == (("off",), False)
+    assert (found.executed_by, found.is_settled) == (("off",), False)
     assert three.coordination.run(lambda c: quorum.unsettled(c, three.archive, "shop_db")) == [found]
     assert three.coordination.run(lambda c: quorum.unsettled(c, three.archive, "other_db")) == []
     three.sync("near")
-    assert (stands(three, block).told, stands(three, block).is_settled) == (("near", "off"), True)
+    assert (stands(three, block).executed_by, stands(three, block).is_settled) == (("near", "off"), True)
     assert [three.place_of(name).acknowledged for name in ("near", "off", "far")] == [2, 2, 0]
     assert three.state("near").min_writer == 4
     three.lose("off")
-    assert stands(three, block).told == ("near",)
+    assert stands(three, block).executed_by == ("near",)
 
 
 def test_what_an_earlier_release_had_succeed_is_settled(three: Replicas) -> None:
@@ -86,7 +88,7 @@ def test_without_a_wish_a_backup_counts_at_once(three: Replicas) -> None:
 
 
 def test_nothing_of_a_source_is_appended_while_its_last_backup_is_pending(three: Replicas) -> None:
-    begin(three, wish=replace(HOUR, size=3))
+    begin(three, quorum_request=replace(HOUR, size=3))
     with pytest.raises(BusyError, match=r"the last backup of shop_db still waits for its quorum: entry 1 .* 2 of 3"):
         three.back_up("far")  # which has executed the entry before
     three.sync("off")
@@ -97,7 +99,7 @@ def test_quorums_of_two_sources_are_pending_at_once_and_decided_in_any_order(thr
     first, second = begin(three).add[0].id, begin(three, "far", "other_db").add[0].id
     # To make the second one, `far` has executed the first one, too.
     assert [stands(three, block).state for block in (first, second)] == ["committed", "pending"]
-    third = begin(three, "far", wish=replace(HOUR, size=3)).add[0].id
+    third = begin(three, "far", quorum_request=replace(HOUR, size=3)).add[0].id
     three.sync("off")
     assert [stands(three, block).state for block in (second, third)] == ["committed", "pending"]
     assert three.coordination.run(lambda c: log_state(c, three.archive)).quorum == stands(three, second).acknowledged_by
@@ -108,7 +110,7 @@ def test_quorums_of_two_sources_are_pending_at_once_and_decided_in_any_order(thr
 
 def test_one_that_fails_is_taken_back_and_every_replica_is_as_if_it_had_not_been(three: Replicas) -> None:
     before, was = three.state("near"), ends(three)
-    block = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    block = begin(three, quorum_request=replace(HOUR, size=3)).add[0].id
     three.sync("far")
     before_it = pointers(three)
     overdue(three)
@@ -151,7 +153,7 @@ def test_what_was_decided_stays_so(three: Replicas) -> None:
     overdue(three)
     assert three.coordination.run(lambda c: log.fail_overdue(c, three.archive, by="far", unread=())) == []
     assert stands(three, succeeded).state == "committed"
-    failing = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    failing = begin(three, quorum_request=replace(HOUR, size=3)).add[0].id
     three.sync("off")
     late = three.open("far")
     overdue(three)
@@ -173,7 +175,7 @@ def test_who_fails_it_twice_takes_it_back_once(three: Replicas) -> None:
 
 
 def test_the_word_of_a_replica_that_was_lost_since_does_not_count(three: Replicas) -> None:
-    block = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    block = begin(three, quorum_request=replace(HOUR, size=3)).add[0].id
     three.sync("far")
     three.coordination.run(lambda c: mark_lost(c, three.archive, "far", "rot"))
     three.sync("off")
@@ -185,7 +187,7 @@ def test_the_word_of_a_replica_that_was_lost_since_does_not_count(three: Replica
 
 
 def test_the_word_that_a_replica_gave_in_an_earlier_epoch_does_not_count(three: Replicas) -> None:
-    block = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    block = begin(three, quorum_request=replace(HOUR, size=3)).add[0].id
     three.sync("far")
 
     def away(connection: Connection) -> None:
@@ -211,18 +213,18 @@ def test_nobody_is_made_anew_from_a_replica_that_lacks_what_has_succeeded(three:
 
 def test_there_must_be_as_many_replicas_as_a_quorum_has(three: Replicas) -> None:
     with pytest.raises(UsageError, match=r"a quorum of 4 cannot be: the archive has 3 replicas \(far, near, off\)"):
-        begin(three, wish=replace(HOUR, size=4))
+        begin(three, quorum_request=replace(HOUR, size=4))
     assert three.coordination.run(lambda c: log_state(c, three.archive)).head == 0
 
 
 def test_one_whose_deadline_is_over_before_its_own_replica_has_it_has_failed(three: Replicas) -> None:
     with pytest.raises(QuorumFailedError, match="the deadline of the quorum was over before entry 1 could be executed"):
-        begin(three, wish=QuorumRequest(2, 0.0))
+        begin(three, quorum_request=QuorumRequest(2, 0.0))
     assert three.back_up("near") == 3
 
 
 def test_a_hold_does_not_keep_replicas_from_taking_a_backup_back(three: Replicas) -> None:
-    block = begin(three, wish=replace(HOUR, size=3)).add[0]
+    block = begin(three, quorum_request=replace(HOUR, size=3)).add[0]
     archive = three.open("far")
     hold = Hold(
         id="h", source="shop_db", reason="audit", owner="me", position=block.covers.to_position,
@@ -240,7 +242,7 @@ def test_a_trimming_keeps_what_is_pending_or_still_to_be_taken_back(three: Repli
     overdue(three)
     for name in ("near", "far"):
         three.sync(name)
-    pending = begin(three, wish=replace(HOUR, size=3)).add[0].id
+    pending = begin(three, quorum_request=replace(HOUR, size=3)).add[0].id
     three.sync("off", upto=1)
 
     def trim() -> None:
@@ -270,4 +272,4 @@ def test_a_recovery_of_which_nothing_is_left_to_choose_says_what_to_sync(three: 
     for name in ("near", "far"):
         three.coordination.run(partial(mark_lost, archive=three.archive, name=name, reason="rot"))
     with pytest.raises(RefusedError, match=r"'holdfast replica sync off' first"):
-        three.coordination.run(lambda c: recovery_claim.begin(c, three.archive, "near"))
+        three.coordination.run(lambda c: recovery_claim.claim(c, three.archive, "near"))

@@ -12,7 +12,7 @@ from holdfast.common.errors import BusyError, RefusedError, UsageError
 from holdfast.replication.log import replicas, schema
 from holdfast.replication.log.errors import EpochOverError
 from holdfast.replication.log.membership import join
-from holdfast.replication.log.recovery_claim import begin, finish, give_up, go_on, take_pointer
+from holdfast.replication.log.recovery_claim import claim, finish, give_up, go_on, take_pointer
 from holdfast.replication.log.replicas import Acting, ReplicaRow
 from holdfast.replication.log.store import CoordinationStore
 
@@ -29,7 +29,7 @@ def row(store: CoordinationStore, name: str = "far") -> ReplicaRow:
 
 
 def begun(store: CoordinationStore, source: str | None = None, lease: float = 900.0) -> Acting:
-    return store.run(lambda c: begin(c, "a", "far", source=source, lease=lease))[0]
+    return store.run(lambda c: claim(c, "a", "far", source=source, lease=lease))[0]
 
 
 def change_log(store: CoordinationStore, **values: object) -> None:
@@ -38,7 +38,7 @@ def change_log(store: CoordinationStore, **values: object) -> None:
 
 def test_a_recovery_takes_over_the_pointer_of_its_source_in_an_epoch_of_its_own(registered: CoordinationStore) -> None:
     epoch = row(registered).epoch
-    acting, source = registered.run(lambda c: begin(c, "a", "far"))
+    acting, source = registered.run(lambda c: claim(c, "a", "far"))
     assert (acting, source.name) == (Acting("a", "far", epoch + 1), "near")
     found = row(registered)
     assert (found.recovers_from, found.pointer, found.epoch, found.is_lost) == ("near", 5, epoch + 1, True)
@@ -52,17 +52,17 @@ def test_it_is_made_from_the_one_that_has_executed_most_unless_another_is_named(
 ) -> None:
     registered.run(lambda c: replicas.add(c, "a", name="off", url="/off"))
     put("off", pointer=4, is_lost=False)
-    assert registered.run(lambda c: begin(c, "a", "far", source="off"))[1].name == "off"
+    assert registered.run(lambda c: claim(c, "a", "far", source="off"))[1].name == "off"
     put("far", recovers_from="")
-    assert registered.run(lambda c: begin(c, "a", "far"))[1].name == "near"
+    assert registered.run(lambda c: claim(c, "a", "far"))[1].name == "near"
     put("far", recovers_from="")
     put("off", pointer=5)
-    assert registered.run(lambda c: begin(c, "a", "far"))[1].name == "off"  # of equal ones the last by name
+    assert registered.run(lambda c: claim(c, "a", "far"))[1].name == "off"  # of equal ones the last by name
 
 
 def test_only_what_is_lost_is_recovered_and_from_one_that_is_not(registered: CoordinationStore, put: Put) -> None:
     with pytest.raises(RefusedError, match="replica near is not lost: 'holdfast replica sync near'"):
-        registered.run(lambda c: begin(c, "a", "near"))
+        registered.run(lambda c: claim(c, "a", "near"))
     for source in ("far", "nobody"):
         with pytest.raises(UsageError, match=f"{source} is no replica to recover from; these are: near"):
             begun(registered, source)
@@ -80,7 +80,7 @@ def test_another_recovery_is_waited_for_until_its_lease_is_over(registered: Coor
     assert second.epoch == first.epoch + 1
     steps: tuple[Step, ...] = (go_on, finish, give_up, partial(take_pointer, pointer=5))
     for step in steps:
-        with pytest.raises(EpochOverError, match="the recovery of far was given up, or begun anew by somebody else"):
+        with pytest.raises(EpochOverError, match="the recovery of far was given up, or begun again by another process"):
             run(registered, step, first)
     registered.run(lambda c: finish(c, second))
 
@@ -104,10 +104,10 @@ def test_a_source_that_lacks_what_a_quorum_has_is_to_be_synced_first(registered:
 def test_a_new_replica_is_not_made_before_its_addition_counts(registered: CoordinationStore, put: Put) -> None:
     registered.run(lambda c: join(c, "a", name="new", url="/new"))
     with pytest.raises(BusyError, match="entry 5, which says which replicas shop has, counts once 2 of far"):
-        registered.run(lambda c: begin(c, "a", "new"))
+        registered.run(lambda c: claim(c, "a", "new"))
     put("far", is_lost=False, pointer=6)
     put("near", pointer=6)
-    assert registered.run(lambda c: begin(c, "a", "new"))[1].pointer == 6
+    assert registered.run(lambda c: claim(c, "a", "new"))[1].pointer == 6
 
 
 def test_its_lease_runs_on_as_long_as_it_goes_on_and_must_run_at_its_end(

@@ -125,7 +125,7 @@ DEEDS: dict[str, Deed] = {
     "guard": replicas.guard,
     "renew": replicas.renew,
     "note_synced": replicas.note_synced,
-    "move_pointer": lambda c, acting: replicas.move_pointer(c, acting, done=9),
+    "move_pointer": lambda c, acting: replicas.move_pointer(c, acting, index=9),
 }
 
 
@@ -134,7 +134,7 @@ def test_whoever_is_of_an_older_epoch_changes_nothing(store: CoordinationStore, 
     old = activated(store, lease=-1.0)
     activated(store)
     before = row(store, "near")
-    with pytest.raises(EpochOverError, match=r"activated anew while this process was away.*nothing was changed"):
+    with pytest.raises(EpochOverError, match=r"activated again while this process was away.*nothing was changed"):
         store.run(lambda c: DEEDS[deed](c, old))
     assert row(store, "near") == before
 
@@ -150,7 +150,7 @@ def test_nobody_acts_for_a_replica_that_was_lost_meanwhile(store: CoordinationSt
 
 def test_a_row_of_another_epoch_is_not_changed(store: CoordinationStore) -> None:
     acting = activated(store)
-    with pytest.raises(EpochOverError, match="changed by somebody else at the same time"):
+    with pytest.raises(EpochOverError, match="changed by another process at the same time"):
         store.run(lambda c: replicas.change_row(c, Acting("a", "near", acting.epoch + 1), pointer=1))
 
 
@@ -169,9 +169,9 @@ def test_a_lease_is_renewed_from_now_on_and_a_sync_is_noted(store: CoordinationS
 
 def test_a_pointer_goes_forward_only(store: CoordinationStore) -> None:
     acting = activated(store)
-    store.run(lambda c: replicas.move_pointer(c, acting, done=9))
+    store.run(lambda c: replicas.move_pointer(c, acting, index=9))
     assert row(store, "near").pointer == 10
-    store.run(lambda c: replicas.move_pointer(c, acting, done=6))
+    store.run(lambda c: replicas.move_pointer(c, acting, index=6))
     assert row(store, "near").pointer == 10
 
 

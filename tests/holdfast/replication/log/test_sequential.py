@@ -11,7 +11,7 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.errors import LostReplicaError, OldStoreError
 from holdfast.replication.log.quorum import counted
 from holdfast.replication.log.replicas import replicas
-from holdfast.replication.log.sequential import Answer, ask
+from holdfast.replication.log.sequential import SequentialAnswer, ask
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work import membership
 from holdfast.storage import ObjectStore, open_store
@@ -21,7 +21,7 @@ from tests.support.replicas.replicated import Replicas, nothing
 pytestmark = pytest.mark.slow
 
 
-def asked(given: Replicas, name: str, *away: str) -> Answer:
+def asked(given: Replicas, name: str, *away: str) -> SequentialAnswer:
     """Ask as who has opened a replica; the places of others are away."""
     missing = {given.place(each).url: each for each in away}
 
@@ -36,13 +36,13 @@ def asked(given: Replicas, name: str, *away: str) -> Answer:
 def pending(given: Replicas, name: str) -> str:
     """Make a backup that waits for its quorum; return its block."""
     archive = given.open(name)
-    archive.wish = QuorumRequest(2)
+    archive.quorum_request = QuorumRequest(2)
     archive.add(given.backup(archive.store), check=nothing, fence=None)
     return given.backups[-1]
 
 
 def test_one_that_has_all_is_shown_whole(two: Replicas) -> None:
-    assert asked(two, "near") == Answer(hidden=frozenset(), behind=0)
+    assert asked(two, "near") == SequentialAnswer(hidden=frozenset(), behind=0)
 
 
 def test_what_is_pending_is_hidden_until_it_has_succeeded(two: Replicas) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from holdfast.replication.log import silence
 from holdfast.replication.log.replicas import ReplicaRow, replica
-from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, paused_words
+from holdfast.replication.log.silence import NotAsked, is_paused, note_answers, silence_words
 from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
@@ -31,7 +31,7 @@ def test_a_silent_one_is_not_asked_before_its_time(now: float, paused: bool) -> 
     ],
 )
 def test_a_pause_is_told_in_words_also_by_a_clock_that_went_back(now: float, words: str) -> None:
-    assert paused_words(SILENT, now) == words
+    assert silence_words(SILENT, now) == words
 
 
 def test_what_is_not_known_then_is_said() -> None:

@@ -32,7 +32,7 @@ pytestmark = pytest.mark.slow
 def back_up(replicas: Replicas, name: str, source: str = "shop_db", *, size: int = 2, timeout: float = 600.0) -> str:
     """Make a backup through a replica that waits for a quorum; return its block."""
     archive = replicas.open(name)
-    archive.wish = QuorumRequest(size, timeout)
+    archive.quorum_request = QuorumRequest(size, timeout)
     block, plan = made_backup(archive.store, source)
     archive.add(plan, check=nothing, fence=None)
     return block
@@ -178,7 +178,7 @@ def test_a_copy_of_a_replica_is_refused(two: Replicas) -> None:
 
 def test_a_store_that_was_made_anew_is_refused(two: Replicas) -> None:
     two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
-    with pytest.raises(OldStoreError, match="it is another store, or one that was made anew"):
+    with pytest.raises(OldStoreError, match="it is another store, or a new one"):
         read(two, "near")
 
 

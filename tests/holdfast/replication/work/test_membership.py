@@ -22,7 +22,7 @@ from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.log.trimming import trim
 from holdfast.replication.work import membership
-from holdfast.replication.work.membership import candidates, elect, found, only_archive
+from holdfast.replication.work.membership import begin_membership, candidates, elect, only_archive
 from holdfast.replication.work.recovery import recover
 from holdfast.storage import open_store
 from tests.support.replicas.rebuilt import away, copied, joined, rebuild
@@ -45,22 +45,22 @@ def test_an_archive_becomes_a_replica_once_and_again_after_a_kill(
 
     monkeypatch.setattr("holdfast.replication.work.membership.register", die)
     with pytest.raises(KeyboardInterrupt):
-        found(coordination, archive.store, "near")
+        begin_membership(coordination, archive.store, "near")
     monkeypatch.undo()
-    first = found(coordination, archive.store, "near")
-    assert found(coordination, archive.store, "near") == first
+    first = begin_membership(coordination, archive.store, "near")
+    assert begin_membership(coordination, archive.store, "near") == first
     archive.refresh()
     assert archive.state.sequence == 1
     assert archive.state.log is not None
     assert archive.state.log.store == first.store
     with pytest.raises(UsageError, match="is replica near already"):
-        found(coordination, archive.store, "another")
+        begin_membership(coordination, archive.store, "another")
 
 
 def test_an_archive_of_format_1_is_to_be_migrated_first(tmp_path: Path, coordination: CoordinationStore) -> None:
     archive = Archive.create(open_store(str(tmp_path / "old")), name="old", number=1)
     with pytest.raises(UsageError, match=r"holdfast migrate .* --to 2"):
-        found(coordination, archive.store, "near")
+        begin_membership(coordination, archive.store, "near")
     assert archive.state.sequence == 0
 
 
@@ -98,7 +98,7 @@ def test_who_acted_for_a_removed_replica_does_not_act_for_a_new_one_of_its_name(
         old = two.open("far")  # a sync that is suspended here
         added_anew(two, "far", place)
         two.back_up("near")
-        with pytest.raises(EpochOverError, match="replica far was activated anew"):
+        with pytest.raises(EpochOverError, match="replica far was activated again"):
             old.sync(check=nothing, fence=None)
         pointer = two.coordination.run(lambda c: replica(c, two.archive, "far")).pointer
         new = Archive.open(two.place(place)).state.log
@@ -120,7 +120,7 @@ def test_epochs_of_removed_replicas_are_not_used_again_after_a_rebuilding(two: R
 
 def test_a_removed_replica_has_no_word_on_quorums_and_leads_no_more(three: Replicas) -> None:
     near = three.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(three.backup(near.store), check=nothing, fence=None)
     three.coordination.run(lambda c: lead(c, near.in_use()[1]))
     three.coordination.run(lambda c: remove(c, three.archive, "near", force=True))
@@ -132,7 +132,7 @@ def test_a_removed_replica_has_no_word_on_quorums_and_leads_no_more(three: Repli
 
 def test_a_quorum_does_not_count_a_replica_that_was_lost_with_its_disk_and_added_anew(two: Replicas) -> None:
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     shutil.copytree(two.folder / "near" / "data", two.folder / "far" / "data", dirs_exist_ok=True)
     added_anew(two, "near", "empty")  # the files were fetched, and then nothing else could be
@@ -189,7 +189,7 @@ def test_candidates_are_told_by_what_lies_at_their_places(two: Replicas) -> None
 def test_the_archive_that_is_meant_is_found_by_name_or_id(two: Replicas, tmp_path: Path) -> None:
     assert only_archive(two.coordination, None).archive == two.archive
     other = Archive.create(open_store(str(tmp_path / "crm")), name="crm")
-    found(two.coordination, other.store, "near")
+    begin_membership(two.coordination, other.store, "near")
     assert only_archive(two.coordination, "crm").archive == other.identity.id
     assert only_archive(two.coordination, two.archive).name == "shop"
     with pytest.raises(UsageError, match="several archives"):
@@ -255,11 +255,11 @@ def trimmed(two: Replicas) -> Replicas:
     two.back_up("near")
     two.add("off")
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     two.sync("off")
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     two.change("far", active_until=0.0)
     two.change("off", pointer=5)
@@ -300,7 +300,7 @@ def test_an_election_that_is_killed_is_run_again_and_leaves_no_quorum_pending(
 
 def test_what_waits_for_its_quorum_counts_where_the_elected_replica_has_it(two: Replicas) -> None:
     near = two.open("near")
-    near.wish = QuorumRequest(2)
+    near.quorum_request = QuorumRequest(2)
     near.add(two.backup(near.store), check=nothing, fence=None)
     lose_all(two)
     assert elect(two.coordination, two.archive, "near") == 0
@@ -312,7 +312,7 @@ def test_of_one_that_is_removed_and_away_it_is_said_what_nothing_can_tell(three:
     away(three, "off")
     words = membership.remove(three.coordination, three.archive, "off")
     assert words.startswith("off could not record that it was removed (there is no archive at ")
-    assert words.endswith("/off alone, nothing would tell")
+    assert words.endswith("/off alone, nothing would show that")
 
 
 def test_no_new_replica_is_made_before_its_addition_counts(three: Replicas) -> None:
@@ -382,7 +382,7 @@ def test_a_new_replica_has_no_word_on_a_larger_quorum_before_as_many_have_execut
     away(three, "off")
     joined(three, "new")
     near = three.open("near")
-    near.wish = QuorumRequest(3)
+    near.quorum_request = QuorumRequest(3)
     block = near.add(three.backup(near.store), check=nothing, fence=None).add[0].id
     for name in ("far", "new"):
         three.sync(name)

@@ -16,9 +16,9 @@ from holdfast.replication.log.errors import QuorumFailedError, StoreAwayError
 from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.log.trimming import trim
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait, settle
-from holdfast.replication.work.replica_backup import await_quorum, open_to_write, pending_quorum, source_taken
+from holdfast.replication.work.replica_backup import await_quorum, opened_for_backup, pending_quorum, source_taken
 from tests.support.replicas.quorums import overdue
 from tests.support.replicas.replicated import Replicas, nothing
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.slow
 def begin(three: Replicas, size: int = 2) -> str:
     """Make a backup through `near` that needs a quorum; return its block."""
     archive = three.open("near")
-    archive.wish = QuorumRequest(size)
+    archive.quorum_request = QuorumRequest(size)
     return archive.add(three.backup(archive.store), check=nothing, fence=None).add[0].id
 
 
@@ -97,8 +97,8 @@ def test_a_store_that_is_away_for_a_moment_does_not_end_the_wait(
     silent(monkeypatch, StoreAwayError("refused"), StoreAwayError("refused"), OutcomeUnknownError("no answer"))
     assert waiting(three, block, said.append).decided(sleep=lambda seconds: None).state == "committed"
     assert said == [
-        "waiting for the coordination store, to tell how the quorum stands: refused",  # once
-        "waiting for the coordination store, to tell how the quorum stands: no answer",
+        "waiting for the coordination store, to say how the quorum stands: refused",  # once
+        "waiting for the coordination store, to say how the quorum stands: no answer",
     ]
 
 
@@ -245,7 +245,7 @@ def test_the_next_backup_of_a_source_waits_for_the_one_before_and_goes_on_where_
 def test_a_quorum_that_cannot_be_is_refused_before_anything_is_read(three: Replicas) -> None:
     with (
         pytest.raises(UsageError, match="a quorum of 4 cannot be: the archive has 3 replicas"),
-        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(4)),
+        source_taken(three.place("near"), "shop_db", "run", three.coordination.url, quorum_request=QuorumRequest(4)),
     ):
         raise AssertionError
 
@@ -254,10 +254,10 @@ def test_an_archive_at_one_place_has_no_quorum(three: Replicas, monkeypatch: pyt
     monkeypatch.setenv(ENVIRONMENT, three.coordination.url)
     alone = Archive.create(three.place("alone"), name="alone").store
     with pytest.raises(UsageError, match="a quorum of 2 cannot be: this archive is at one place only"):
-        open_to_write(alone, check=nothing, wish=QuorumRequest(2))
+        opened_for_backup(alone, check=nothing, quorum_request=QuorumRequest(2))
     with (
         pytest.raises(UsageError, match="at one place only"),
-        source_taken(alone, "shop_db", "run", None, wish=QuorumRequest(2)),
+        source_taken(alone, "shop_db", "run", None, quorum_request=QuorumRequest(2)),
     ):
         raise AssertionError
     with pytest.raises(UsageError, match="is no replica: no quorum was asked for"):

@@ -75,7 +75,7 @@ def test_a_replica_that_was_lost_through_damage_stays_lost_until_it_is_recovered
     two.change("near", is_lost=True, lost_reason=ROT)
     for _ in range(2):  # the second time, it was a rebuilding that has written why
         done = rebuild(two.coordination, {}, force=True)
-        assert done.done.survey.source.name == "far"
+        assert done.plan.survey.source.name == "far"
         assert become(two, done) == {"near": ROT, "far": ""}
         assert two.coordination.run(lambda c: replica(c, two.archive, "near")).lost_reason == ROT
     two.recover("near")
@@ -105,7 +105,7 @@ def test_a_store_from_an_older_copy_is_noticed_and_rebuilt(old: Replicas) -> Non
             old.back_up(name)
     done = rebuild(old.coordination, {})
     assert become(old, done) == {"near": "", "far": "it ends at entry 2, and near at 3"}
-    assert done.done.given_up == 0
+    assert done.plan.given_up == 0
     go_on(old)
     assert set(old.backups[:4]) <= old.state("far").blocks.keys()
 
@@ -141,7 +141,7 @@ def test_entries_that_only_a_store_has_are_told_when_they_are_given_up(two: Repl
     draft = Draft("lonely", EntryChange(kind="backup"), planned_at=1)
     two.coordination.run(lambda c: append(c, acting, draft))
     done = rebuild(two.coordination, {}, force=True)
-    assert done.done.given_up == 1
+    assert done.plan.given_up == 1
     go_on(two)
 
 
@@ -154,7 +154,7 @@ def test_everything_that_is_there_counts_and_what_had_not_counted_yet_is_told(tw
     }  # fmt: skip
     two.coordination.run(lambda c: c.execute(schema.quorums.insert(), row))
     done = rebuild(two.coordination, {}, force=True)
-    assert done.done.unsettled == (block,)
+    assert done.plan.unsettled == (block,)
     a, q = schema.archives.c, schema.quorums
     assert two.coordination.run(lambda c: c.execute(sa.select(a.quorum_index)).scalar_one()) == 1
     assert two.coordination.run(lambda c: c.execute(sa.select(q)).all()) == []
@@ -207,7 +207,7 @@ def test_nothing_is_appended_any_more_once_a_rebuilding_has_begun(two: Replicas)
 def test_replicas_that_the_store_still_knows_are_asked_too(three: Replicas) -> None:
     three.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
     moved = prepare(three.coordination, {"far": three.place("far").url})
-    assert [each.name for each in moved.told] == ["far", "near", "off"]
+    assert [each.name for each in moved.replicas] == ["far", "near", "off"]
 
 
 def test_two_cannot_rebuild_at_once(two: Replicas, empty: CoordinationStore) -> None:
@@ -245,14 +245,14 @@ def test_two_that_know_of_no_replica_in_common_do_not_both_succeed(two: Replicas
     def meanwhile() -> None:
         two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="a third one")))
 
-    with pytest.raises(BusyError, match="somebody else has changed the log of shop meanwhile"):
+    with pytest.raises(BusyError, match="another process has changed the log of shop meanwhile"):
         rebuild(two.coordination, {}, places=before_the_first_move(meanwhile))
 
 
 def test_a_store_that_another_one_has_rebuilt_meanwhile_is_left_alone(two: Replicas, empty: CoordinationStore) -> None:
     planned = prepare(empty, urls(two))
     rebuild(empty, urls(two))
-    with pytest.raises(BusyError, match="somebody else has changed the log of shop meanwhile"):
+    with pytest.raises(BusyError, match="another process has changed the log of shop meanwhile"):
         rebuild_store.rebuild(empty, planned)
     two.coordination = empty
     go_on(two)
@@ -263,7 +263,7 @@ def test_a_replica_that_goes_on_meanwhile_is_asked_again_under_its_locks(old: Re
     archive = Archive.open(old.place("near"))
     log = old.place_of("near").model_copy(update={"index": 4, "entry": "late"})
     archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
-    assert rebuild_store.rebuild(old.coordination, planned).done.head == 4
+    assert rebuild_store.rebuild(old.coordination, planned).plan.head == 4
     go_on(old)
 
 
@@ -283,7 +283,7 @@ def test_a_replica_that_is_changed_in_spite_of_its_locks_is_not_moved(two: Repli
             log = two.place_of(name).model_copy(update={"index": 1, "entry": "late"})
             archive.add(partial(at_place, two.backup(archive.store), log), check=nothing, fence=None)
 
-    with pytest.raises(BusyError, match=r"somebody else has changed .* meanwhile: start again"):
+    with pytest.raises(BusyError, match=r"another process has changed .* meanwhile: start again"):
         rebuild(empty, urls(two), places=before_the_first_move(late))
     assert empty.run(lambda c: c.execute(sa.select(schema.archives)).all()) == []
 

@@ -16,7 +16,7 @@ from holdfast.replication.log import recovery_claim, schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.work import fetch_files, membership, recovery
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.membership import elect, remove
 from holdfast.replication.work.set_aside import bring_back, drop
 from holdfast.storage import ObjectStore, open_store
@@ -173,7 +173,7 @@ def test_a_recovery_that_somebody_else_has_begun_anew_adds_nothing(
         return adopt(self, nothing)
 
     monkeypatch.setattr(recovery._Recovery, "adopt", begun_anew)
-    with pytest.raises(EpochOverError, match="somebody else has begun to recover far meanwhile"):
+    with pytest.raises(EpochOverError, match="another process has begun to recover far meanwhile"):
         two.recover("far")
 
 
@@ -284,7 +284,7 @@ def test_a_recovery_that_wakes_late_leaves_a_whole_replica_alone(
         opened(self, another_comes_first)
 
     monkeypatch.setattr(recovery._Recovery, "open_target", late)
-    with pytest.raises(EpochOverError, match="was changed by somebody else meanwhile: nothing was added"):
+    with pytest.raises(EpochOverError, match="was changed by another process meanwhile: nothing was added"):
         two.recover("far")
     place = Archive.open(two.place("far"), recovering=True).state.log
     assert place is not None

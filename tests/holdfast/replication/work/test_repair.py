@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from holdfast.archive import Archive, Change
 from holdfast.replication.log import schema
-from holdfast.replication.work.repair import Step, findings, unknown_archive
+from holdfast.replication.work.repair import RepairStep, findings, unknown_archive
 from holdfast.storage import open_store
 from tests.support.replicas.rebuilt import away, bring_back, urls
 from tests.support.replicas.replicated import Replicas, nothing
 
 
-def _look(given: Replicas, *troubles: Exception) -> list[tuple[str, Step | None]]:
+def _look(given: Replicas, *troubles: Exception) -> list[tuple[str, RepairStep | None]]:
     found = findings(given.coordination, given.archive, open_store, troubles=troubles)
     return [(each.about, each.step) for each in found]
 
@@ -20,14 +20,14 @@ def test_syncs_come_before_recoveries_and_those_before_what_a_person_decides(thr
     three.back_up("near")
     three.lose("far")
     away(three, "more")
-    assert _look(three) == [("off", Step("sync", "off")), ("far", Step("recover", "far")), ("more", None)]
+    assert _look(three) == [("off", RepairStep("sync", "off")), ("far", RepairStep("recover", "far")), ("more", None)]
     assert _look(three) == _look(three)
 
 
 def test_nothing_else_is_found_while_replicas_contradict_the_store(two: Replicas) -> None:
     bring_back(two, ahead="near", behind="far")
     two.lose("far")
-    assert _look(two) == [("shop", Step("rebuild-store"))]
+    assert _look(two) == [("shop", RepairStep("rebuild-store"))]
 
 
 def test_a_store_that_knows_nothing_of_an_archive_is_not_rebuilt_alone(two: Replicas) -> None:
@@ -49,7 +49,7 @@ def test_one_that_was_not_recovered_to_its_end_counts_as_lost_whatever_the_store
     archive = Archive.open(two.place("far"))
     place = two.place_of("far").model_copy(update={"recovering": True})
     archive.add(lambda state: Change("recovering", log=place), check=nothing, fence=None)
-    assert _look(two) == [("far", Step("sync", "far"))]
+    assert _look(two) == [("far", RepairStep("sync", "far"))]
     two.lose("near")
     (finding,) = findings(two.coordination, two.archive, open_store)
     assert [way.command for way in finding.ways] == [("elect", "near")]

@@ -21,7 +21,7 @@ from holdfast.replication.log.log import Draft, EntryChange, append
 from holdfast.replication.log.replicas import log_state, replica, take_lease
 from holdfast.replication.log.status import status
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
 from holdfast.storage.contract import base
@@ -186,7 +186,7 @@ def test_a_process_whose_epoch_is_over_changes_nothing(two: Replicas) -> None:
         take_lease(c, two.archive, replica(c, two.archive, "near"), 10.0)
 
     two.coordination.run(begin_another)
-    with pytest.raises(EpochOverError, match="activated anew while this process was away"):
+    with pytest.raises(EpochOverError, match="activated again while this process was away"):
         old.add(plan, check=nothing, fence=None)
     assert two.coordination.run(lambda c: status(c, two.archive))[0].log.head == 0
 

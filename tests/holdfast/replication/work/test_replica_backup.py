@@ -12,10 +12,10 @@ from holdfast.archive import Archive
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log import source_lease
 from holdfast.replication.log.settings import QuorumRequest
-from holdfast.replication.work import turns
+from holdfast.replication.work import turn
 from holdfast.replication.work.replica_backup import (
     await_quorum,
-    open_to_write,
+    opened_for_backup,
     pending_quorum,
     source_taken,
     until_kept,
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between two looks."""
-    monkeypatch.setattr(turns, "POLL_S", 0.0)
+    monkeypatch.setattr(turn, "POLL_S", 0.0)
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def alone(tmp_path: Path) -> ObjectStore:
 
 
 def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
-    archive = open_to_write(alone, check=nothing)
+    archive = opened_for_backup(alone, check=nothing)
     assert archive.state.log is None
     with source_taken(alone, "shop_db", "run", None) as settle:
         settle()
@@ -58,10 +58,13 @@ def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
 
 
 def test_an_archive_at_one_place_has_no_quorum(alone: ObjectStore) -> None:
-    wish, said = QuorumRequest(3), "a quorum of 3 cannot be: this archive is at one place only"
+    quorum_request, said = QuorumRequest(3), "a quorum of 3 cannot be: this archive is at one place only"
     with pytest.raises(UsageError, match=said):
-        open_to_write(alone, check=nothing, wish=wish)
-    with pytest.raises(UsageError, match=said), source_taken(alone, "shop_db", "run", None, wish=wish):
+        opened_for_backup(alone, check=nothing, quorum_request=quorum_request)
+    with (
+        pytest.raises(UsageError, match=said),
+        source_taken(alone, "shop_db", "run", None, quorum_request=quorum_request),
+    ):
         pass
     with pytest.raises(UsageError, match=r"alone is no replica: no quorum was asked for"):
         await_quorum(alone, "b", address=None, say=pytest.fail)
@@ -69,15 +72,15 @@ def test_an_archive_at_one_place_has_no_quorum(alone: ObjectStore) -> None:
 
 def test_changes_of_a_replica_that_nobody_acts_for_are_not_let_go_of(two: Replicas) -> None:
     plain = Archive.open(two.place("near"))
-    with pytest.raises(UsageError, match="near is a replica that nobody acts for"):
+    with pytest.raises(UsageError, match="near is a replica that no process acts for"):
         until_kept(plain, "shop_db", "", check=nothing, say=pytest.fail)
-    acting = open_to_write(two.place("near"), check=nothing)
+    acting = opened_for_backup(two.place("near"), check=nothing)
     until_kept(acting, "shop_db", "", check=nothing, say=pytest.fail)
 
 
 def test_a_quorum_is_pending_until_as_many_replicas_have_the_block(two: Replicas) -> None:
     url = two.coordination.url
-    archive = open_to_write(two.place("near"), check=nothing, wish=QuorumRequest(2))
+    archive = opened_for_backup(two.place("near"), check=nothing, quorum_request=QuorumRequest(2))
     archive.add(two.backup(archive.store), check=nothing, fence=None)
     block = two.backups[-1]
     assert "1 of 2" in pending_quorum(two.place("near"), block, address=url)
@@ -91,7 +94,7 @@ def test_a_quorum_is_pending_until_as_many_replicas_have_the_block(two: Replicas
 
 
 def test_more_replicas_than_there_are_make_no_quorum(two: Replicas) -> None:
-    taken = source_taken(two.place("far"), "shop_db", "run", None, wish=QuorumRequest(3))
+    taken = source_taken(two.place("far"), "shop_db", "run", None, quorum_request=QuorumRequest(3))
     with pytest.raises(UsageError), taken:
         pass
     assert two.coordination.run(lambda c: source_lease.source_leases(c, two.archive)) == []
@@ -106,14 +109,16 @@ def test_a_quorum_that_cannot_succeed_is_refused_before_the_work(three: Replicas
         three.lose("far")
         said = "far is lost, off is lost"
     three.lose("off")
-    taken = source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(2))
+    taken = source_taken(three.place("near"), "shop_db", "run", three.coordination.url, quorum_request=QuorumRequest(2))
     with pytest.raises(BusyError, match=f"a quorum of 2 cannot succeed now, and is not begun: {said}"), taken:
         pass
     assert three.coordination.run(lambda c: source_lease.source_leases(c, three.archive)) == []
     if not lost:
         away(three, "far", back=True)
         three.change("far", ask_again_at=0.0)
-        with source_taken(three.place("near"), "shop_db", "run", three.coordination.url, wish=QuorumRequest(2)):
+        with source_taken(
+            three.place("near"), "shop_db", "run", three.coordination.url, quorum_request=QuorumRequest(2)
+        ):
             pass
 
 
@@ -156,7 +161,7 @@ def begin_backup(two: Replicas) -> None:
 
 
 def write(two: Replicas) -> None:
-    open_to_write(two.place("far"), check=nothing)
+    opened_for_backup(two.place("far"), check=nothing)
 
 
 @pytest.mark.parametrize("work", [begin_backup, write])
@@ -182,7 +187,7 @@ def test_a_replica_that_is_worked_on_is_waited_for_and_its_holder_is_named(
     held = RWLock(place, "replica").write(purpose="a sync")
     ends = threading.Timer(0.2, held.release)
     ends.start()
-    open_to_write(place, check=nothing, wait=60.0)
+    opened_for_backup(place, check=nothing, wait=60.0)
     ends.join()
     assert "Waiting for replica far, up to 60 s: replica is held for writing for a sync" in caplog.text
 

@@ -12,10 +12,10 @@ from holdfast.archive import Archive
 from holdfast.archive.maintenance.vacuum_guard import Permit
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
-from holdfast.replication.work import turns
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work import turn
+from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
-from holdfast.replication.work.replica_maintenance import opened_to_lead, state_to_plan, vacuum_permit
+from holdfast.replication.work.replica_maintenance import opened_for_maintenance, state_to_plan, vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
@@ -34,7 +34,7 @@ def alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> ObjectStore:
 
 
 def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
-    with opened_to_lead(alone, check=nothing) as archive:
+    with opened_for_maintenance(alone, check=nothing) as archive:
         assert type(archive) is Archive
     assert state_to_plan(archive).sequence == 0
     with vacuum_permit(alone) as permit:
@@ -44,7 +44,7 @@ def test_an_archive_at_one_place_needs_no_store(alone: ObjectStore) -> None:
 @pytest.fixture
 def two(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> Replicas:
     """The replicas, whose store the environment names; no pause between two looks."""
-    monkeypatch.setattr(turns, "POLL_S", 0.0)
+    monkeypatch.setattr(turn, "POLL_S", 0.0)
     monkeypatch.setenv("HOLDFAST_STORE", two.coordination.url)
     return two
 
@@ -60,7 +60,7 @@ def test_a_replica_whose_store_nobody_names_is_left_alone(
 
 def test_a_replica_leads_from_the_head_of_its_log(two: Replicas) -> None:
     two.back_up("near")
-    with opened_to_lead(two.place("far"), check=nothing) as archive:
+    with opened_for_maintenance(two.place("far"), check=nothing) as archive:
         assert isinstance(archive, ReplicatedArchive)
         assert archive.leader_epoch == 1
         assert archive.state.log is not None
@@ -94,7 +94,7 @@ def test_who_leads_is_named(two: Replicas) -> None:
     with (
         leading(two.open("near")),
         pytest.raises(BusyError, match="replica near leads"),
-        opened_to_lead(two.place("far"), check=nothing),
+        opened_for_maintenance(two.place("far"), check=nothing),
     ):
         pass
 
@@ -106,7 +106,7 @@ def test_a_replica_that_is_worked_on_is_busy_at_once_and_its_holder_is_named(two
     try:
         with (
             pytest.raises(LockBusy, match="replica is held for writing for a long sync by process"),
-            opened_to_lead(two.place("far"), check=nothing),
+            opened_for_maintenance(two.place("far"), check=nothing),
         ):
             pass
     finally:

@@ -15,11 +15,11 @@ from holdfast.archive.maintenance.vacuum import Vacuumed, vacuum
 from holdfast.common.errors import OutcomeUnknownError, RefusedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError, LostReplicaError, OldStoreError
-from holdfast.replication.log.recovery_claim import begin, give_up
+from holdfast.replication.log.recovery_claim import claim, give_up
 from holdfast.replication.log.replicas import mark_lost, replica, take_lease
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work.leader_work import leading
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.leading import leading
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.replica_maintenance import vacuum_permit
 from holdfast.replication.work.replica_vacuum import ReplicaPermit
 from tests.support.replicas.replicated import Replicas, made_backup, nothing
@@ -111,7 +111,7 @@ def test_a_replica_that_was_brought_back_behind_its_own_removals_keeps_what_it_a
 def test_the_pointer_of_a_replica_that_is_being_recovered_counts(two: Replicas) -> None:
     two.back_up("near")
     two.lose("far")
-    recovery, _ = two.coordination.run(lambda c: begin(c, two.archive, "far"))
+    recovery, _ = two.coordination.run(lambda c: claim(c, two.archive, "far"))
     truncated(two, "near")
     assert vacuumed(two, "near").awaited == {two.backups[0]: ("far",)}
     two.coordination.run(lambda c: give_up(c, recovery))
@@ -127,7 +127,7 @@ def test_what_was_removed_before_there_was_a_log_goes_at_once(tmp_path: Path, co
     for _ in range(2):
         archive.add(replicas.backup(archive.store), check=nothing, fence=None)
     truncate(archive, parse_rules(["last=1"]), check=nothing, fence=None)
-    found(coordination, archive.store, "near")
+    begin_membership(coordination, archive.store, "near")
     replicas.add("far")
     assert vacuumed(replicas, "near").blocks == [replicas.backups[0]]
 
@@ -231,9 +231,9 @@ def test_whoever_acts_for_the_replica_no_more_deletes_and_abandons_nothing(two: 
     two.change("near", active_until=0.0)
     two.coordination.run(lambda c: take_lease(c, two.archive, replica(c, two.archive, "near"), 10.0))
     archive = Archive.open(two.place("near"))
-    with pytest.raises(EpochOverError, match="activated anew"):
+    with pytest.raises(EpochOverError, match="activated again"):
         vacuum(archive, check=nothing, fence=None, grace=timedelta(0), orphans=False, permit=permit)
-    with pytest.raises(EpochOverError, match="activated anew"):
+    with pytest.raises(EpochOverError, match="activated again"):
         permit.abandon(["a"])
     assert files(two, "near", two.backups[0]) != {}
     assert abandoned(two) == set()

@@ -13,7 +13,7 @@ from holdfast.archive.format.model import Adopted
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from holdfast.replication.log import schema
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.replication.work.membership import found
+from holdfast.replication.work.membership import begin_membership
 from holdfast.replication.work.rebuild_store import prepare
 from tests.support.replicas.rebuilt import at_place, become, commit, go_on, rebuild, urls
 from tests.support.replicas.replicated import Replicas, nothing
@@ -161,13 +161,13 @@ def test_what_lies_at_another_place_is_told_and_not_touched(two: Replicas, empty
     for name, said in (("copy", "replica near lies there"), ("alone", r"an archive at one place lies there \(alone")):
         with pytest.raises(RefusedError, match=rf"third \(.*\) cannot be read: {said}"):
             rebuild(empty, {**urls(two), "third": two.place(name).url})
-    found(empty, alone.store, "third")
+    begin_membership(empty, alone.store, "third")
     where = {**urls(two), "third": alone.store.url}
     with pytest.raises(UsageError, match=r"several archives, (shop|alone) \(.*\): say which by --archive"):
         rebuild(empty, where)
-    assert [each for each in prepare(empty, where, wanted="shop").survey.objections if "a replica of alone" in each]
+    assert [each for each in prepare(empty, where, word="shop").survey.objections if "a replica of alone" in each]
     with pytest.raises(RefusedError, match=r"third .* a replica of alone"):
-        rebuild(empty, where, wanted="shop")
+        rebuild(empty, where, word="shop")
     assert Archive.open(alone.store).state.sequence == 1
     assert not list(alone.store.list("locks/").objects)
 
@@ -176,7 +176,7 @@ def test_names_that_nobody_has_are_wrong_usage(two: Replicas, empty: Coordinatio
     for options in ({"source": "nobody"}, {"without": ["nobody"]}):
         with pytest.raises(UsageError, match="there is no replica nobody among these: far, near"):
             rebuild(empty, urls(two), **options)
-    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas; near: there is no archive.json"):
+    with pytest.raises(UsageError, match=r"nothing shows an archive with replicas; near: there is no archive.json"):
         rebuild(empty, {"near": str(two.folder / "nowhere")})
-    with pytest.raises(UsageError, match=r"nothing tells of an archive with replicas\. Say by --replica"):
+    with pytest.raises(UsageError, match=r"nothing shows an archive with replicas\. Say by --replica"):
         rebuild(empty, {})

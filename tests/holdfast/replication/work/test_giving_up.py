@@ -21,7 +21,7 @@ from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.leader import lead
 from holdfast.replication.log.replicas import replicas
-from holdfast.replication.work.abandon import give_up, prepare
+from holdfast.replication.work.giving_up import give_up, prepare
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.replicas.given_up import STREAM, append, changes, destroyed, ends, equal, full

@@ -1,4 +1,4 @@
-"""Daily upkeep of replicas.
+"""Sync of a replica with its log, and the report of damage.
 
 Schedulers and people start it, as often as they like.
 """
@@ -17,7 +17,7 @@ from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.replicas import log_states, lost, mark_lost, replicas
 from holdfast.replication.log.silence import NotAsked
 from holdfast.replication.log.store import opened
-from holdfast.replication.work.abandon import give_up_in_time
+from holdfast.replication.work.giving_up import give_up_in_time
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.synced import Synced
 from holdfast.storage import open_store
@@ -49,12 +49,13 @@ def log_at(coordination: CoordinationStore, urls: Collection[str]) -> LogState:
                 return log
         return None
 
-    if (found := coordination.run(look)) is None:
+    state = coordination.run(look)
+    if state is None:
         raise UsageError(
             f"{coordination.url} knows no replica at {', '.join(sorted(urls))}: 'holdfast replica add' makes the first "
             "one"
         )
-    return found
+    return state
 
 
 def report_damage(archive: Archive, damaged: int, *, address: AnyAddress) -> None:
@@ -65,12 +66,12 @@ def report_damage(archive: Archive, damaged: int, *, address: AnyAddress) -> Non
     :param archive: of the replica.
     :param damaged: how many files: only of those that another replica may have as they were written.
     :param address: of the coordination store; None for what the environment says.
-    :raises UsageError: it is no replica, or nobody says where the store is.
+    :raises UsageError: it is no replica, or nothing says where the store is.
     :raises RefusedError: no other replica is left that is not lost.
     """
     place = archive.state.log
     if place is None:
-        raise UsageError(f"{archive.store.url} is no replica: nobody else has its files")
+        raise UsageError(f"{archive.store.url} is no replica: no other place has its files")
     reason = f"verification has found {damaged} files that are damaged or missing"
     with opened(address) as coordination:
         coordination.run(lambda c: mark_lost(c, archive.identity.id, place.replica, reason))
@@ -92,13 +93,13 @@ def sync_replica(
 
     :param archive: its id.
     :param wait: seconds for locks that others hold.
-    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person gives them up.
+    :param gap_after: entries without files for so long are given up; None: only a person gives them up.
     :param execute: takes those locks at the replica's place, and executes the log there; None: this process does.
     :raises LostReplicaError: it has to be recovered first.
     :raises SilentReplicaError: its place does not answer.
-    :raises DamagedError: it is not at its place, or nobody has what an entry adds.
+    :raises DamagedError: it is not at its place, or no replica has what an entry adds.
     """
-    execute = execute or partial(_execute_here, coordination, row, wait, places)
+    execute = execute or partial(_execute, coordination, row, wait, places)
     given_up: tuple[int, ...] = ()
     before = 0
     while True:
@@ -114,7 +115,7 @@ def sync_replica(
                 if not given_up:
                     raise
                 said = ", ".join(map(str, given_up))
-                raise DamagedError(f"entries {said} are given up: nobody has had their files for long; {why}") from why
+                raise DamagedError(f"entries {said} are given up: no replica had their files for long; {why}") from why
 
 
 def _give_up(
@@ -129,13 +130,15 @@ def _give_up(
 
     Until then, the error says how long that is still to be, or the obstacle.
 
-    :return: indexes of the entries that are given up with it; none where somebody else has done so meanwhile.
+    :return: indexes of the entries that are given up with it; none where another process has given them up meanwhile.
     :raises FilesAwayError: it is not given up, and was not looked for everywhere.
     :raises DamagedError: it is not given up.
-    :raises BusyError, LockBusy: somebody works on a replica.
+    :raises BusyError, LockBusy: another process works on a replica.
     """
     try:
-        left, given_up = give_up_in_time(coordination, archive, missing.index, after=after, wait=wait, places=places)
+        remaining, given_up = give_up_in_time(
+            coordination, archive, missing.index, after=after, wait=wait, places=places
+        )
     except UsageError:
         return ()
     except (BusyError, LockError):
@@ -145,9 +148,9 @@ def _give_up(
         if isinstance(missing, FilesAwayError):
             raise FilesAwayError(words, missing.index) from why
         raise DamagedError(words) from why
-    if left:
+    if remaining:
         raise DamagedError(
-            f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(left)}"
+            f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(remaining)}"
         )
     return given_up
 
@@ -163,7 +166,7 @@ def _place(
     return place
 
 
-def _execute_here(
+def _execute(
     coordination: CoordinationStore,
     row: ReplicaRow,
     wait: float,
@@ -174,11 +177,11 @@ def _execute_here(
         return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
 
 
-def told_by_job(result: Mapping[str, Any]) -> Synced:
+def sync_of_result(result: Mapping[str, Any]) -> Synced:
     """Return the sync that a job's result reports.
 
     :raises FilesAwayError: the job ended at an entry whose files could not be had from a replica that is away.
-    :raises MissingFilesError: it ended at one whose files nobody has.
+    :raises MissingFilesError: it ended at one whose files no replica has.
     """
     if missing := result.get("missing"):
         raise (FilesAwayError if missing.get("away") else MissingFilesError)(missing["why"], missing["entry"])
@@ -188,5 +191,5 @@ def told_by_job(result: Mapping[str, Any]) -> Synced:
         result["entries"],
         result["files"],
         result["bytes"],
-        not_asked=tuple(NotAsked(**each) for each in result.get("not_asked", ())),
+        not_asked=tuple(NotAsked(**replica) for replica in result.get("not_asked", ())),
     )

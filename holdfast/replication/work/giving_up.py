@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from holdfast.replication.log.log import Ends, LogEntry
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.log.store import CoordinationStore
-    from holdfast.replication.work.survey import Told
+    from holdfast.replication.work.survey import SurveyedReplica
     from holdfast.storage import ObjectStore
 
 
@@ -50,7 +50,7 @@ class GivingUp:
     """Entries that are given up together.
 
     :param archive: its id.
-    :param missing: keys of the files of the first entry that nobody has.
+    :param missing: keys of the files of the first entry that no replica has.
     :param entries: that one, and those that build on it.
     :param ends: of each source of theirs, what is left.
     :param head: index of the last entry of the log.
@@ -107,12 +107,14 @@ def prepare(
     first = entries[0] if entries else None
     if first is None or first.index != index or first.failed or not first.change.add:
         raise UsageError(f"the log has no entry {index} that adds a block: a sync that cannot go on says which one")
-    told = of_archive(ask({row.name: row.url for row in rows}, places), archive)
-    asked = _asked(coordination, index, rows, told, ask_lost=ask_lost)
-    before = next((each for each in asked if each.place.index == index - 1 and not each.place.recovering), None)
+    surveyed = of_archive(ask({row.name: row.url for row in rows}, places), archive)
+    asked = _asked(coordination, index, rows, surveyed, ask_lost=ask_lost)
+    before = next(
+        (replica for replica in asked if replica.place.index == index - 1 and not replica.place.recovering), None
+    )
     if before is None:
         raise RefusedError(f"no replica has come to entry {index - 1} yet: 'holdfast replica sync --all' first")
-    stores = [each.archive.store for each in told if isinstance(each, ReadableReplica)]
+    stores = [replica.archive.store for replica in surveyed if isinstance(replica, ReadableReplica)]
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
@@ -131,8 +133,8 @@ def give_up_in_time(
 ) -> tuple[timedelta, tuple[int, ...]]:
     """Give up an entry once its files have been missing for long.
 
-    Nobody has been asked what would be lost: so all replicas must be readable, lost ones, too. The time begins anew
-    whenever one is not, or nobody has looked for as long.
+    No person was asked what would be lost: so all replicas must be readable, lost ones, too. The time starts over
+    whenever one is not, or after as long without a look.
 
     :param after: so long a file may be looked for, and put where a replica finds it.
     :return: how long that is still to be; or zero, and the indexes of the entries that were given up.
@@ -145,16 +147,16 @@ def give_up_in_time(
 
     try:
         prepare(coordination, archive, index, places=places, ask_lost=True)
-        left = after - timedelta(seconds=coordination.run(note))
-        if left > timedelta():
-            return left, ()
-        done, _ = give_up(coordination, archive, index, wait=wait, places=places, ask_lost=True)
+        remaining = after - timedelta(seconds=coordination.run(note))
+        if remaining > timedelta():
+            return remaining, ()
+        given_up, _ = give_up(coordination, archive, index, wait=wait, places=places, ask_lost=True)
     except (BusyError, LockError):
         raise
     except (HoldfastError, StoreError):
-        coordination.run(lambda c: missing.note_found(c, archive, first=index, last=index))
+        coordination.run(lambda c: missing.clear_missing(c, archive, first=index, last=index))
         raise
-    return timedelta(), tuple(entry.index for entry in done.entries)
+    return timedelta(), tuple(entry.index for entry in given_up.entries)
 
 
 def _entries(coordination: CoordinationStore, archive: str, since: int) -> Iterator[LogEntry]:
@@ -164,7 +166,12 @@ def _entries(coordination: CoordinationStore, archive: str, since: int) -> Itera
 
 
 def _asked(
-    coordination: CoordinationStore, index: int, rows: Sequence[ReplicaRow], told: Sequence[Told], *, ask_lost: bool
+    coordination: CoordinationStore,
+    index: int,
+    rows: Sequence[ReplicaRow],
+    surveyed: Sequence[SurveyedReplica],
+    *,
+    ask_lost: bool,
 ) -> list[ReadableReplica]:
     """Return the replicas that are not lost, once all were read.
 
@@ -174,22 +181,22 @@ def _asked(
     :raises OldStoreError: one contradicts the store.
     """
     pointers = {row.name: row.pointer for row in rows if not row.is_lost}
-    good = [each for each in told if each.name in pointers]
-    waited_for = [each for each in (told if ask_lost else good) if isinstance(each, UnreadableReplica)]
+    good = [replica for replica in surveyed if replica.name in pointers]
+    waited_for = [replica for replica in (surveyed if ask_lost else good) if isinstance(replica, UnreadableReplica)]
     if waited_for:
-        said = "; ".join(f"{each.name} ({each.problem})" for each in waited_for)
+        said = "; ".join(f"{replica.name} ({replica.problem})" for replica in waited_for)
         raise RefusedError(
             f"entry {index} waits for {said}: it may have the files. Mend that; if it is gone for good, 'holdfast "
             f"replica remove {waited_for[0].name} --force'"
         )
-    asked = [each for each in good if isinstance(each, ReadableReplica)]
-    for each in asked:
-        known = coordination.run(partial(look_up, archive=each.archive.identity.id, place=each.place))
-        check_replica(known, each.url, each.place, coordination.url)
-        if max(each.place.index, pointers[each.name] - 1) >= index:
+    asked = [replica for replica in good if isinstance(replica, ReadableReplica)]
+    for replica in asked:
+        record = coordination.run(partial(look_up, archive=replica.archive.identity.id, place=replica.place))
+        check_replica(record, replica.url, replica.place, coordination.url)
+        if max(replica.place.index, pointers[replica.name] - 1) >= index:
             raise RefusedError(
-                f"{each.name} has executed entry {index}: 'holdfast verify {each.url} --deep' shows what is the matter "
-                "with it. Where it is of no use any more, remove it first"
+                f"{replica.name} has executed entry {index}: 'holdfast verify {replica.url} --deep' shows what is the "
+                "matter with it. Where it is of no use any more, remove it first"
             )
     return asked
 
@@ -298,7 +305,7 @@ def give_up(
     :param archive: its id.
     :param wait: seconds for locks that others hold, on each replica.
     :raises UsageError, RefusedError: as `prepare` does.
-    :raises LockBusy: somebody works on a replica.
+    :raises LockBusy: another process works on a replica.
     :raises BusyError: the log has changed meanwhile.
     """
     planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
@@ -307,7 +314,7 @@ def give_up(
         for row in sorted((row for row in rows if not row.is_lost), key=lambda row: row.url):
             purpose = f"giving up entry {index}"
             stack.enter_context(locks.acquire(places(row.url), "sync", owner=Owner(), purpose=purpose, wait=wait))
-        # Once more: nobody executes entries any more.
+        # Once more: from here on no entry is executed.
         planned = prepare(coordination, archive, index, ask_lost=ask_lost, places=places)
         return planned, coordination.run(lambda c: _write(c, planned))
 
@@ -327,6 +334,6 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")
-        missing.note_found(connection, archive, first=entry.index, last=entry.index)
+        missing.clear_missing(connection, archive, first=entry.index, last=entry.index)
         quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
     return index

@@ -13,9 +13,9 @@ from holdfast.common.errors import DamagedError, RefusedError, UsageError, exit_
 from holdfast.replication.log.errors import FilesAwayError, LostReplicaError, MissingFilesError
 from holdfast.replication.log.replicas import ReplicaRow, replica
 from holdfast.replication.log.silence import NotAsked
-from holdfast.replication.work import upkeep
+from holdfast.replication.work import sync
+from holdfast.replication.work.sync import log_at, report_damage, sync_of_result, sync_replica
 from holdfast.replication.work.synced import Synced
-from holdfast.replication.work.upkeep import log_at, report_damage, sync_replica, told_by_job
 from holdfast.storage import ObjectStore, open_store
 from locking import LockBusy, RWLock
 from tests.support.replicas.replicated import Replicas
@@ -47,7 +47,7 @@ def test_a_damaged_replica_is_lost_and_never_the_last_one(two: Replicas) -> None
 
 def test_an_archive_at_one_place_has_nobody_to_be_recovered_from(tmp_path: Path) -> None:
     store = open_store(str(tmp_path / "alone"))
-    with pytest.raises(UsageError, match="alone is no replica: nobody else has its files"):
+    with pytest.raises(UsageError, match="alone is no replica: no other place has its files"):
         report_damage(Archive.create(store, name="shop"), 1, address=None)
 
 
@@ -107,7 +107,7 @@ def test_files_of_a_replica_that_is_away_stay_another_try_where_they_cannot_be_g
     def refuse(*_: object, **__: object) -> None:
         raise RefusedError("near cannot be read: mend or remove it")
 
-    monkeypatch.setattr(upkeep, "give_up_in_time", refuse)
+    monkeypatch.setattr(sync, "give_up_in_time", refuse)
     with pytest.raises(FilesAwayError, match="It is not given up by itself: near cannot be read") as caught:
         sync_replica(
             two.coordination, two.archive, row(two, "far"), wait=0, gap_after=timedelta(days=1), execute=execute
@@ -119,12 +119,12 @@ RESULT = {"replica": "far", "index": 7, "entries": 1, "files": 2, "bytes": 3}
 
 
 def test_a_job_tells_its_sync_or_the_entry_that_it_stopped_at() -> None:
-    assert told_by_job(RESULT) == Synced("far", 7, 1, 2, 3)
+    assert sync_of_result(RESULT) == Synced("far", 7, 1, 2, 3)
     left = NotAsked("off", "/off", "it hangs")
-    assert told_by_job({**RESULT, "not_asked": [left.describe()]}).not_asked == (left,)
+    assert sync_of_result({**RESULT, "not_asked": [left.describe()]}).not_asked == (left,)
     with pytest.raises(MissingFilesError, match="nobody has it") as caught:
-        told_by_job({"missing": {"why": "nobody has it", "entry": 9}})
+        sync_of_result({"missing": {"why": "nobody has it", "entry": 9}})
     assert caught.value.index == 9
     assert exit_code_of(caught.value) == 4
     with pytest.raises(FilesAwayError):
-        told_by_job({"missing": {"why": "near cannot be read", "entry": 9, "away": True}})
+        sync_of_result({"missing": {"why": "near cannot be read", "entry": 9, "away": True}})

@@ -6,8 +6,8 @@ import pytest
 
 from holdfast.common.errors import BusyError
 from holdfast.replication.log.leader import lead, leader, resign
-from holdfast.replication.work import turns
-from holdfast.replication.work.leader_work import leading
+from holdfast.replication.work import turn
+from holdfast.replication.work.leading import leading
 from tests.support.replicas.replicated import Replicas
 
 pytestmark = pytest.mark.slow
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.slow
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """No pause between two looks."""
-    monkeypatch.setattr(turns, "POLL_S", 0.0)
+    monkeypatch.setattr(turn, "POLL_S", 0.0)
 
 
 def test_it_leads_while_the_block_runs_and_gives_that_back_however_it_ends(two: Replicas) -> None:
@@ -48,7 +48,7 @@ def test_who_leads_is_waited_for(
     with pytest.raises(BusyError, match="near"), leading(far):
         pass
     monkeypatch.setattr(
-        "holdfast.replication.work.turns.time.sleep", lambda seconds: run(lambda c: resign(c, near, epoch))
+        "holdfast.replication.work.turn.time.sleep", lambda seconds: run(lambda c: resign(c, near, epoch))
     )
     with leading(far, wait=60.0):
         assert far.leader_epoch

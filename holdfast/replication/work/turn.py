@@ -23,24 +23,24 @@ def in_turn(
     say: Callable[[str], None],
     meanwhile: Callable[[], object] = lambda: None,
 ) -> T:
-    """Take something as soon as nobody else has it.
+    """Take something as soon as it is free.
 
-    :param take: raises BusyError while somebody has it.
+    :param take: raises BusyError while another process has it.
     :param wait: seconds; 0 tries once.
-    :param say: is told once who is waited for.
+    :param say: takes, once, the words that say who is waited for.
     :param meanwhile: is called before each further try.
-    :raises BusyError: somebody has it still; names them.
+    :raises BusyError: another process has it still; names it.
     """
     until, said = time.monotonic() + wait, False
     while True:
         try:
             return take()
         except BusyError as busy:
-            left = until - time.monotonic()
-            if left <= 0:
+            remaining = until - time.monotonic()
+            if remaining <= 0:
                 raise
             if not said:
                 say(f"waiting: {busy}")
                 said = True
-        time.sleep(min(POLL_S, left))
+        time.sleep(min(POLL_S, remaining))
         meanwhile()

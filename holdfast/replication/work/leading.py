@@ -9,7 +9,7 @@ from holdfast.common.errors import HoldfastError
 from holdfast.replication.log.leader import LEASE_S, go_on, lead, resign
 from holdfast.replication.log.replicas import renew
 from holdfast.replication.work.lease_renewal import renewing
-from holdfast.replication.work.turns import in_turn
+from holdfast.replication.work.turn import in_turn
 from locking.one_line import line_logger
 
 if TYPE_CHECKING:

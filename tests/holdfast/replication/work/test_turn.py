@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.common.errors import BusyError, HoldfastError
-from holdfast.replication.work.turns import POLL_S, in_turn
+from holdfast.replication.work.turn import POLL_S, in_turn
 from tests.support.no_waiting import no_waiting
 
 
@@ -50,7 +50,7 @@ def test_who_is_waited_for_is_said_once_and_what_else_is_to_be_done_is_done_befo
 
 def test_the_last_pause_ends_with_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     now, slept = [0.0], list[float]()
-    monkeypatch.setattr("holdfast.replication.work.turns.time.monotonic", lambda: now[0])
+    monkeypatch.setattr("holdfast.replication.work.turn.time.monotonic", lambda: now[0])
 
     def sleep(seconds: float) -> None:
         slept.append(seconds)
