@@ -35,6 +35,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session_errors import explained
 from holdfast.replication.log.settings import CoordinationAddress
 from holdfast.replication.work.replica_backup import opened_for_backup
+from holdfast.replication.work.replica_maintenance import opened_for_maintenance
 from holdfast.storage import open_store, open_url
 from locking import LockError, LockStateUnknown
 from locking.one_line import guard_last_resort, one_line

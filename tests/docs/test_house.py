@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGE = ROOT / "docs" / "architecture.md"
+PAGE = ROOT / "docs" / "packages.md"
 FLOORS = ("holdfast_airflow", "sparkjobs", "holdfast", "locking")
 MIGRATIONS = "holdfast.replication.migrations.versions"
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from holdfast.archive.locks.lock_table import AVAILABLE, ORDER, PLANS, TABLE
 
-PAGE = Path(__file__).parents[2] / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[2] / "docs" / "archive-locks.md"
 
 
 def cells(line: str) -> list[str]:
