@@ -12,9 +12,9 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.errors import UsageError
 from holdfast_airflow.connections import find_archive_or_connection
+from holdfast_airflow.deferral import deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
 from holdfast_airflow.owners import owner_of
-from holdfast_airflow.waiting import deferred_until_free
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -56,7 +56,7 @@ def acquire_or_defer(
     """Acquire a lock, and return the archive's URL and the lease.
 
     :param deadline: until when to wait for it.
-    :param scope: a `task`'s lock is renewed until it is released; of a `run`'s, somebody else sees to that.
+    :param scope: a `task`'s lock is renewed until it is released; a `run`'s lock is renewed by another task.
     :param lease_s: seconds that it lives without being renewed; None for what locks have by default.
     :raises TaskDeferred: another one has it; the operator goes on in `execute_when_free`.
     :raises LockWaitExpired: there is no time left to wait.
@@ -79,7 +79,10 @@ def acquire_or_defer(
 
 
 def is_test() -> bool:
-    """Return whether this task is part of `dag.test()`, which runs one task after the other, and its trigger, too."""
+    """Return whether this task is part of `dag.test()`.
+
+    That runs one task after the other, and its trigger, too.
+    """
     from airflow.sdk.execution_time import task_runner
     from airflow.sdk.execution_time.supervisor import InProcessSupervisorComms
 
@@ -98,10 +101,10 @@ def acquired_locks(context: Context, operator: BaseOperator, acquire: str) -> li
     task = context["ti"]
     group = operator.get_closest_mapped_task_group()
     if group is not None and _is_within(operator, acquire, group):
-        found = task.xcom_pull(task_ids=acquire, map_indexes=task.map_index)
+        pulled = task.xcom_pull(task_ids=acquire, map_indexes=task.map_index)
     else:
-        found = task.xcom_pull(task_ids=acquire)
-    return [found] if isinstance(found, dict) else [each for each in found or () if each]
+        pulled = task.xcom_pull(task_ids=acquire)
+    return [pulled] if isinstance(pulled, dict) else [lock for lock in pulled or () if lock]
 
 
 def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:
@@ -111,7 +114,7 @@ def _is_within(operator: BaseOperator, acquire: str, group: Any) -> bool:
 def check_first(task: Any, acquire: str) -> None:
     """Have a task check its lock before it begins.
 
-    Setups and teardowns are left as they are: they must run whatever has become of the lock.
+    Setups and teardowns are left as they are: they must run even where the lock is lost.
 
     :param task: an operator, mapped or not.
     :param acquire: the task id of the AcquireLockOperator.
@@ -156,8 +159,6 @@ def _must_be_held(taken: Mapping[str, Any]) -> None:
         try:
             attach(open_store(taken["url"]), handle).check()
         except LockLost as error:
-            raise JobRefused(
-                f"{error} So this task was not begun. Clear it to run it under the lock taken anew"
-            ) from None
+            raise JobRefused(f"{error} So this task was not begun. Clear it to run it under a new lock") from None
         except LockStateUnknown as error:
             raise JobFailed(f"{error} So this task was not begun.") from None  # nothing was done: it may be tried again

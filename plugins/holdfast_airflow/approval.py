@@ -24,9 +24,11 @@ _LOSES_DATA = 5
 
 
 def wait_for_approval(work: BaseOperator, operation: ApprovedOperation, approval: ApprovalConfig, about: str) -> None:
-    """Let a task wait for a person where archives.yaml wants that of its operation; a dry run does not wait.
+    """Let a task wait for a person, where archives.yaml says so.
 
-    The wait is a task of its own before the work, so no lock is held meanwhile and no worker slot. Whoever rejects
+    A dry run does not wait.
+
+    The wait is a task of its own before the work, so no lock is held meanwhile and no worker slot. A rejection
     skips the work; where no one answers in time the run fails, and nothing was done.
 
     :param about: what is asked, with Airflow's templates, such as `{{ params.at }}`.
@@ -76,7 +78,7 @@ class ApprovedByUser:
         person = (result or {}).get("responded_by_user") or {}
         if not {person.get("id"), person.get("name")} & set(self.users):
             raise JobRefused(
-                f"nothing was done: {person.get('name') or 'nobody'} approved, and only {' or '.join(self.users)} may. "
+                f"nothing was done: {person.get('name') or 'no one'} approved, and only {' or '.join(self.users)} may. "
                 f"Clear the task '{context['ti'].task_id}' to ask again.",
                 _LOSES_DATA,
             )

@@ -43,7 +43,7 @@ For DAGs whose runs may meet by the locks of the archive.
 
 
 class ArchiveDag(DAG):
-    """DAG whose runs take the words of its form only, and whose tasks carry no copies of it.
+    """DAG whose runs take the words of its form only.
 
     Airflow copies the params of a DAG into each task that is made in it, once for each class of the operator, and
     stores them with each task. A run's params are those of the DAG, with the task's own on top: so the copies change
@@ -70,7 +70,7 @@ class ArchiveDag(DAG):
 
 
 class KnownFields:
-    """Hook that fails a task whose run has a word in `conf` that is no field of the form.
+    """Hook that fails a task for unknown words in `conf`.
 
     Airflow takes any: a misspelt `dry_run` would be a real restore.
 
@@ -90,10 +90,10 @@ class KnownFields:
         :raises JobRefused: it has another word; a retry would not help.
         """
         for word in sorted(set(context["dag_run"].conf or {}) - set(self.fields)):
-            known = ", ".join(self.fields) or "none"
+            names = ", ".join(self.fields) or "none"
             with in_airflow_terms():
                 raise UsageError(
-                    f"nothing was done: conf has {word!r}, which is no field of {self.dag_id} (it has: {known})"
+                    f"nothing was done: conf has {word!r}, which is no field of {self.dag_id} (it has: {names})"
                     f"{nearest(word, self.fields)}"
                 )
         if self.then is not None:
@@ -101,7 +101,7 @@ class KnownFields:
 
 
 class SkipsBeforeBackup:
-    """Hook that skips a task while there was never a backup in its archive, or of its source.
+    """Hook that skips a task before the first backup.
 
     Where this machine has seen one there, the task begins, and fails: the archive is gone.
 
@@ -112,7 +112,7 @@ class SkipsBeforeBackup:
         self.archive = archive
 
     def __call__(self, context: Context) -> None:
-        """Look for a commit, by one listing; where the task is of one source, for a block of that.
+        """Look for a commit, by one listing. Where the task is of one source, for a block of that.
 
         :raises AirflowSkipException: there is none, and none is known.
         """
@@ -138,7 +138,7 @@ class SkipsBeforeBackup:
 
 
 def read_configuration() -> ReadArchives | None:
-    """Read archives.yaml, each archive for itself; None where there is no such file.
+    """Read archives.yaml, each archive for itself. None where there is no such file.
 
     Mistakes in `alerts`, which only Airflow can find, are among those of the result.
 
@@ -158,7 +158,7 @@ def read_configuration() -> ReadArchives | None:
 
 
 def configured_archives() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have no mistake, by name; none where there is no such file.
+    """Return the archives of archives.yaml that have no mistake, by name. None where there is no such file.
 
     What is wrong with the others is said once, by the import error of `configuration_mistakes.py`. Where a file is
     read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.
@@ -167,13 +167,13 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
         read = read_configuration()
     except UsageError:
         return {}
-    wanted = get_parsing_context().dag_id
+    dag_id = get_parsing_context().dag_id
     archives = read.archives if read else {}
-    return {name: archive for name, archive in archives.items() if wanted is None or wanted.endswith(f"_{name}")}
+    return {name: archive for name, archive in archives.items() if dag_id is None or dag_id.endswith(f"_{name}")}
 
 
 def has_configuration() -> bool:
-    """Return whether there is an archives.yaml, or one is named that is not there."""
+    """Return whether an archives.yaml is there or named."""
     try:
         return find_config() is not None
     except UsageError:
@@ -190,7 +190,10 @@ def check_configuration() -> None:
 
 
 def archives_at_one_place() -> Mapping[str, ArchiveConfig]:
-    """Return the archives of archives.yaml that have a URL, by name: some maintenance is not for replicas."""
+    """Return the archives that have a URL, by name.
+
+    Some maintenance is not for replicas.
+    """
     return {name: archive for name, archive in configured_archives().items() if archive.url}
 
 
@@ -252,7 +255,7 @@ def archive_dag(
     }
     defaults = _task_defaults(name, archive)
     if schedule_key or schedule:
-        # Who triggers by hand is waiting for the answer; nobody waits for a scheduled run.
+        # A person waits for a run that was triggered by hand, and no one for a scheduled run.
         defaults |= {"retries": 2 if schedule else 0, "retry_delay": retry_delay}
     if schedule_key:
         common["deadline"] = deadline_of(name, archive, schedule_key)
@@ -266,7 +269,6 @@ def archive_dag(
 
 
 def _task_defaults(name: str, archive: ArchiveConfig) -> dict[str, Any]:
-    """Return the arguments that all tasks of an archive have, where archives.yaml says so."""
     said = {"owner": archive.owner, "pool": archive.pool, "queue": archive.queue}
     defaults = {word: value for word, value in said.items() if value is not None}
     return defaults | ArchiveAlerts(name, [archive]).callbacks()
@@ -278,5 +280,5 @@ def source_param(archive: ArchiveConfig, description: str) -> Param:
     The archive may hold others, of earlier times, so that a name of one's own may be written where none is known.
     """
     sources = sorted(archive.sources)
-    known = {"enum": [ALL, *sources]} if sources else {"type": "string", "minLength": 1}
-    return Param(ALL, **known, title="Source", description=description)
+    schema = {"enum": [ALL, *sources]} if sources else {"type": "string", "minLength": 1}
+    return Param(ALL, **schema, title="Source", description=description)

@@ -35,7 +35,7 @@ def backups_of(archive: str, source: str | None = None) -> Asset:
 
 
 def create_asset(*, archive: str, source: str | None = None, extra: Mapping[str, Any] | None = None) -> Asset:
-    """Return the asset of backups for Airflow's collector of lineage, which calls it by the scheme."""
+    """Return the asset of backups, for Airflow's lineage collector."""
     asset = backups_of(archive, source)
     return Asset(name=asset.name, uri=asset.uri, extra=dict(extra or {}))
 
@@ -51,7 +51,7 @@ def check_uri(uri: SplitResult) -> SplitResult:
 
 
 def restores_of(archive: str) -> Asset:
-    """Return the asset that each restore from an archive updates; the event has what :class:`RestoreOperator` returns.
+    """Return the asset that each restore from an archive updates. The event has what :class:`RestoreOperator` returns.
 
     :param archive: its name in archives.yaml.
     """
@@ -59,7 +59,7 @@ def restores_of(archive: str) -> Asset:
 
 
 def drills_of(archive: str) -> Asset:
-    """Return the asset that each drill that went well updates; the event has what :class:`DrillOperator` returns.
+    """Return the asset that each drill that went well updates. The event has what :class:`DrillOperator` returns.
 
     :param archive: its name in archives.yaml.
     """
@@ -77,7 +77,9 @@ def verifications_of(archive: str) -> Asset:
 
 
 def record_of(archive: str) -> Asset:
-    """Return the asset with the record of an archive, which the tasks of the shipped DAGs update after their work.
+    """Return the asset with the record of an archive.
+
+    The tasks of the shipped DAGs update it after their work.
 
     The event has `holdfast.status.record_of`: the archive's contents, and the facts that its objectives are judged by.
     The page reads it, so that it shows an archive that cannot be reached.

@@ -89,7 +89,7 @@ def _decrypted_connection(conn_id: str) -> Connection:
 
 
 def database_address(conn_id: str) -> Address:
-    """Return the address of a connection's database; its password is masked in logs from now on.
+    """Return the address of a connection's database. Its password is masked in logs from now on.
 
     :raises UsageError: no such connection, or not one to PostgreSQL with a database in it.
     """
@@ -107,12 +107,17 @@ def database_address(conn_id: str) -> Address:
     return Address(_url(connection), connection.password or None)
 
 
-def source_address(source: SourceConfig) -> Address:
-    """Return the address of a source in archives.yaml: of its connection, else its URL.
+def source_address(source: SourceConfig | None, conn_id: str | None = None) -> Address:
+    """Return the address of a source in archives.yaml.
 
+    It is that of its connection, else its URL.
+
+    :param source: None where a connection is all there is.
+    :param conn_id: a connection in place of the source's own one.
     :raises UsageError: as `database_address`, or the URL makes no sense.
     """
-    return database_address(source.connection) if source.connection else Address.parse(source.url or "")
+    conn_id = conn_id or (source.connection if source else None)
+    return database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
 
 
 def _url(connection: Connection) -> str:
@@ -135,9 +140,11 @@ def _libpq_extras(extras: Mapping[str, Any]) -> dict[str, str]:
 
 
 def find_archive_or_connection(archive: str) -> ArchiveConfig:
-    """Return the settings of an archive: a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
+    """Return the settings of an archive.
 
-    :raises UsageError: nobody knows it, or there is a mistake in its settings.
+    Its word is a name in archives.yaml, a URL, or the id of a connection of type `holdfast`.
+
+    :raises UsageError: it is not configured, or there is a mistake in its settings.
     """
     try:
         return find_archive(archive)

@@ -1,4 +1,4 @@
-"""Deadlines of an archive's runs: Airflow finds the ones that are missed, and the archive's `alerts` tell of them."""
+"""Deadlines of an archive's runs: Airflow finds the ones that are missed, and the archive's `alerts` report them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ log = line_logger(__name__)
 
 
 def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAlert | None:
-    """Return the deadline of an operation's runs, counted from when a run is queued; None where there is none.
+    """Return the deadline of an operation's runs.
+
+    It counts from when a run is queued. None where there is none.
 
     What is stored with the DAG names the archive alone: notifiers may have arguments that not every reader of Airflow's
     database should see.
@@ -44,16 +46,16 @@ def deadline_of(name: str, archive: ArchiveConfig, operation: str) -> DeadlineAl
 
 
 async def tell_missed(*, archive: str, within: str, context: Mapping[str, Any]) -> None:
-    """Tell the archive's notifiers of a missed deadline; Airflow's triggerer calls this.
+    """Notify of a missed deadline; Airflow's triggerer calls this.
 
     :param context: as Airflow gives it: `dag_run`, as its REST API describes one, and `deadline`.
-    :raises ExceptionGroup: of notifiers that failed; the others were told.
+    :raises ExceptionGroup: of notifiers that failed; the others have notified.
     """
     # In a thread: most notifiers know `notify` only, which blocks.
-    await asyncio.to_thread(_tell, archive, within, context["dag_run"])
+    await asyncio.to_thread(_notify, archive, within, context["dag_run"])
 
 
-def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
+def _notify(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
     run = SimpleNamespace(**dag_run, run_id=dag_run["dag_run_id"])  # as Airflow's API calls it, and as notifiers do
     missed = f"run {run.run_id} of {run.dag_id} is not done {within} after it was queued"
     log.warning("%s", missed)
@@ -62,7 +64,7 @@ def _tell(archive: str, within: str, dag_run: Mapping[str, Any]) -> None:
 
 
 def _context(archive: str, run: SimpleNamespace, missed: str) -> dict[str, Any]:
-    """Return what templates of notifiers ask for; a deadline has no task, so its words stand in for one."""
+    """Return what templates of notifiers ask for. A deadline has no task, so its words stand in for one."""
     task = SimpleNamespace(
         dag_id=run.dag_id, run_id=run.run_id, task_id="deadline", state=MISSED, map_index=-1, archive=archive
     )

@@ -24,7 +24,7 @@ class JobFailed(AirflowException):
 
     Airflow tries again where the task has retries.
 
-    :param message: one sentence with what to do; on one line, whatever the names in it have.
+    :param message: one sentence with what to do; put on one line, also where names in it have line breaks.
     :param exit_code: the command's exit code for the same failure.
     """
 
@@ -55,7 +55,7 @@ class ObjectivesMissed(JobRefused):
     """
 
     def __init__(self, missed: Sequence[MissedObjectives]) -> None:
-        super().__init__("; ".join(each.sentence for each in missed), 1)
+        super().__init__("; ".join(objective.sentence for objective in missed), 1)
         self.missed = missed
 
 
@@ -71,7 +71,7 @@ def failure(message: str, exit_code: int) -> JobFailed:
 
 @contextmanager
 def in_airflow_terms() -> Iterator[None]:
-    """Turn errors of Holdfast, of the locks and of the store into exceptions of this module.
+    """Turn errors of Holdfast into exceptions of this module.
 
     Airflow tries again by their type. In a task, the failure is recorded for the page.
     """

@@ -21,9 +21,9 @@ RUN = "holdfast_run"
 
 
 def leave_note(key: str, value: Mapping[str, object]) -> None:
-    """Leave a note on the running task; nothing happens where none runs, or Airflow does not take it.
+    """Leave a note on the running task. Nothing happens where none runs, or Airflow does not take it.
 
-    A note has no secret: whoever may read the task's XComs sees it.
+    A note has no secret: all who may read the task's XComs see it.
     """
     try:
         task = get_current_context()["ti"]
@@ -31,5 +31,5 @@ def leave_note(key: str, value: Mapping[str, object]) -> None:
         return
     try:
         task.xcom_push(key=key, value=dict(value))
-    except Exception as error:  # noqa: BLE001 - whatever keeps Airflow from taking it, the task's work matters more
+    except Exception as error:  # noqa: BLE001 - the task goes on where Airflow does not take it
         log.warning("the page will not show %s of this task: %s", key, error)

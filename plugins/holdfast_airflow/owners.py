@@ -35,17 +35,17 @@ class TaskSdk:
         self._task = task
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
-        """Return the state of a run; raises where this Airflow has no such run."""
+        """Return the state of a run. Raises where this Airflow has no such run."""
         return _word(self._task.get_dagrun_state(dag_id, run_id))
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
         """Return the state of a task instance, or None where this Airflow has no such one."""
-        found = self._task.get_task_states(dag_id, task_ids=[task_id], run_ids=[run_id], map_index=map_index)
+        states = self._task.get_task_states(dag_id, task_ids=[task_id], run_ids=[run_id], map_index=map_index)
         name = task_id if map_index < 0 else f"{task_id}_{map_index}"
-        return _word(found.get(run_id, {}).get(name))
+        return _word(states.get(run_id, {}).get(name))
 
     def is_paused(self, dag_id: str) -> bool:
-        """Return whether a DAG is paused; raises where this Airflow has no such DAG."""
+        """Return whether a DAG is paused. Raises where this Airflow has no such DAG."""
         return bool(self._task.get_dag(dag_id).is_paused)
 
 

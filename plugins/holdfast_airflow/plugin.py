@@ -1,4 +1,4 @@
-"""The Airflow plugin of the installed distribution; found through the entry point `airflow.plugins`."""
+"""The Airflow plugin of the installed distribution. Found through the entry point `airflow.plugins`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OF_DAG_FILES = ("holdfast_airflow.archives", "holdfast_airflow.operators")
 
 
 class FirstOfAll(PriorityWeightStrategy):
-    """Rule that gives a task the greatest weight, and the tasks before it none of that.
+    """Rule that gives a task alone the greatest weight.
 
     By Airflow's own rules, a task has at least the weight of each task after it: a great `priority_weight` of the task
     that gives a lock back would lift all the work before it just as much.

@@ -1,4 +1,4 @@
-"""Arguments of operators and fields of forms, made from the options of a request."""
+"""Operators' arguments and forms' fields, from a request's options."""
 
 from __future__ import annotations
 
@@ -17,15 +17,17 @@ if TYPE_CHECKING:
 
 
 def add_arguments(operator: type[Any], request_type: type[Request], defaults: Mapping[str, Any]) -> None:
-    """Give an operator's class an argument, a template field and a line of documentation for each option.
+    """Add an argument of the operator for each option.
+
+    Each is a template field with a line of documentation.
 
     An argument that the class has already stays as it is.
 
     :param defaults: of arguments, where they are not those of the request.
     """
     init = operator.__init__
-    known = inspect.signature(init).parameters
-    fields = [field for field in _fields(request_type) if field.operator not in known]
+    named = inspect.signature(init).parameters
+    fields = [field for field in _fields(request_type) if field.operator not in named]
     operator.template_fields = (*operator.template_fields, *(field.operator for field in fields))
     operator.__init__ = _taking(init, fields, defaults)
     lines = [f":param {field.operator}: {field.option.help} (templated)" for field in fields]
@@ -46,10 +48,10 @@ def form_of(request_type: type[Request], **defaults: Any) -> dict[str, Param]:
     :param defaults: of fields, where they are not those of the request.
     """
     offered = [field for field in request_type.options() if field.option.is_in_form]
-    found = {field.word: defaults.get(field.word, _form_default(field)) for field in offered}
+    params = {field.word: defaults.get(field.word, _form_default(field)) for field in offered}
     return {
         field.word: Param(
-            found[field.word], **_schema(field, may_be_empty=field.is_optional and found[field.word] is None)
+            params[field.word], **_schema(field, may_be_empty=field.is_optional and params[field.word] is None)
         )
         for field in offered
     }
@@ -72,7 +74,7 @@ def _taking(init: Callable[..., None], fields: list[OptionField], defaults: Mapp
     kind, empty = inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.empty
     signature = inspect.signature(init)
     own = list(signature.parameters.values())
-    rest = [each for each in own if each.kind is inspect.Parameter.VAR_KEYWORD]
+    rest = [parameter for parameter in own if parameter.kind is inspect.Parameter.VAR_KEYWORD]
     added = [
         inspect.Parameter(
             field.operator, kind, default=empty if field.is_needed else defaults.get(field.name, field.default)
@@ -82,14 +84,14 @@ def _taking(init: Callable[..., None], fields: list[OptionField], defaults: Mapp
 
     @functools.wraps(init)
     def take(self: Any, *args: Any, **kwargs: Any) -> None:
-        given = {each.name: kwargs.pop(each.name, each.default) for each in added}
+        given = {parameter.name: kwargs.pop(parameter.name, parameter.default) for parameter in added}
         if missing := [name for name, value in given.items() if value is empty]:
             raise TypeError(f"missing keyword argument '{missing[0]}'")
         init(self, *args, **kwargs)
         for name, value in given.items():
             setattr(self, name, value)
 
-    parameters = [*(each for each in own if each not in rest), *added, *rest]
+    parameters = [*(parameter for parameter in own if parameter not in rest), *added, *rest]
     take.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
     return take
 

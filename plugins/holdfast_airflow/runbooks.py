@@ -35,7 +35,7 @@ _BUSY = 3
 
 
 def runbook_for(operation: str, exit_code: int | None) -> str | None:
-    """Return the name of a runbook; None where there is none.
+    """Return the name of a runbook. None where there is none.
 
     :param operation: as the DAG's id begins, before the archive's name.
     """
@@ -43,15 +43,17 @@ def runbook_for(operation: str, exit_code: int | None) -> str | None:
 
 
 def operation_of_task(task: object) -> str | None:
-    """Return the operation of a task's operator, or of the operator that it extends; None for those of others."""
-    return next((_BY_OPERATOR[each.__name__] for each in type(task).__mro__ if each.__name__ in _BY_OPERATOR), None)
+    """Return a task's operation; None for operators of others."""
+    return next((_BY_OPERATOR[kind.__name__] for kind in type(task).__mro__ if kind.__name__ in _BY_OPERATOR), None)
 
 
 def operation_of(dag_id: str, archive: str | None) -> str:
-    """Return the operation of a DAG that archives.yaml makes; of another DAG, its id.
+    """Return the operation of a DAG that archives.yaml makes. Of another DAG, its id.
 
     :param archive: its name; where the id does not end with it, the operation is the longest that the id can mean.
     """
     if archive is not None and dag_id.endswith(f"_{archive}"):
         return dag_id.removesuffix(f"_{archive}")
-    return max((each for each in _BY_OPERATION if dag_id.startswith(f"{each}_")), key=len, default=dag_id)
+    return max(
+        (operation for operation in _BY_OPERATION if dag_id.startswith(f"{operation}_")), key=len, default=dag_id
+    )

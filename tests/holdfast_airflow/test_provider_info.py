@@ -14,7 +14,7 @@ from airflow.sdk.providers_manager_runtime import ProvidersManagerTaskRuntime
 from jsonschema import validate  # type: ignore[import-untyped]
 
 import holdfast_airflow
-from holdfast_airflow.page.bounded import LIMIT_S, MOST
+from holdfast_airflow.page.looks import LIMIT_S, MOST
 from holdfast_airflow.provider_info import get_provider_info
 from holdfast_airflow.runbooks import FOLDER as RUNBOOKS
 

@@ -1,4 +1,4 @@
-"""One file for each operation, which Airflow reads as it lies here, and the bundle of them.
+"""DAG files, one for each operation, and their bundle.
 
 Imports all of `holdfast_airflow` but `page`.
 """

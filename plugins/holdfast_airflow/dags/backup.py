@@ -1,6 +1,6 @@
 """DAGs `backup_<archive>` and `changes_<archive>`: back up the sources of each archive in archives.yaml.
 
-Both take the same lock of a source, so that a full backup and one of changes never meet; whoever comes second waits
+Both take the same lock of a source, so that a full backup and one of changes never meet; the second waits
 without a worker slot. Runs that were missed meanwhile are not made up for: the next one backs up all that has changed.
 """
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 WHAT = {
     "full": "Adds a full backup of each source in one commit",
-    "changes": "Adds what each source has changed since the last backup (first, and where that cannot be told, a full "
+    "changes": "Adds what each source has changed since the last backup (first, and where that is unknown, a full "
     "backup, and the task's log says why), commit after commit",
 }
 
@@ -35,10 +35,10 @@ succeeds updates the asset `holdfast_{name}`, on which other DAGs can be schedul
 """
 
 
-def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
+def backup_dag(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
     """Make a DAG of one archive.
 
-    :param kind: of the backups it makes unless told otherwise.
+    :param kind: of the backups it makes by default.
     """
     sources = sorted(archive.sources)
     with archive_dag(
@@ -72,19 +72,19 @@ def build(operation: str, name: str, archive: ArchiveConfig, kind: str) -> DAG:
             for source in sources
         ]
         if len(sources) > 1:
-            choose(sources) >> backups
+            choose_sources(sources) >> backups
     return dag
 
 
 @task.branch(task_id="choose_sources")
-def choose(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
+def choose_sources(sources: list[str], params: dict[str, str] | None = None) -> list[str]:
     """Return the tasks of the sources that the form asks for."""
-    wanted = (params or {}).get("source", ALL)
-    return [f"backup_{source}" for source in sources if wanted in (ALL, source)]
+    chosen = (params or {}).get("source", ALL)
+    return [f"backup_{source}" for source in sources if chosen in (ALL, source)]
 
 
 for archive_name, archive_config in configured_archives().items():
     if archive_config.sources:
-        build("backup", archive_name, archive_config, "full")
+        backup_dag("backup", archive_name, archive_config, "full")
         if archive_config.schedule.changes:
-            build("changes", archive_name, archive_config, "changes")
+            backup_dag("changes", archive_name, archive_config, "changes")

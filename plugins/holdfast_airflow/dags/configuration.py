@@ -1,6 +1,6 @@
 """The DAG `holdfast_configuration`: fails while archives.yaml has a mistake, so that `alerts` report it.
 
-An archive with a mistake has no DAGs, and nothing of it is scheduled: without this, nobody would be told.
+An archive with a mistake has no DAGs, and nothing of it is scheduled: without this, no alert would say so.
 """
 
 from __future__ import annotations

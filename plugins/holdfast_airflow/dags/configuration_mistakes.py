@@ -1,4 +1,4 @@
-"""Import error for the mistakes of archives.yaml; this file defines no DAG.
+"""Import error for the mistakes of archives.yaml. This file defines no DAG.
 
 It is the only such error, and names the text to write instead. Each archive is read for itself, so that the DAGs of the
 others are there all the same.

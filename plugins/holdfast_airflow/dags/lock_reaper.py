@@ -10,8 +10,8 @@ from holdfast_airflow.operators.reap_locks import INTERVAL, ReapLocksOperator, r
 DOC = """
 Ends the locks in the archive **{name}** ({place}) whose lease and grace are over, or whose process is proved gone.
 
-Nothing depends on it: whoever wants a lock does the same. It keeps the archive free of what is left where nobody
-comes by. A healthy lock never goes; to end one, see `holdfast locks break`.
+Nothing depends on it: a job that takes a lock does the same. It removes the locks that no other job meets. A healthy
+lock never goes; to end one, see `holdfast locks break`.
 """
 
 archives = configured_archives()

@@ -12,7 +12,7 @@ from holdfast_airflow.operators.recover_replicas import RecoverReplicasOperator
 INTERVAL = timedelta(minutes=15)
 
 DOC = """
-Makes each lost replica of the archive **{name}** ({place}) anew from the one that is furthest, copying only what is
+Rebuilds each lost replica of the archive **{name}** ({place}) from the one that is furthest, copying only what is
 missing or damaged. A replica is lost where the log was trimmed beyond it while it was away, where it was found to be an
 older copy of itself, or where verification has found files that are missing or damaged. Where all are lost, a person
 says which one to go on from: `holdfast replica elect`.
@@ -25,7 +25,7 @@ for name, archive in archives_with_replicas().items():
         archive,
         doc=DOC,
         tag="replicas",
-        description=f"Make the lost replicas of the archive {name} anew",
+        description=f"Rebuild the lost replicas of the archive {name}",
         schedule=INTERVAL,
         params={
             "deep": Param(

@@ -9,8 +9,8 @@ from holdfast_airflow.requests import form_of, from_form
 
 DOC = """
 Removes the entries of the update log of the archive **{name}** ({place}) that every active replica has executed. For a
-replica that is away, up to `max_keep` of them are kept; then it is lost, and `lost_replica_recovery_{name}` makes it
-anew from another one. Never all replicas are lost.
+replica that is away, up to `max_keep` of them are kept; then it is lost, and `lost_replica_recovery_{name}` rebuilds
+it from another one. Never all replicas are lost.
 """
 
 for name, archive in archives_with_replicas().items():

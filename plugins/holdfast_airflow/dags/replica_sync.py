@@ -20,7 +20,7 @@ from following. It runs after each backup, and every five minutes.
 
 Where a replica lacks much, trigger it with `spark`: then the copies are spread over Spark's tasks.
 
-A replica that is lost is made anew by `lost_replica_recovery_{name}`. How far each is: `holdfast replica status`.
+`lost_replica_recovery_{name}` rebuilds a lost replica. How far each is: `holdfast replica status`.
 """
 
 for name, archive in archives_with_replicas().items():

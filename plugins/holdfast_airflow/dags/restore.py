@@ -1,4 +1,4 @@
-"""DAGs `restore_<archive>`: bring a source of each archive in archives.yaml back; triggered by hand."""
+"""DAGs `restore_<archive>`: bring a source of each archive in archives.yaml back. Triggered by hand."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ for name, archive in configured_archives().items():
         max_active_runs=MANY_RUNS,  # one may wait for a person, who must not keep the others out
         start_date=None,  # by hand alone, so that there is no first day
         params={
-            # No default: a restore must never go to a database that nobody has named.
+            # No default: a restore must never go to a database that no one has named.
             "target_connection": Param(
                 type="string",
                 minLength=1,

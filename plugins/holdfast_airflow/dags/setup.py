@@ -56,15 +56,15 @@ def check(archive: str, source: str, params: dict[str, Any] | None = None) -> No
     with in_airflow_terms():
         hook = HoldfastHook(archive)
         for plan in hook.set_up_source(source, admin) if admin else ():
-            for words in (each for part in plan.parts for change in part.changes for each in change.statements):
+            for words in (words for part in plan.parts for change in part.changes for words in change.statements):
                 log.info("as %s: %s", admin, words)
             for note in plan.notes:
                 log.warning("%s", note)
         readiness = hook.check_source(source)
-        for each in readiness.warnings:
-            log.warning("%s: %s", each.what, each.do)
+        for warning in readiness.warnings:
+            log.warning("%s: %s", warning.what, warning.do)
         if readiness.problems:
-            raise RefusedError("; ".join(f"{each.what}: {each.do}" for each in readiness.problems))
+            raise RefusedError("; ".join(f"{problem.what}: {problem.do}" for problem in readiness.problems))
     log.info("%s can be backed up: PostgreSQL %s", source, readiness.facts["server"])
 
 

@@ -10,9 +10,9 @@ from airflow.sdk.bases.decorator import DecoratedOperator, task_decorator_factor
 from airflow.sdk.bases.operator import ExecutorSafeguard
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode
-from holdfast_airflow.arguments import Span, check_spans, span
+from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
-from holdfast_airflow.waiting import check_event, deadline_in
+from holdfast_airflow.spans import Span, check_spans, span
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -33,7 +33,7 @@ class LockedPythonOperator(PythonOperator):
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
     :param mode: `write` to have it alone, `read` to share it with other readers.
-    :param purpose: shown to whoever has to wait. (templated)
+    :param purpose: shown to those who wait. (templated)
     :param lock_wait: how long to wait for it before failing with the holder's name: a timedelta, seconds, or words such
         as `2h`. (templated)
     """

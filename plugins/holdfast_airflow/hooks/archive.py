@@ -38,12 +38,12 @@ class HoldfastHook(BaseHook):
     def config(self) -> ArchiveConfig:
         """Return the settings of the archive.
 
-        :raises UsageError: nobody knows it.
+        :raises UsageError: it is not configured.
         """
         return find_archive_or_connection(self.archive)
 
     def get_conn(self) -> Archive:
-        """Open the archive, to read it; take a lock to change it.
+        """Open the archive, to read it. Take a lock to change it.
 
         :raises HoldfastError: there is none, or it is damaged.
         :raises StoreError: the store cannot be reached.
@@ -55,7 +55,7 @@ class HoldfastHook(BaseHook):
         return Archive.open(open_store(config.place(), config.key, config.signs))
 
     def create(self, name: str) -> bool:
-        """Create the archive, as `holdfast init` does, and return True; False where it is there.
+        """Create the archive, as `holdfast init` does, and return True. False where it is there.
 
         :param name: of the new archive.
         :raises UsageError: it has replicas; or other objects are at its place.
@@ -113,9 +113,9 @@ class HoldfastHook(BaseHook):
             limit = parse_size(configured.max_retained_wal)
             checks.append(check_stream(address, stream, configured.tables, configured.exclude, limit_bytes=limit))
         return Readiness(
-            {word: fact for each in checks for word, fact in each.facts.items()},
-            tuple(problem for each in checks for problem in each.problems),
-            tuple(warning for each in checks for warning in each.warnings),
+            {word: fact for check in checks for word, fact in check.facts.items()},
+            tuple(problem for check in checks for problem in check.problems),
+            tuple(warning for check in checks for warning in check.warnings),
         )
 
     def set_up_source(self, source: str | None, admin_conn_id: str) -> list[Plan]:

@@ -34,7 +34,7 @@ class HoldfastPostgresHook(BaseHook):
 
     @property
     def address(self) -> Address:
-        """Return the address of the database; its password is kept apart, and masked in logs."""
+        """Return the address of the database. Its password is kept apart, and masked in logs."""
         return database_address(self.postgres_conn_id)
 
     def get_conn(self) -> psycopg.Connection[tuple[Any, ...]]:

@@ -13,7 +13,7 @@ log = line_logger(__name__)
 
 
 class BetweenTries:
-    """A word that a task keeps for its next try, as long as it has not succeeded.
+    """A word that a task keeps for its next try.
 
     Nothing is kept where Airflow has no such store, or does not answer: the task's work matters more.
 
@@ -34,24 +34,24 @@ class BetweenTries:
         if self._store is None:
             return None
         try:
-            found = self._store.get(self._key)
-        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, this try begins as the first
-            log.warning("Airflow does not tell what the try before has kept: %s", error)
+            word = self._store.get(self._key)
+        except Exception as error:  # noqa: BLE001 - without an answer, this try begins as the first
+            log.warning("Airflow does not return what the try before has kept: %s", error)
             return None
-        return found if isinstance(found, str) else None
+        return word if isinstance(word, str) else None
 
     def keep(self, word: str) -> None:
         """Keep a word for the next try."""
-        self._tell("set", self._key, word)
+        self._change("set", self._key, word)
 
     def forget(self) -> None:
         """Forget the word: the task has succeeded, or it is of no use."""
-        self._tell("delete", self._key)
+        self._change("delete", self._key)
 
-    def _tell(self, method: str, *arguments: str) -> None:
+    def _change(self, method: str, *arguments: str) -> None:
         if self._store is None:
             return
         try:
             getattr(self._store, method)(*arguments)
-        except Exception as error:  # noqa: BLE001 - whatever keeps Airflow from taking it, the work goes on
+        except Exception as error:  # noqa: BLE001 - the work goes on where Airflow does not take it
             log.warning("Airflow does not keep %s for another try: %s", self._key, error)

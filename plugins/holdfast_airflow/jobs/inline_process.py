@@ -8,7 +8,7 @@ from collections import deque
 from typing import TYPE_CHECKING
 
 from holdfast.operations.job_process import WORKERS
-from holdfast_airflow.jobs.processes import end_job
+from holdfast_airflow.jobs.processes import end_processes
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +22,9 @@ _UNBUFFERED = "PYTHONUNBUFFERED"
 def run_inline(
     command: Sequence[str], environment: Mapping[str, str], *, run: str, say: Callable[[str], None]
 ) -> tuple[int, Sequence[str]]:
-    """Run the process of a job to its end, and return its exit code and its last lines; none of its own is left.
+    """Run a job's process, and return its exit code and last lines.
+
+    When it returns, no process of the job runs any more.
 
     :param environment: what it has beside that of the task.
     :param run: name of the job's run, by which its processes are found.
@@ -45,7 +47,7 @@ def run_inline(
                 last.append(line.rstrip())
                 say(last[-1])
         except BaseException:  # such as Airflow's time-out: what leaves this block waits for the process
-            end_job(run)
+            end_processes(run)
             raise
-    end_job(run)
+    end_processes(run)
     return process.returncode, last

@@ -13,7 +13,7 @@ RUN_VARIABLE = "HOLDFAST_RUN"
 _POLL_S = 0.02
 
 
-def end_job(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
+def end_processes(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
     """End every process of a job on this machine: SIGTERM, then SIGKILL for those that stay.
 
     They are known by their environment. Ending spark-submit alone would leave its Python driver running,
@@ -27,15 +27,15 @@ def end_job(run: str, *, polite_s: float = 1.5, forced_s: float = 1.0) -> None:
     running: set[psutil.Process] = set()
     for send, seconds in ((psutil.Process.terminate, polite_s), (psutil.Process.kill, forced_s)):
         deadline = time.monotonic() + seconds
-        running = _left(running, run)
+        running = _remaining(running, run)
         for process in running:
             with suppress(psutil.NoSuchProcess):
                 send(process)
-        while (running := _left(running, run)) and time.monotonic() < deadline:
+        while (running := _remaining(running, run)) and time.monotonic() < deadline:
             time.sleep(_POLL_S)
 
 
-def _left(running: set[psutil.Process], run: str) -> set[psutil.Process]:
+def _remaining(running: set[psutil.Process], run: str) -> set[psutil.Process]:
     """Return the processes of a run that have not ended, new ones included."""
     started = {process for process in psutil.process_iter() if _belongs(process, run)}
     return {process for process in running | started if not _has_ended(process)}

@@ -1,4 +1,6 @@
-"""What the alerts of an archive have said, so that a cause is said once, again after hours, and when it is over.
+"""Memory of what the alerts of an archive have said.
+
+A cause is said once, again after hours, and when it is over.
 
 It lies in a Variable of Airflow for each archive, which the tasks of all workers reach, and the DAG processor, which
 reports tasks that were killed. Where it is lost or cannot be read, everything is said once more.
@@ -36,7 +38,10 @@ _Causes = dict[str, list[str]]
 
 
 class News(NamedTuple):
-    """Sentences that an alert has to say: of causes that are new or long ago said, and of those that are over."""
+    """Sentences that an alert has to say.
+
+    Those of `causes` are new or were said long ago; those of `over` are over.
+    """
 
     causes: list[str]
     over: list[str]
@@ -48,31 +53,31 @@ class AlertMemory:
     A cause is a text; numbers, times and ids in it do not count. Tasks that fail by the same share it.
 
     :param key: of the Variable.
-    :param again: after which a cause that goes on is said again.
+    :param repeat_after: after which a cause that goes on is said again.
     """
 
     def __init__(
         self,
         key: str,
-        again: timedelta,
+        repeat_after: timedelta,
         *,
         now: Callable[[], datetime] = lambda: datetime.now(UTC),
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self.key = key
-        self.again = again
+        self.repeat_after = repeat_after
         self._now = now
         self._sleep = sleep
 
     def failed(self, task: str, causes: Mapping[str, str]) -> News:
-        """Remember what a task has failed by, and return what is to be said.
+        """Remember a task's causes, and return what to say.
 
         :param causes: each with its sentence.
         """
         state = self._read()
         before = state.get(task, {})
         mine = self._with_times(causes, state)
-        elsewhere = {cause for name, each in state.items() if name != task for cause in each}
+        elsewhere = {cause for name, remembered in state.items() if name != task for cause in remembered}
         over = [said for cause, (_, said) in before.items() if cause not in mine.keys() | elsewhere]
         news = [cause for cause, (at, _) in mine.items() if not at]
         now = self._now().isoformat()
@@ -84,27 +89,27 @@ class AlertMemory:
         return News([mine[cause][1] for cause in news], over)
 
     def succeeded(self, task: str) -> News:
-        """Forget what a task had failed by, in all tasks, and return what is over."""
+        """Forget a task's causes in all tasks, and return them."""
         state = self._read()
         over = state.pop(task, {})
         if over:
             self._write(
                 {
-                    name: {cause: said for cause, said in each.items() if cause not in over}
-                    for name, each in state.items()
+                    name: {cause: said for cause, said in remembered.items() if cause not in over}
+                    for name, remembered in state.items()
                 }
             )
         return News([], [said for _, said in over.values()])
 
     def take_back(self, task: str) -> None:
         """Forget what a task has failed by, as it could not be said."""
-        self._write({name: each for name, each in self._read().items() if name != task})
+        self._write({name: remembered for name, remembered in self._read().items() if name != task})
 
     def _with_times(self, causes: Mapping[str, str], state: Mapping[str, _Causes]) -> _Causes:
         """Return causes with when each was last said by any task; "" where it is to be said now."""
-        since = (self._now() - self.again).isoformat()
+        since = (self._now() - self.repeat_after).isoformat()
         times: dict[str, str] = {}
-        for cause, (at, _) in (item for each in state.values() for item in each.items()):
+        for cause, (at, _) in (item for remembered in state.values() for item in remembered.items()):
             if at > since:
                 times[cause] = max(at, times.get(cause, ""))
         return {(key := _stable(cause)): [times.get(key, ""), said] for cause, said in causes.items()}

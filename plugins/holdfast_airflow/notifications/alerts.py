@@ -31,7 +31,7 @@ VARIABLE: Final = "holdfast_alerts"
 
 
 def notifiers(archives: Iterable[ArchiveConfig]) -> list[BaseNotifier]:
-    """Return the notifiers of archives; those that several name alike are one.
+    """Return the notifiers of archives. Those that several name alike are one.
 
     :raises UsageError: one of them cannot be found, or does not take what it is given.
     """
@@ -44,7 +44,7 @@ def notifiers(archives: Iterable[ArchiveConfig]) -> list[BaseNotifier]:
 def notify(channels: Iterable[BaseNotifier], message: FailureMessage, context: Mapping[str, Any]) -> None:
     """Give each notifier a message, as `holdfast` in its templates.
 
-    :raises ExceptionGroup: of notifiers that failed; the others were told.
+    :raises ExceptionGroup: of notifiers that failed; the others have notified.
     """
     failed = []
     # Templates refuse a word that is not there: after a success, and where a task was killed, there is no exception.
@@ -52,7 +52,7 @@ def notify(channels: Iterable[BaseNotifier], message: FailureMessage, context: M
     for channel in channels:
         try:
             copy(channel)(dict(words))  # it fills in its templates for good
-        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from being told
+        except Exception as error:  # noqa: BLE001 - one that fails must not keep the others from notifying
             failed.append(error)
     if failed:
         raise ExceptionGroup("notifiers failed", failed)
@@ -62,7 +62,7 @@ class ArchiveAlerts:
     """Callbacks of the tasks of an archive.
 
     :param name: of the archive; "" for archives.yaml as a whole.
-    :param archives: whose notifiers are told; the shortest `alert_again` of them counts.
+    :param archives: whose notifiers are called; the shortest `alert_again` of them counts.
     :raises UsageError: a notifier cannot be made.
     """
 
@@ -70,24 +70,24 @@ class ArchiveAlerts:
         self.channels = notifiers(archives)
         self.has_sources = sum(len(archive.sources) for archive in archives) > 1
         self.places = [place for archive in archives for place in (archive.url, *(archive.replicas or {}).values())]
-        again = min((parse_span(archive.alert_again) for archive in archives), default=timedelta())
-        self.memory = AlertMemory(f"{VARIABLE}_{name}" if name else VARIABLE, again)
+        repeat_after = min((parse_span(archive.alert_again) for archive in archives), default=timedelta())
+        self.memory = AlertMemory(f"{VARIABLE}_{name}" if name else VARIABLE, repeat_after)
 
     def callbacks(self) -> dict[str, Any]:
-        """Return them as arguments of tasks; none where no notifier is to be told."""
+        """Return them as arguments of tasks. None where there is no notifier."""
         return {"on_failure_callback": self.failed, "on_success_callback": self.succeeded} if self.channels else {}
 
     def failed(self, context: Context) -> None:
-        """Tell the notifiers of a failure, if there is anything new about it."""
+        """Notify of a failure, if there is anything new about it."""
         task = _task(context)
-        self._tell(task, context, self.memory.failed(task, self._causes(task, context)))
+        self._notify(task, context, self.memory.failed(task, self._causes(task, context)))
 
     def succeeded(self, context: Context) -> None:
-        """Tell the notifiers that a failure is over, if there was one."""
+        """Notify that a failure is over, if there was one."""
         task = _task(context)
-        self._tell(task, context, self.memory.succeeded(task))
+        self._notify(task, context, self.memory.succeeded(task))
 
-    def _tell(self, task: str, context: Context, news: News) -> None:
+    def _notify(self, task: str, context: Context, news: News) -> None:
         if not (news.causes or news.over):
             return
         try:
@@ -103,7 +103,7 @@ class ArchiveAlerts:
         """
         error = context.get("exception")
         if isinstance(error, ObjectivesMissed):
-            return {self._about(each.source, each.why): each.sentence for each in error.missed}
+            return {self._about(objective.source, objective.why): objective.sentence for objective in error.missed}
         said = FailureMessage.of(context).sentence
         if isinstance(error, JobFailed):
             return {self._about(getattr(context.get("task"), "source", None), said): said}
@@ -132,11 +132,11 @@ def _notifier(alert: AlertConfig) -> BaseNotifier:
 def _class(path: str) -> type[Any]:
     module, _, name = path.rpartition(".")
     try:
-        found = getattr(import_module(module), name)
+        notifier = getattr(import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise UsageError(
             f"alerts: there is no {path} here ({sentence(error)}): install the provider that has it, or correct it"
         ) from error
-    if not (isinstance(found, type) and issubclass(found, BaseNotifier)):
+    if not (isinstance(notifier, type) and issubclass(notifier, BaseNotifier)):
         raise UsageError(f"alerts: {path} is no notifier of Airflow's (a subclass of airflow.sdk.BaseNotifier)")
-    return found
+    return notifier

@@ -1,4 +1,4 @@
-"""A notifier that tells another one what a failure says."""
+"""A notifier that passes a failure's sentence to another one."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class HoldfastNotifier(BaseNotifier):
         self.notifier = notifier
 
     def notify(self, context: Context) -> None:
-        """Tell the channel's notifier."""
+        """Call the channel's notifier."""
         message = FailureMessage.of(context)
         if self.notifier is None:
             for line in message.text.splitlines():

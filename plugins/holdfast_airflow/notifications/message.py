@@ -25,11 +25,11 @@ MISSED: Final = "missed"
 
 @dataclass(frozen=True, kw_only=True)
 class FailureMessage:
-    """Message on a task that has failed, and when that is over, or on a run that missed its deadline.
+    """Message on a failed task, its end, or a missed deadline.
 
     Templates call it `holdfast`.
 
-    All of it is on one line each, whatever the names in it have, and holds no secret of ours.
+    Each of its texts is on one line, also where names in it have line breaks, and holds no secret of ours.
 
     :param dag_id: of the run, with `run_id` and `task_id`.
     :param sentence: what happened, and what to do.
@@ -56,7 +56,7 @@ class FailureMessage:
 
     @classmethod
     def of(cls, context: Mapping[str, Any], *, over: Sequence[str] = ()) -> FailureMessage:
-        """Return the message on a failure, from the context that Airflow calls a notifier with.
+        """Return the message on a failure, from a notifier's context.
 
         :param over: sentences on earlier failures that are over; where there are some and no exception, all is well.
         """
@@ -67,7 +67,7 @@ class FailureMessage:
         is_over = bool(over) and error is None
         operation = operation_of_task(task) or operation_of(str(instance.dag_id), archive)
         runbook = None if is_over else runbook_for(operation, exit_code)
-        said = [*([] if is_over else [_sentence(error)]), *(f"no longer: {each}" for each in over)]
+        said = [*([] if is_over else [_sentence(error)]), *(f"no longer: {cause}" for cause in over)]
         return cls(
             dag_id=one_line(str(instance.dag_id)),
             run_id=one_line(str(instance.run_id)),
@@ -112,7 +112,7 @@ class FailureMessage:
 
 
 def _sentence(error: object) -> str:
-    """Return what an exception says; where Airflow has none, words stand in for it."""
+    """Return what an exception says. Where Airflow has none, words stand in for it."""
     if isinstance(error, BaseException) and not isinstance(error, JobFailed):
         return sentence(error)
     return str(error or "see its log")

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 
 from holdfast_airflow.acquisition import Mode, acquire_or_defer, check_mode, is_test
-from holdfast_airflow.arguments import Span, check_spans, span
+from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.links import ArchiveLink
-from holdfast_airflow.waiting import check_event, deadline_in
+from holdfast_airflow.spans import Span, check_spans, span
 from locking.one_line import LogsLines
 
 if TYPE_CHECKING:
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 
 class AcquireLockOperator(LogsLines, BaseOperator):
-    """Operator that acquires a lock in an archive for the rest of the run.
+    """Operator that acquires a lock for the rest of a run.
 
     Use it as `AcquireLockOperator >> work >> ReleaseLockOperator.as_teardown()`. The lock belongs to the run. It ends
-    when :class:`ReleaseLockOperator` gives it back, at the latest `max_hold` after it was taken, whatever becomes of
-    the run: choose it longer than the work can take. Work that must not go on without the lock has to end within it.
+    when :class:`ReleaseLockOperator` gives it back, at the latest `max_hold` after it was taken, also where the run
+    fails or hangs: choose it longer than the work can take. Work that needs the lock has to end within it.
 
     With a `lease`, a :class:`KeepLockOperator` of the same run has to renew it; then it is free soon after its run was
     ended without giving it back. :func:`archive_lock` makes all three.
@@ -38,11 +38,11 @@ class AcquireLockOperator(LogsLines, BaseOperator):
     :param archive: a name in archives.yaml, or a URL. (templated)
     :param resource: what to lock; any name that DAGs agree on, or a lock of the archive. (templated)
     :param mode: `write` to have it alone, `read` to share it with other readers.
-    :param purpose: shown to whoever has to wait. (templated)
+    :param purpose: shown to those who wait. (templated)
     :param max_hold: the longest the lock lives: a timedelta, seconds, or words such as `90 min`. (templated)
     :param lock_wait: how long to wait for it, deferred, before failing with the holder's name; as `max_hold`.
         (templated)
-    :param lease: how long it lives without being renewed, as `max_hold`; by default nobody renews it, and it lives
+    :param lease: how long it lives without being renewed, as `max_hold`; by default it is not renewed, and it lives
         `max_hold`. (templated)
     :param wait: the earlier name of `lock_wait`.
     :raises UsageError: an argument makes no sense; the DAG cannot be parsed.
@@ -95,7 +95,7 @@ class AcquireLockOperator(LogsLines, BaseOperator):
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
         with in_airflow_terms():
             max_hold = span(self.max_hold)
-            # In a test nobody renews the lock.
+            # In a test the lock is not renewed.
             lease = max_hold if self.lease is None or is_test() else min(span(self.lease), max_hold)
             url, self._lease = acquire_or_defer(
                 self,

@@ -16,10 +16,10 @@ from holdfast_airflow.operators.release_lock import ReleaseLockOperator
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from holdfast_airflow.arguments import Span
+    from holdfast_airflow.spans import Span
 
 LEASE = timedelta(minutes=10)
-"""How long a lock outlives its run where nobody gives it back; the time a worker may take to begin to renew it."""
+"""How long a lock outlives its run where it is not given back; the time a worker may take to begin to renew it."""
 
 
 @contextmanager
@@ -34,7 +34,7 @@ def archive_lock(
             extract() >> load()
 
     Makes three tasks: `acquire_<name>` (a setup), `keep_<name>` and `release_<name>` (teardowns). Clearing a task of
-    the block takes the lock anew. Each task of the block, but its setups and teardowns, looks first whether the lock is
+    the block takes a new lock. Each task of the block, but its setups and teardowns, looks first whether the lock is
     still held, which is one listing; where it is not, the task fails before it begins.
 
     :param name: the end of the tasks' ids.

@@ -10,8 +10,7 @@ from airflow.sdk.exceptions import TaskDeferred
 from holdfast.common.errors import BusyError, DamagedError
 from holdfast.operations.requests.backup import BackupRequest
 from holdfast.operations.sentences import backup_sentence
-from holdfast.postgresql.connection.address import Address
-from holdfast_airflow.connections import database_address, find_archive_or_connection
+from holdfast_airflow.connections import find_archive_or_connection, source_address
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.operators.job import DatabaseJobOperator
 from holdfast_airflow.requests import request_of
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
 
     from holdfast.config.archives_model import ArchiveConfig, SourceConfig
     from holdfast.operations.requests.base import Request
+    from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
 
 _MARGIN = timedelta(minutes=5)
@@ -39,7 +39,7 @@ class BackupOperator(DatabaseJobOperator):
     Returns `commit` (the newest one that can be restored to), `block` (the id of what it added), `kind` (`full` or
     `changes`), `rows` (of changes, how many there were, with the rows of `begun`), `bytes`, `restorable_to`, `position`
     (in the source's log), `begun` (tables that a backup of changes took a snapshot of) and `gap` (why no moment between
-    the backup before and this one can be restored; empty where all can, or where nobody asked for changes).
+    the backup before and this one can be restored; empty where all can, or where no changes were requested).
 
     :param source_conn_id: the Airflow connection to the source, of type `holdfast_postgres` or `postgres`; without it,
         as archives.yaml says. (templated)
@@ -55,18 +55,18 @@ class BackupOperator(DatabaseJobOperator):
     def execute_decided(
         self, context: Context, event: Mapping[str, Any] | None, summary: dict[str, Any]
     ) -> dict[str, Any]:
-        """Go on after waiting for the quorum; wait on where the store cannot be asked just now.
+        """Go on after waiting for the quorum. Wait on where the store cannot be asked just now.
 
-        :raises JobFailed: it has failed, or nobody could find out how it was decided.
+        :raises JobFailed: it has failed, or its outcome could not be found out.
         """
-        found = event or {}
-        if found.get("state") != "decided":
-            raise JobFailed(str(found.get("message", "the wait for the quorum ended without an answer")))
+        answer = event or {}
+        if answer.get("state") != "decided":
+            raise JobFailed(str(answer.get("message", "the wait for the quorum ended without an answer")))
         return self.confirmed(context, summary)
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-        """Return the summary where the backup counts; else wait for its quorum, deferred."""
-        quorum_request = self.wanted(find_archive_or_connection(self.archive)).quorum_request
+        """Return the summary where the backup counts. Else wait for its quorum, deferred."""
+        quorum_request = self.requested(find_archive_or_connection(self.archive)).quorum_request
         if quorum_request is None:
             return summary
         with in_airflow_terms():
@@ -74,11 +74,11 @@ class BackupOperator(DatabaseJobOperator):
                 return self._confirm(context, summary)
             except BusyError as error:
                 self.log.info("waiting, without locks: %s", error)
-                left = timedelta(seconds=quorum_request.timeout) + _MARGIN
-                trigger = self._quorum_trigger(summary, datetime.now(UTC) + left)
+                remaining = timedelta(seconds=quorum_request.timeout) + _MARGIN
+                trigger = self._quorum_trigger(summary, datetime.now(UTC) + remaining)
         # The quorum's own deadline ends the wait; Airflow's time-out is for a triggerer that does not.
         raise TaskDeferred(
-            trigger=trigger, method_name="execute_decided", kwargs={"summary": summary}, timeout=left + _MARGIN
+            trigger=trigger, method_name="execute_decided", kwargs={"summary": summary}, timeout=remaining + _MARGIN
         )
 
     def _confirm(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
@@ -90,10 +90,10 @@ class BackupOperator(DatabaseJobOperator):
         store = archive.open()
         source, address = self.database(settings)
         confirmed = confirm(store, address, summary, say=self.note, coordination=archive.coordination, patience=0)
-        done = {**summary, "quorum": confirmed["quorum"]}
-        self.note_moved(address, store, done)
-        self.tell_assets(context, store, source, done)
-        return done
+        summary = {**summary, "quorum": confirmed["quorum"]}
+        self.note_moved(address, store, summary)
+        self.fill_asset_events(context, store, source, summary)
+        return summary
 
     def _quorum_trigger(self, summary: Mapping[str, Any], until: datetime) -> QuorumTrigger:
         archive = self.context_of(find_archive_or_connection(self.archive))
@@ -108,25 +108,24 @@ class BackupOperator(DatabaseJobOperator):
 
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
         """Return the name and the address of the source to back up."""
-        name, source = self._known(archive)
-        conn_id = self.source_conn_id or (source and source.connection)
-        return name, database_address(conn_id) if conn_id else Address.parse((source and source.url) or "")
+        name, source = self._configured_source(archive)
+        return name, source_address(source, self.source_conn_id)
 
-    def _known(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
-        """Return the name of the source, and its settings in archives.yaml; None where a connection is all there is."""
+    def _configured_source(self, archive: ArchiveConfig) -> tuple[str, SourceConfig | None]:
+        """Return the name of the source, and its settings in archives.yaml. None where a connection is all there is."""
         if self.source_conn_id and self.source and not archive.sources:
             return self.source, None
         return archive.source(self.source)
 
-    def wanted(self, archive: ArchiveConfig) -> BackupRequest:
+    def requested(self, archive: ArchiveConfig) -> BackupRequest:
         """Return the requested backup, with defaults from archives.yaml."""
         made: BackupRequest = request_of(self, BackupRequest)
-        return made.configured(self._known(archive)[1], archive.quorum, archive.quorum_timeout)
+        return made.configured(self._configured_source(archive)[1], archive.quorum, archive.quorum_timeout)
 
     def request(self, archive: ArchiveConfig, source: str | None) -> BackupRequest:
         """Return the request of the job."""
         # A DAG or archives.yaml names what is backed up: no mistaken address makes a source.
-        return self.wanted(archive).with_values(source=source, new_source=True)
+        return self.requested(archive).with_values(source=source, new_source=True)
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
         """Return a sentence on the added data and the newest restorable time."""

@@ -6,11 +6,11 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.common.units import parse_span
+from holdfast_airflow.asset_events import fill_events
 from holdfast_airflow.connections import find_archive_or_connection
 from holdfast_airflow.exceptions import MissedObjectives, ObjectivesMissed, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
-from holdfast_airflow.outlets import fill_events
-from holdfast_airflow.telemetry.metrics import tell_objectives, tell_restorable
+from holdfast_airflow.telemetry.metrics import send_objective_metrics, send_restorable_metric
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -31,15 +31,15 @@ _WITHIN: Final = ("rpo", "drill_within", "verified_within", "key_proved_within")
 
 
 def judging_interval(archive: ArchiveConfig) -> timedelta | None:
-    """Return how often the objectives of an archive's sources are judged; None where there are none.
+    """Return how often the objectives of an archive's sources are judged. None where there are none.
 
-    That is a tenth of the shortest time within which something is promised, so that what is missed is told when it is
-    a tenth late.
+    That is a tenth of the shortest time within which something is promised, so that what is missed is reported
+    when it is a tenth late.
     """
     promised = [source.objectives.model_dump(exclude_none=True) for source in archive.sources.values()]
     if not any(promised):
         return None
-    limits = [parse_span(each[word]) for each in promised for word in _WITHIN if word in each]
+    limits = [parse_span(promise[word]) for promise in promised for word in _WITHIN if word in promise]
     return min(max(min(limits) / 10, SOONEST), LATEST) if limits else LATEST
 
 
@@ -90,13 +90,13 @@ class CheckObjectivesOperator(ArchiveOperator):
             store = open_store(archive.place(), archive.key, archive.signs)
             opened = Archive.open(store)
             judged = judge(opened, archive.sources)
-            standings = [each.describe() for each in judged]
-            tell_objectives(self.archive, standings)
+            standings = [standing.describe() for standing in judged]
+            send_objective_metrics(self.archive, standings)
             for source, age in restorable_ages(opened).items():
-                tell_restorable(self.archive, source, age.total_seconds())
-        for each in judged:
-            self.log.info("%s", each)
-        if missed := by_reason(each for each in judged if not each.is_met):
+                send_restorable_metric(self.archive, source, age.total_seconds())
+        for standing in judged:
+            self.log.info("%s", standing)
+        if missed := by_reason(standing for standing in judged if not standing.is_met):
             raise ObjectivesMissed(missed)
         fill_events(self.outlets, context, summary={"objectives": standings}, archive=archive, store=store)
         return standings

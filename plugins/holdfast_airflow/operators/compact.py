@@ -36,11 +36,11 @@ class CompactOperator(SourceJobOperator):
         return made.with_values(source=source).configured(archive.compaction)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of the compaction; the archive has checked each commit itself."""
+        """Return the summary of the compaction. The archive has checked each commit itself."""
         summary = {key: result.get(key) for key in ("commit", "blocks_removed", "rows", "bytes", "seconds")}
         made = result.get("consolidated", ())
         return summary | {
             "blocks_added": len(result.get("joined", ())) + len(made),
-            "consolidated": [each["source"] for each in made],
+            "consolidated": [block["source"] for block in made],
             "not_consolidated": dict(result.get("not_consolidated", {})),
         }

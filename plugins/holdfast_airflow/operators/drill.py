@@ -46,7 +46,7 @@ class DrillOperator(SourceJobOperator):
     request_type: ClassVar[type[Request]] = DrillRequest
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return a restore request without a recovery target; the drill chooses it under its locks."""
+        """Return a restore request without a recovery target. The drill chooses it under its locks."""
         return RestoreRequest(source=source)
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
@@ -54,7 +54,7 @@ class DrillOperator(SourceJobOperator):
         return dict(result)
 
     def _prepare(self, context: Context) -> PreparedJob:
-        """Resolve all settings; where there is a copy of the key, nothing else opens the archive."""
+        """Resolve all settings. Where there is a copy of the key, nothing else opens the archive."""
         from holdfast.drill.key_proof import by_copy
 
         job = replace(super()._prepare(context), is_local=True)  # where alone the drill's server can be reached
@@ -79,19 +79,19 @@ class DrillOperator(SourceJobOperator):
             return drill
 
         tries = BetweenTries(context, _MOMENT)
-        drill = self._again(prepare, tries) or prepare(self._drill.at)
+        drill = self._failed_drill(prepare, tries) or prepare(self._drill.at)
         if not self._drill.at:
             tries.keep(drill.chosen)
         run = new_run(drill.name)
         self.log.info("drill %s: its record is under runs/%s in %s", run, run, job.archive.url)
-        found = drill.run(run, restore)
+        outcome = drill.run(run, restore)
         tries.forget()
-        return found
+        return outcome
 
-    def _again(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
+    def _failed_drill(self, prepare: Callable[[str], Drill], tries: BetweenTries) -> Drill | None:
         """Return the drill of the moment that an earlier try has chosen at random and failed with; else None.
 
-        Another moment might go well, and nobody would look at that one any more.
+        Another moment might go well, and the failed one would be forgotten.
         """
         kept = None if self._drill.at else tries.kept()
         if kept is None:

@@ -32,20 +32,20 @@ from holdfast.operations.job_process import (
 )
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.run import PreparedJob, check, run_locked
-from holdfast_airflow.arguments import Span, check_spans, span
+from holdfast_airflow.asset_events import fill_events
 from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
+from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.inline_process import run_inline
-from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
-from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
+from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
+from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_processes
 from holdfast_airflow.links import ArchiveLink, JobLink
 from holdfast_airflow.notes import RUN, leave_note
-from holdfast_airflow.outlets import fill_events
 from holdfast_airflow.owners import owner_of
 from holdfast_airflow.requests import add_arguments, request_of
+from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.telemetry.lineage import Moved, lineage_of
-from holdfast_airflow.telemetry.metrics import job_measured
-from holdfast_airflow.waiting import check_event, deadline_in, deferred_until_free
+from holdfast_airflow.telemetry.metrics import job_metrics
 from locking import LockBusy, LockError
 from locking.one_line import LogsLines
 from locking.store import StoreError
@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.postgresql.connection.address import Address
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.telemetry.metrics import Measured
+    from holdfast_airflow.telemetry.metrics import JobMetrics
 
 _RELEASE_S = 2.0
 
@@ -92,8 +92,8 @@ class ArchiveOperator(LogsLines, BaseOperator):
 class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[override]
     """Operator that runs a Spark application under the locks of its operation.
 
-    Takes the locks (deferred while somebody is in the way), runs the application, reads back from the
-    archive what the job did, and releases the locks whatever happened. What is secret reaches the job
+    Takes the locks (deferred while they are busy), runs the application, reads back from the
+    archive what the job did, and releases the locks in any case. What is secret reaches the job
     through the environment of the process only, so Spark must run in client mode.
 
     :param archive: a name in archives.yaml, or a URL. (templated)
@@ -176,25 +176,27 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return self.confirmed(context, self._attempt(context, check_event(event, deadline)))
 
     def on_kill(self) -> None:
-        """End the job, then give the locks back; both within the five seconds Airflow leaves."""
+        """End the job, then give the locks back. Both within the five seconds Airflow leaves."""
         self._killed = True
         if self._run_name:
-            end_job(self._run_name)
+            end_processes(self._run_name)
         # In a thread: this runs inside a signal handler, which may have interrupted the release itself.
         release = threading.Thread(target=self._release, daemon=True)
         release.start()
         release.join(_RELEASE_S)
 
     def place(self, archive: ArchiveConfig) -> str:
-        """Return the URL of the archive, or of the replica that the job works on."""
+        """Return the URL of the archive or replica."""
         return archive.place(self.replica)
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
-        """Return the source and the database of the job; None for neither."""
+        """Return the source and the database of the job. None for neither."""
         return None, None
 
     def request(self, archive: ArchiveConfig, source: str | None) -> Request:
-        """Return the request of the job: the arguments, and the settings of archives.yaml for those not given.
+        """Return the job's request.
+
+        It has the arguments, and the settings of archives.yaml for those not given.
 
         :raises UsageError: an argument makes no sense; it is said before any lock is taken.
         """
@@ -213,14 +215,14 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     @abstractmethod
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Check the result of a successful job in the archive, and return its summary."""
+        """Check a successful job in the archive; return its summary."""
 
     def confirmed(self, context: Context, summary: dict[str, Any]) -> dict[str, Any]:
-        """Return the summary of a job once its result counts; its locks are released."""
+        """Return the summary of a job once its result counts. Its locks are released."""
         return summary
 
     def wait_left(self) -> float:
-        """Return the seconds of `lock_wait` that are left, for what a job finds busy once it runs."""
+        """Return the remaining seconds of `lock_wait`, for a running job."""
         return max(0.0, (self._deadline - datetime.now(UTC)).total_seconds()) if self._deadline else 0.0
 
     def say(self, words: str) -> None:
@@ -253,7 +255,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
             yield
 
     def start(self, job: PreparedJob, environment: Mapping[str, str]) -> JobEnd:
-        """Run the job's process until nothing of it is left, and return its end.
+        """Run the job's process to its end, and return that.
 
         :raises SparkNeededError: it ran inline and has more to do than small work, none of which it did.
         """
@@ -271,25 +273,25 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return error
 
     def _attempt(self, context: Context, deadline: datetime) -> dict[str, Any]:
-        with job_measured(self.archive, self.measured_as) as measured, in_airflow_terms():
-            return self._under_locks(context, deadline, measured)
+        with job_metrics(self.archive, self.measured_as) as metrics, in_airflow_terms():
+            return self._under_locks(context, deadline, metrics)
 
-    def _under_locks(self, context: Context, deadline: datetime, measured: Measured) -> dict[str, Any]:
+    def _under_locks(self, context: Context, deadline: datetime, metrics: JobMetrics) -> dict[str, Any]:
         self._deadline = deadline
         self._task_context = context
         job = self._prepare(context)
-        measured.source = job.source or measured.source
+        metrics.source = job.source or metrics.source
         store = check(job, self)
         self._locks = self._take_locks(store, job, context, deadline)
         with self._ended():
-            measured.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
-            measured.summary = summary = self._run(store, job, context)
+            metrics.begin(span(self.lock_wait).total_seconds() - self.wait_left(), self.archive, self.measured_as)
+            metrics.summary = summary = self._run(store, job, context)
             self.note_moved(job.database, store, summary, source=job.source)
-            self.tell_assets(context, store, job.source, summary)
+            self.fill_asset_events(context, store, job.source, summary)
             return summary
 
     def context_of(self, settings: ArchiveConfig) -> ArchiveContext:
-        """Return the context of the archive, or of the replica that the job works on."""
+        """Return the context of the archive or replica."""
         return ArchiveContext.resolve(settings, self.place(settings))
 
     def _prepare(self, context: Context) -> PreparedJob:
@@ -305,7 +307,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return PreparedJob(archive, request, run, source, database, executor)
 
     def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
-        """Acquire the locks of the operation; defer while they are busy."""
+        """Acquire the locks of the operation. Defer while they are busy."""
         purpose = f"{self.operation} {job.source or ''}".strip()
         try:
             return job.acquire(store, owner_of(context, scope="task"), purpose=purpose, wait=0)
@@ -328,7 +330,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
     def _end_job(self) -> None:
         if self._run_name:
-            end_job(self._run_name)
+            end_processes(self._run_name)
 
     def _release(self) -> None:
         held, self._locks = self._locks, None
@@ -351,11 +353,13 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         return summary
 
     def sentence(self, summary: Mapping[str, Any]) -> str:
-        """Return a one-sentence summary of the job, the last line of the task's log."""
+        """Return a sentence on the job, the log's last line."""
         return f"{self.operation} is done: {', '.join(f'{key} {value}' for key, value in summary.items() if value)}"
 
-    def tell_assets(self, context: Context, store: ObjectStore, source: str | None, summary: Mapping[str, Any]) -> None:
-        """Add the summary to the events of the archive's assets, and the archive's record to that of its record."""
+    def fill_asset_events(
+        self, context: Context, store: ObjectStore, source: str | None, summary: Mapping[str, Any]
+    ) -> None:
+        """Fill the events of the archive's assets."""
         fill_events(
             self.outlets,
             context,
@@ -386,7 +390,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
                 # goes on: it knows only tasks that are at their first method.
                 inspect.unwrap(SparkSubmitOperator.execute)(self, self._task_context)
         except AirflowException as error:
-            end_job(job.run)
+            end_processes(job.run)
             _, _, output = str(error).partition("Last spark-submit output:")
             lines = [line for line in output.splitlines() if line.strip()]
             return JobEnd(None, last_words(str(error), job.operation), lines)
@@ -402,7 +406,7 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
 
 
 class SourceJobOperator(ArchiveJobOperator):
-    """Operator that runs a Spark application on one source of an archive, or on all.
+    """Operator that runs a job on one source, or on all.
 
     :param source: the source in the archive. (templated)
     """
@@ -426,12 +430,12 @@ class DatabaseJobOperator(SourceJobOperator):
 
     @abstractmethod
     def database(self, archive: ArchiveConfig) -> tuple[str | None, Address]:
-        """Return the source's name and the address of the database to read or write."""
+        """Return the source's name and the database's address."""
 
     def subject(self, archive: ArchiveConfig) -> tuple[str | None, Address | None]:
         """Return the source and the database, as `database` does."""
         return self.database(archive)
 
     def get_openlineage_facets_on_complete(self, task_instance: Any) -> OperatorLineage[Any, Any] | None:
-        """Return the lineage of the job; Airflow's OpenLineage provider asks for it, where it is installed."""
+        """Return the lineage of the job. Airflow's OpenLineage provider asks for it, where it is installed."""
         return lineage_of(self._moved) if self._moved else None

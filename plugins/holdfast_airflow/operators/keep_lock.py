@@ -10,8 +10,8 @@ from airflow.sdk import BaseOperator
 
 from holdfast.common.words import human_span
 from holdfast_airflow.acquisition import FIRST_OF_ALL, acquired_locks, is_test
-from holdfast_airflow.arguments import Span, check_spans, span
 from holdfast_airflow.exceptions import JobFailed, JobRefused, in_airflow_terms
+from holdfast_airflow.spans import Span, check_spans, span
 from holdfast_airflow.triggers.keep import KeepLockTrigger
 from locking.one_line import LogsLines
 
@@ -29,12 +29,12 @@ class KeepLockOperator(LogsLines, BaseOperator):
     """Operator that renews the lock of an :class:`AcquireLockOperator` until :class:`ReleaseLockOperator` releases it.
 
     Waits deferred, so it takes no worker slot; its trigger renews the lock up to its `max_hold`. When the run is
-    ended, or the triggerer is, nobody renews the lock and it is free when its lease is over. Fails when the lock
+    ended, or the triggerer is, the lock is not renewed and it is free when its lease is over. Fails when the lock
     was lost or reached its `max_hold` while the run was at work.
 
     Where nothing of the run was at work for `max_idle`, the trigger hands the lock to this task, which renews it and
     defers again. It is the scheduler that starts the task: where the DAG is paused, or there is no scheduler, it does
-    not begin, nobody renews the lock, and it is free when its lease is over. Whoever unpauses the DAG before that loses
+    not begin, the lock is not renewed, and it is free when its lease is over. A DAG that is unpaused before that loses
     nothing; after it the task fails, and says why.
 
     Make it a teardown of the :class:`AcquireLockOperator` that fails the run, beside the work and not after it, as
@@ -56,19 +56,19 @@ class KeepLockOperator(LogsLines, BaseOperator):
         self.max_idle = span(max_idle)
 
     def execute(self, context: Context) -> None:
-        """Hand the lock to the trigger; in `dag.test()`, where no task runs beside it, leave it alone."""
+        """Hand the lock to the trigger. In `dag.test()`, where no task runs beside it, leave it alone."""
         if is_test():
             self.log.info("this is a test: the lock is not renewed, and lives for its max_hold")
             return
         self._hand_over(context, self._taken(context))
 
     def execute_ended(self, context: Context, event: Mapping[str, Any] | None) -> None:
-        """Succeed if the lock was released; go on where nothing of the run was at work.
+        """Succeed if the lock was released. Go on where nothing of the run was at work.
 
         :raises JobFailed: it was lost, or held for too long.
         """
-        found = event or {}
-        state = found.get("state")
+        answer = event or {}
+        state = answer.get("state")
         if state == "idle":
             self._go_on(context)
         elif state == "too long":
@@ -77,7 +77,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
                 "begins later fails at once. Give it a longer max_hold"
             )
         elif state != "released":
-            raise JobFailed(str(found.get("message", "the keeping of the lock ended without an answer")))
+            raise JobFailed(str(answer.get("message", "the keeping of the lock ended without an answer")))
         self.log.info("the lock was given back")
 
     def _taken(self, context: Context) -> dict[str, Any]:
@@ -107,11 +107,10 @@ class KeepLockOperator(LogsLines, BaseOperator):
         )
 
     def _keepers(self) -> list[str]:
-        """Return the ids of the DAG's tasks that keep locks."""
         return [task.task_id for task in self.dag.tasks if isinstance(task, KeepLockOperator)]
 
     def _go_on(self, context: Context) -> None:
-        """Renew the lock and hand it over again; return where it was released meanwhile.
+        """Renew the lock and hand it over again. Return where it was released meanwhile.
 
         :raises JobRefused: it was not renewed in time.
         """
@@ -130,7 +129,7 @@ class KeepLockOperator(LogsLines, BaseOperator):
                 raise JobRefused(
                     f"{error} Nothing of this run was at work for {human_span(self.max_idle)}, and the scheduler did "
                     "not start the task that keeps the lock in time: its DAG was paused, or the scheduler was down. "
-                    "Clear the tasks that have still to be done: they take the lock anew"
+                    "Clear the tasks that have still to be done: they take a new lock"
                 ) from None
         self.log.info("nothing of this run was at work for %s; the lock is still held", human_span(self.max_idle))
         self._hand_over(context, taken)

@@ -6,8 +6,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.mark import MarkRequest
-from holdfast.postgresql.connection.address import Address
-from holdfast_airflow.connections import database_address, find_archive_or_connection
+from holdfast_airflow.connections import find_archive_or_connection, source_address
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
 from holdfast_airflow.requests import request_of
@@ -48,8 +47,7 @@ class MarkOperator(ArchiveOperator):
             request: MarkRequest = request_of(self, MarkRequest)
             settings = find_archive_or_connection(self.archive)
             name, source = settings.source(request.source)
-            conn_id = self.source_conn_id or source.connection
-            address = database_address(conn_id) if conn_id else Address.parse(source.url or "")
+            address = source_address(source, self.source_conn_id)
             replicas = ArchiveContext.resolve(settings).replicas
             summary = mark_source(replicas, request.with_values(source=name), source, address)
         del summary["schema_known"]  # it is whether there is a note

@@ -20,7 +20,7 @@ NEWEST_FORMAT = 2
 class MigrateOperator(ArchiveJobOperator):
     """Operator that lifts an archive to a newer format.
 
-    Each step is one commit, and the restore points stay as they are. It waits until nobody works with the archive, and
+    Each step is one commit, and the restore points stay as they are. It waits until no job works with the archive, and
     keeps all others out meanwhile. Releases that do not know the format refuse the archive from then on. Returns
     `archive`, `from`, `format` and `commits`.
 

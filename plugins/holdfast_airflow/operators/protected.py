@@ -36,7 +36,7 @@ def protected(
             migrate()
 
     Makes a group with six more tasks: `backup_before` and `mark_before`, without which no task of the block runs; then,
-    whatever became of the block, `backup_after` with the tables that start over, `mark_after` and `backup_mark_after`;
+    even where the block failed, `backup_after` with the tables that start over, `mark_after` and `backup_mark_after`;
     and `outcome`, which succeeds where all of it has: what follows the group follows that. The moments are called
     `before <name>` and `after <name>`. No lock is held while the block runs, so scheduled backups go on.
 
@@ -58,7 +58,7 @@ def protected(
         after, last = back_up("backup_after"), back_up("backup_mark_after")
         mark_after = MarkOperator(task_id="mark_after", name=f"after {name}", **which)
         own = {*group.children}
-        for task in (after, mark_after, last):  # they run whatever became of the block, and so say nothing of it
+        for task in (after, mark_after, last):  # they run even where the block failed, and so say nothing of it
             task.as_teardown(setups=mark)
         with after:
             yield group

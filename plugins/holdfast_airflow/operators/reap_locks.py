@@ -21,11 +21,11 @@ INTERVAL: Final = timedelta(minutes=10)
 """Between two runs of an archive's reaper."""
 
 APART: Final = timedelta(minutes=2)
-"""Between two runs of the reapers of all archives, on average: each costs Airflow seconds of CPU, whatever it finds."""
+"""Between two runs of the reapers of all archives, on average: each costs Airflow seconds of CPU, also in vain."""
 
 
 def reaper_interval(archives: int) -> timedelta:
-    """Return how often the reaper of each archive runs, where there are so many."""
+    """Return how often each of so many reapers runs."""
     return max(INTERVAL, archives * APART)
 
 
@@ -35,8 +35,8 @@ class ReapLocksOperator(ArchiveOperator):
     These are past their lease and grace, or of a process proved gone. A lock whose lease is over goes without its grace
     where this Airflow says that its task or run has ended.
 
-    Nothing depends on it, since whoever wants a lock does the same; it keeps the archive free of what is left
-    where nobody comes by. A healthy lock never goes.
+    Nothing depends on it, since a job that takes a lock does the same; it removes the locks that no other job meets.
+    A healthy lock never goes.
 
     Returns what was ended: `resource`, `mode`, `txn`, `purpose` and `reason` of each.
 
@@ -60,17 +60,17 @@ class ReapLocksOperator(ArchiveOperator):
             ended = reap(
                 open_store(find_archive_or_connection(self.archive).place(self.replica)), finished=word.has_finished
             )
-        for each in ended:
-            self.log.info("ended: %s: %s", each.lock.describe(), each.reason)
+        for reaped in ended:
+            self.log.info("ended: %s: %s", reaped.lock.describe(), reaped.reason)
         return [
             {
-                "resource": each.lock.resource,
-                "mode": each.lock.mode,
-                "txn": each.lock.txn,
-                "purpose": each.lock.purpose,
-                "reason": each.reason,
+                "resource": reaped.lock.resource,
+                "mode": reaped.lock.mode,
+                "txn": reaped.lock.txn,
+                "purpose": reaped.lock.purpose,
+                "reason": reaped.reason,
             }
-            for each in ended
+            for reaped in ended
         ]
 
 

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import HoldfastError, exit_code_of, sentence
 from holdfast.operations.requests.recovery import RecoveryRequest
-from holdfast_airflow.arguments import Span, check_spans, span
-from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import failure, in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
+from holdfast_airflow.replicated import replicated
 from holdfast_airflow.requests import request_of
+from holdfast_airflow.spans import Span, check_spans, span
 from locking import LockError
 from locking.store import StoreError
 
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.replication.log.replicas import ReplicaRow
     from holdfast.replication.work.recovery import Recovered
-    from holdfast_airflow.coordination import Replicated
+    from holdfast_airflow.replicated import Replicated
 
 
 class RecoverReplicasOperator(ArchiveOperator):
-    """Operator that recovers each lost replica of an archive from the most advanced one.
+    """Operator that recovers an archive's lost replicas from the furthest one.
 
     It copies the files that are missing and, with `deep`, those that are not as they were written. A replica that fails
     does not keep others from being recovered; the task then fails with the first error. Killed, it goes on with what is
@@ -38,7 +38,7 @@ class RecoverReplicasOperator(ArchiveOperator):
     had, whose files stay).
 
     :param archive: a name in archives.yaml. (templated)
-    :param lock_wait: how long to wait for whoever works on a replica, in the worker. (templated)
+    :param lock_wait: how long to wait for other work on a replica, in the worker. (templated)
     """
 
     request_type: ClassVar[type[Request]] = RecoveryRequest
@@ -51,41 +51,41 @@ class RecoverReplicasOperator(ArchiveOperator):
 
     def execute(self, context: Context) -> dict[str, Any]:
         """Recover the lost replicas and return a summary of each."""
-        done: list[dict[str, Any]] = []
+        recovered: list[dict[str, Any]] = []
         failed: list[Exception] = []
-        with in_airflow_terms(), replicated(self.archive) as found:
-            for row in found.rows():
+        with in_airflow_terms(), replicated(self.archive) as archive:
+            for row in archive.rows():
                 if not row.is_lost:
                     continue
                 try:
-                    made = self._recover(found, row)
+                    made = self._recover(archive, row)
                 except (HoldfastError, LockError, StoreError) as error:
                     self.log.error("replica %s is still lost: %s", row.name, sentence(error))
                     failed.append(error)
                     continue
                 self.log.info(
-                    "replica %s was made anew from %s: %s files copied, %s were there",
+                    "replica %s was rebuilt from %s: %s files copied, %s were there",
                     made.replica,
                     made.source,
                     made.files,
                     made.kept,
                 )
-                done.append(made.describe())
+                recovered.append(made.describe())
         if failed:
             raise failure(sentence(failed[0]), exit_code_of(failed[0]))
-        return {"recovered": done}
+        return {"recovered": recovered}
 
-    def _recover(self, found: Replicated, row: ReplicaRow) -> Recovered:
+    def _recover(self, archive: Replicated, row: ReplicaRow) -> Recovered:
         from holdfast.replication.work.recovery import recover
 
         request: RecoveryRequest = request_of(self, RecoveryRequest)
         return recover(
-            found.coordination,
-            found.log.archive,
+            archive.coordination,
+            archive.log.archive,
             row.name,
             deep=request.deep,
             wait=span(self.lock_wait).total_seconds(),
-            places=found.places,
+            places=archive.places,
         )
 
 

@@ -35,7 +35,7 @@ class ReleaseLockOperator(LogsLines, BaseOperator):
         self.acquire = acquire
 
     def execute(self, context: Context) -> None:
-        """Release the lock, whether or not it is still held; do nothing where none was acquired."""
+        """Release the lock, whether or not it is still held. Do nothing where none was acquired."""
         from holdfast.storage import open_store
         from locking import LeaseHandle, release_handle
 

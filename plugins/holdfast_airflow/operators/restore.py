@@ -39,7 +39,7 @@ class RestoreOperator(DatabaseJobOperator):
     the same moment to it as to the first. Everything goes into an empty database; chosen tables, or all
     under other names, go beside what is there. Returns `commit`, `restored_to`, `position`, `tables`, `rows`,
     `seconds`, `lost` (values and rows that the archive has and the target does not), `log_only` (tables that only the
-    log tells of), `unproved_names` (of tables that may have had others), `loaded_by` (the role that loaded the rows),
+    log has), `unproved_names` (of tables that may have had others), `loaded_by` (the role that loaded the rows),
     `not_restored`, `skipped_existing`, `unlogged`, `stale` (tables whose rows are older than that, since their changes
     are not backed up), `schema_note` (why the schema may be that of another moment, or empty), `roles` and `read_from`
     (which replica was read and how fresh it is); after a dry run also `dry_run` and `plan`.

@@ -12,12 +12,12 @@ from holdfast.common.errors import HoldfastError, sentence
 from holdfast.common.words import is_yes
 from holdfast.config.archives_model import GAP_AFTER
 from holdfast.operations.requests.sync import SyncRequest
-from holdfast_airflow.arguments import Span, span
-from holdfast_airflow.coordination import replicated
+from holdfast_airflow.deferral import check_event, deadline_in
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveJobOperator
-from holdfast_airflow.telemetry.metrics import job_measured, tell_replicas
-from holdfast_airflow.waiting import check_event, deadline_in
+from holdfast_airflow.replicated import replicated
+from holdfast_airflow.spans import Span, span
+from holdfast_airflow.telemetry.metrics import job_metrics, send_replica_metrics
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from holdfast.operations.requests.base import Request
     from holdfast.replication.work.synced import Synced
     from holdfast.storage import ObjectStore
-    from holdfast_airflow.coordination import Replicated
-    from holdfast_airflow.telemetry.metrics import Measured
+    from holdfast_airflow.replicated import Replicated
+    from holdfast_airflow.telemetry.metrics import JobMetrics
 
 
 class SyncReplicaOperator(ArchiveJobOperator):
@@ -38,7 +38,7 @@ class SyncReplicaOperator(ArchiveJobOperator):
     several at a time, or through the tasks of a Spark job; what is there already is not fetched again. A replica that
     is lost is left to :class:`RecoverReplicasOperator`, and the task fails.
 
-    Where nobody has the files of an entry any more, the task fails until that has been known for `gap_after`; then the
+    Where no replica has the files of an entry any more, the task fails until that has been so for `gap_after`; then the
     entry is given up, and `points` names the gap.
 
     Returns `replica`, `index` (of the last entry that it has), `entries`, `files` and `bytes` (that were fetched), and
@@ -47,8 +47,8 @@ class SyncReplicaOperator(ArchiveJobOperator):
     :param archive: a name in archives.yaml. (templated)
     :param replica: the replica's name. (templated)
     :param spark: spread the copies over Spark, for a replica that lacks much. (templated)
-    :param gap_after: entries whose files nobody has had for so long are given up; None: only a person does that.
-    :param lock_wait: how long to wait for whoever works on the replica: in the worker, or, with `spark`, deferred.
+    :param gap_after: entries whose files no replica has had for so long are given up; None: only a person does that.
+    :param lock_wait: how long to wait for other work on the replica: in the worker, or, with `spark`, deferred.
     """
 
     request_type: ClassVar[type[Request]] = SyncRequest
@@ -85,52 +85,52 @@ class SyncReplicaOperator(ArchiveJobOperator):
         from holdfast.replication.work.sync import sync_replica
 
         with (
-            job_measured(self.archive, self.measured_as) as measured,
+            job_metrics(self.archive, self.measured_as) as metrics,
             in_airflow_terms(),
-            replicated(self.archive) as found,
-            tidied(partial(self._tell_lag, found)),
+            replicated(self.archive) as archive,
+            tidied(partial(self._send_lag, archive)),
         ):
-            measured.began = time.monotonic()
-            row = found.coordination.run(lambda c: replica(c, found.log.archive, self.replica or ""))
-            done = sync_replica(
-                found.coordination,
-                found.log.archive,
+            metrics.began = time.monotonic()
+            row = archive.coordination.run(lambda c: replica(c, archive.log.archive, self.replica or ""))
+            synced = sync_replica(
+                archive.coordination,
+                archive.log.archive,
                 row,
                 wait=span(self.lock_wait).total_seconds(),
                 gap_after=self.gap_after,
-                places=found.places,
-                execute=partial(self._in_spark, context, deadline, measured) if is_yes(self.spark) else None,
+                places=archive.places,
+                execute=partial(self._in_spark, context, deadline, metrics) if is_yes(self.spark) else None,
             )
-            measured.summary = done.describe()
-        for index in done.given_up:
+            metrics.summary = synced.describe()
+        for index in synced.given_up:
             self.log.error(
                 "entry %s of the update log is given up: no replica had its files: 'holdfast points' names the gap",
                 index,
             )
         self.log.info(
             "replica %s is at entry %s: %s executed, %s files fetched",
-            done.replica,
-            done.index,
-            done.entries,
-            done.files,
+            synced.replica,
+            synced.index,
+            synced.entries,
+            synced.files,
         )
-        return done.describe()
+        return synced.describe()
 
-    def _tell_lag(self, found: Replicated) -> None:
-        """Tell how far all replicas are behind: that of one whose own task fails or hangs, too."""
+    def _send_lag(self, archive: Replicated) -> None:
+        """Send how far all replicas are behind: that of one whose own task fails or hangs, too."""
         from holdfast.replication.log.status import status
 
         try:
-            (log_status,) = found.coordination.run(lambda c: status(c, found.log.archive))
+            (log_status,) = archive.coordination.run(lambda c: status(c, archive.log.archive))
         except HoldfastError as error:
             self.log.warning("how far replicas are behind is not measured: %s", sentence(error))
         else:
-            tell_replicas(self.archive, log_status.describe()["replicas"])
+            send_replica_metrics(self.archive, log_status.describe()["replicas"])
 
-    def _in_spark(self, context: Context, deadline: datetime, measured: Measured, place: ObjectStore) -> Synced:
+    def _in_spark(self, context: Context, deadline: datetime, metrics: JobMetrics, place: ObjectStore) -> Synced:
         from holdfast.replication.work.sync import sync_of_result
 
-        return sync_of_result(self._under_locks(context, deadline, measured))
+        return sync_of_result(self._under_locks(context, deadline, metrics))
 
 
 SyncReplica = SyncReplicaOperator

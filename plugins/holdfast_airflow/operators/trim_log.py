@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.operations.requests.trim import TrimRequest
-from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
 from holdfast_airflow.operators.job import ArchiveOperator
+from holdfast_airflow.replicated import replicated
 from holdfast_airflow.requests import request_of
 
 if TYPE_CHECKING:
@@ -34,24 +34,24 @@ class TrimLogOperator(ArchiveOperator):
         """Trim the update log and return a summary."""
         from holdfast.replication.log.trimming import trim
 
-        with in_airflow_terms(), replicated(self.archive) as found:
+        with in_airflow_terms(), replicated(self.archive) as archive:
             request: TrimRequest = request_of(self, TrimRequest)
-            done = trim(
-                found.coordination,
-                found.log.archive,
+            trimmed = trim(
+                archive.coordination,
+                archive.log.archive,
                 min_keep=request.min_keep,
                 max_keep=request.max_keep,
-                places=found.places,
+                places=archive.places,
             )
-        self.log.info("%s entries removed; the log begins at %s", done.removed, done.start)
-        for name in done.lost:
+        self.log.info("%s entries removed; the log begins at %s", trimmed.removed, trimmed.start)
+        for name in trimmed.lost:
             self.log.warning("replica %s is lost by it: it was away too long", name)
         return {
-            "log_start": done.start,
-            "removed": done.removed,
-            "lost": list(done.lost),
-            "waits_for": list(done.waits_for),
-            "not_asked": [each.describe() for each in done.not_asked],
+            "log_start": trimmed.start,
+            "removed": trimmed.removed,
+            "lost": list(trimmed.lost),
+            "waits_for": list(trimmed.waits_for),
+            "not_asked": [replica.describe() for replica in trimmed.not_asked],
         }
 
 

@@ -43,6 +43,6 @@ class TruncateOperator(SourceJobOperator):
         return made
 
     def summarise(self, store: ObjectStore, run: str, result: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the summary of the truncation, made or planned; the archive has checked its commit itself."""
+        """Return the summary of the truncation, made or planned. The archive has checked its commit itself."""
         keys = ("commit", "keep", "blocks_removed", "bytes", "dry_run", "sources")
         return {key: result.get(key) for key in keys}

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class VacuumOperator(ArchiveJobOperator):
-    """Operator that deletes files that an archive no longer needs, once their grace is over.
+    """Operator that deletes unneeded files once their grace is over.
 
     These are the files of removed blocks, and orphan files of killed backups. It is the only operation that deletes
     data files, and gives way to readers: what it did not come to, another try does. Returns `files` and `bytes` that
@@ -39,17 +39,17 @@ class VacuumOperator(ArchiveJobOperator):
         :raises HoldfastError: the store failed, or forbade a deletion that no object lock forbids.
         :raises BusyError: readers were in the way of the rest.
         """
-        refused = [each for each in result.get("refused", ()) if not each["retained"]]
+        refused = [refusal for refusal in result.get("refused", ()) if not refusal["retained"]]
         if result.get("trouble") or refused:
             raise HoldfastError(result.get("trouble") or f"{refused[0]['reason']} ({len(refused)} files in all)")
-        if left := result.get("left"):
-            raise BusyError(f"{left} files are left, since readers were in the way: {'; '.join(result['busy'])}")
+        if remaining := result.get("left"):
+            raise BusyError(f"{remaining} files are left, since readers were in the way: {'; '.join(result['busy'])}")
         return {
             "files": result.get("files"),
             "bytes": result.get("bytes"),
             "dry_run": result.get("dry_run"),
             "busy": list(result.get("busy", ())),
-            "waits_for": sorted({name for each in result.get("awaited", ()) for name in each["replicas"]}),
+            "waits_for": sorted({name for block in result.get("awaited", ()) for name in block["replicas"]}),
             **{key: len(result.get(key, ())) for key in ("blocks", "abandoned", "waiting")},
             "retained": len(result.get("refused", ())),
         }

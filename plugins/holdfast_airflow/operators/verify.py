@@ -72,7 +72,7 @@ class VerifyOperator(ArchiveJobOperator):
         :raises DamagedError: not everything is what was written.
         """
         if damage := result.get("damage"):
-            if replaceable := sum(bool(each.get("replaceable")) for each in result.get("costs", ())):
+            if replaceable := sum(bool(cost.get("replaceable")) for cost in result.get("costs", ())):
                 self._give_up_replica(store, replaceable)
             more = f"; and {len(damage) - _TOLD} more, in the log" if damage[_TOLD:] else ""
             raise DamagedError(f"damaged or missing: {'; '.join(damage[:_TOLD])}{more}")

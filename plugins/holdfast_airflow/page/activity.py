@@ -72,7 +72,7 @@ class Task:
 
     @property
     def runbook(self) -> str | None:
-        """Return the name of the runbook for its failure, below docs/runbooks; None where there is none."""
+        """Return the name of the runbook for its failure, below docs/runbooks. None where there is none."""
         return runbook_for(operation_of(self.dag_id, self.archive), self.exit_code)
 
 
@@ -110,14 +110,14 @@ class Dag:
 class Dags:
     """The DAGs of archives, by their ids."""
 
-    known: Mapping[str, Dag]
+    by_id: Mapping[str, Dag]
 
     @cached_property
     def _by_archive(self) -> dict[str, list[Dag]]:
-        found: dict[str, list[Dag]] = {}
-        for _, dag in sorted(self.known.items()):
-            found.setdefault(dag.archive, []).append(dag)
-        return found
+        by_archive: dict[str, list[Dag]] = {}
+        for _, dag in sorted(self.by_id.items()):
+            by_archive.setdefault(dag.archive, []).append(dag)
+        return by_archive
 
     def of(self, archive: str) -> list[Dag]:
         """Return an archive's DAGs, by their ids."""
@@ -156,13 +156,15 @@ def active_tasks(session: Session, dags: Dags) -> list[Task]:
         .where(TaskInstance.state.in_(ACTIVE))
         .order_by(TaskInstance.queued_dttm)
     ).scalars()
-    found = [row for row in rows if row.dag_id in dags.known]
-    notes = notes_of(session, found, RUN)
-    return [_task(row, dags, run=(notes.get(task_key(row)) or {}).get("run")) for row in found]
+    of_dags = [row for row in rows if row.dag_id in dags.by_id]
+    notes = notes_of(session, of_dags, RUN)
+    return [_task(row, dags, run=(notes.get(task_key(row)) or {}).get("run")) for row in of_dags]
 
 
 def open_failures(session: Session, dags: Dags) -> list[Task]:
-    """Return the failed tasks of DAGs whose newest finished run has failed, the newest first; three queries.
+    """Return failed tasks of DAGs whose newest finished run failed.
+
+    The newest come first. Three queries.
 
     A run that went well ends the failures before it.
     """
@@ -182,7 +184,7 @@ def open_failures(session: Session, dags: Dags) -> list[Task]:
         .where(DagRun.state == "failed")
         .order_by(DagRun.run_after.desc())
     ).all()
-    runs = [(dag, run) for dag, run in failed if dag in dags.known][:MOST_FAILURES]
+    runs = [(dag, run) for dag, run in failed if dag in dags.by_id][:MOST_FAILURES]
     if not runs:
         return []
     rows = session.execute(
@@ -191,8 +193,8 @@ def open_failures(session: Session, dags: Dags) -> list[Task]:
         .order_by(TaskInstance.end_date.desc())
         .limit(MOST_FAILURES)
     )
-    found = list(rows.scalars())
-    notes, jobs = notes_of(session, found, FAILURE), notes_of(session, found, RUN)
+    tasks = list(rows.scalars())
+    notes, jobs = notes_of(session, tasks, FAILURE), notes_of(session, tasks, RUN)
     return [
         _task(
             row,
@@ -201,7 +203,7 @@ def open_failures(session: Session, dags: Dags) -> list[Task]:
             sentence=str(note.get("sentence", "")),
             exit_code=note.get("exit_code"),
         )
-        for row in found
+        for row in tasks
         for note in (notes.get(task_key(row)) or {},)
     ]
 
@@ -231,7 +233,7 @@ def task_key(row: TaskInstance) -> tuple[Any, ...]:
 
 def _task(row: TaskInstance, dags: Dags, **more: Any) -> Task:
     return Task(
-        archive=dags.known[row.dag_id].archive,
+        archive=dags.by_id[row.dag_id].archive,
         dag_id=row.dag_id,
         run_id=row.run_id,
         task_id=row.task_id,

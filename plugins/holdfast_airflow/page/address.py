@@ -11,7 +11,9 @@ PREFIX = "/holdfast"
 
 
 def page_address(**query: str) -> str:
-    """Return the page's address as a browser needs it: behind a proxy, Airflow may have a path of its own.
+    """Return the page's address as a browser needs it.
+
+    Behind a proxy, Airflow may have a path of its own.
 
     :param query: such as `archive`, and `run` of a job in it. Braces stay as they are: Airflow fills them in.
     """

@@ -14,8 +14,8 @@ from starlette.exceptions import HTTPException as AnyHTTPException
 
 from holdfast import __version__
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast_airflow.page.bounded import LookTimedOutError
 from holdfast_airflow.page.changing import changing
+from holdfast_airflow.page.looks import LookTimedOutError
 from holdfast_airflow.page.page import Page
 from holdfast_airflow.page.reading import reading
 from locking import LockError
@@ -89,8 +89,8 @@ def asset(name: str) -> FileResponse:
 @_assets.get("/openapi.json")
 def openapi(request: Request) -> dict[str, Any]:
     """Describe the routes."""
-    told: dict[str, Any] = request.app.openapi()
-    return told
+    document: dict[str, Any] = request.app.openapi()
+    return document
 
 
 async def _add_headers(request: Request, call_next: Callable[[Request], Awaitable[Response]]) -> Response:
@@ -100,8 +100,8 @@ async def _add_headers(request: Request, call_next: Callable[[Request], Awaitabl
 
 
 async def _send_to_login(request: Request, error: Exception) -> Response:
-    """Send a browser without a session to Airflow's login; everything else gets the status and a sentence."""
-    assert isinstance(error, AnyHTTPException)  # noqa: S101 - tells mypy what this handler is for
+    """Send a browser without a session to Airflow's login. Everything else gets the status and a sentence."""
+    assert isinstance(error, AnyHTTPException)  # noqa: S101 - says to mypy what this handler is for
     is_page = request.method == "GET" and request.url.path.rstrip("/") == request.scope.get("root_path", "").rstrip("/")
     if error.status_code == status.HTTP_401_UNAUTHORIZED and is_page:
         return RedirectResponse(get_auth_manager().get_url_login(next_url=str(request.url)), status.HTTP_303_SEE_OTHER)
@@ -117,7 +117,7 @@ async def _explain(_: Request, error: Exception) -> Response:
 
 
 async def _blame_database(_: Request, error: Exception) -> Response:
-    """Say that Airflow's database failed; what it said belongs into the log: it may quote values of a statement."""
+    """Say that Airflow's database failed. What it said belongs into the log: it may quote values of a statement."""
     _log.error("Airflow's database failed under the Holdfast page", exc_info=error)
-    told = "Airflow's database does not answer as it should, so nothing was begun: try again; its log says more"
-    return JSONResponse({"error": told}, status.HTTP_503_SERVICE_UNAVAILABLE)
+    message = "Airflow's database does not answer as it should, so nothing was begun: try again; its log says more"
+    return JSONResponse({"error": message}, status.HTTP_503_SERVICE_UNAVAILABLE)

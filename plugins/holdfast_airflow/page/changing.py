@@ -14,13 +14,37 @@ from airflow.utils.retries import run_with_db_retries
 from airflow.utils.session import create_session
 from fastapi import APIRouter
 from fastapi.concurrency import run_in_threadpool
+from pydantic import BaseModel, ConfigDict, Field
 
 from holdfast_airflow.page import rights
-from holdfast_airflow.page.models import BreakBody, HoldBody, ReleaseBody  # noqa: TC001 - FastAPI reads them
 from holdfast_airflow.page.page import HoldId, PageDep, Txn  # noqa: TC001 - FastAPI reads them at run time
 from holdfast_airflow.page.rights import Breakable, Changeable  # noqa: TC001 - FastAPI reads them at run time
 
 changing = APIRouter(prefix="/api/archives/{archive}")
+
+
+class _Body(BaseModel):
+    model_config = ConfigDict(extra="forbid", str_strip_whitespace=True)
+
+
+class BreakBody(_Body):
+    """Decision to break a lock."""
+
+    reason: str = Field(min_length=1, max_length=500, description="Why; kept in the archive with the user's name.")
+
+
+class HoldBody(_Body):
+    """Decision to hold a restore point."""
+
+    source: str = Field(min_length=1, max_length=64)
+    at: str = Field(min_length=1, max_length=200, description="As for `--at` of a restore.")
+    reason: str = Field(min_length=1, max_length=500, description="Why, for a reader in a year.")
+
+
+class ReleaseBody(_Body):
+    """Decision to take a hold back."""
+
+    reason: str = Field(min_length=1, max_length=500)
 
 
 @changing.post("/locks/{txn}/break")
@@ -53,7 +77,7 @@ async def release_hold(
 
 
 def _audit(archive: str, user: str, event: str, words: str) -> None:
-    """Tell Airflow's audit log; a database that is busy, as SQLite is while others write, is asked again."""
+    """Write to Airflow's audit log. A database that is busy, as SQLite is while others write, is asked again."""
     for attempt in run_with_db_retries():
         with attempt, create_session() as session:
             session.add(Log(event=event, owner=user, dag_id=rights.dag_of(archive), extra=words))

@@ -1,4 +1,4 @@
-"""Archives.yaml as the page reads it: the last file that was good, whatever is there now."""
+"""Archives.yaml as the page reads it: the last file without a mistake."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Configurations:
         self._last = KnownArchives()
 
     def current(self) -> KnownArchives:
-        """Return the configuration; a file that cannot be read leaves that of before, with a `problem`."""
+        """Return the configuration. A file that cannot be read leaves that of before, with a `problem`."""
         with self._lock:
             try:
                 self._last = self._read()
@@ -51,8 +51,8 @@ class Configurations:
         path = find_config()
         if path is None:
             return KnownArchives()
-        found = path.stat()
-        seen = (path, found.st_mtime_ns, found.st_size)
+        status = path.stat()
+        seen = (path, status.st_mtime_ns, status.st_size)
         if seen == self._seen:
             return self._last
         read = read_archives(path)

@@ -24,8 +24,8 @@ from holdfast.replication.work.replica_backup import opened_for_backup
 from holdfast.status import record_of
 from holdfast.storage import open_store
 from holdfast.storage.url import open_place
-from holdfast_airflow.page.dag_history import with_blocks
 from holdfast_airflow.page.plans import plan
+from holdfast_airflow.page.recent_runs import with_blocks
 from holdfast_airflow.page.remembered_store import RememberedStore
 from locking import Owner, inspect
 
@@ -39,11 +39,11 @@ if TYPE_CHECKING:
     from holdfast_airflow.page.plans import PlannedOperation
 
 _GROWTH = 60
-"""Days, or equal spans of a longer time, that growth is told of."""
+"""Days, or equal spans of a longer time, that growth is given for."""
 
 
 class OpenedArchive:
-    """One archive, opened at its first use and kept up to date by the commits since.
+    """An archive, opened once and kept up to date.
 
     Its methods talk to the store, so each belongs into a thread with a time limit.
     """
@@ -85,19 +85,19 @@ class OpenedArchive:
         holds = sorted(archive.state.holds.values(), key=lambda hold: hold.at)
         return {
             "record": record_of(archive, self.config.sources),
-            "locks": [each.describe() for each in explain(inspect(archive.store), state_of=state_of)],
-            "breaks": [{**(each.result or {}), "state": each.state} for each in read_breaks(archive.store)[-10:]],
-            "holds": [describe_hold(archive.state, each) for each in holds],
+            "locks": [lock.describe() for lock in explain(inspect(archive.store), state_of=state_of)],
+            "breaks": [{**(broken.result or {}), "state": broken.state} for broken in read_breaks(archive.store)[-10:]],
+            "holds": [describe_hold(archive.state, hold) for hold in holds],
             "drills": drills_of(archive.store)[::-1],
             "growth": growth(archive.state),
         }
 
-    def backups(self, known: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
+    def backups(self, backups: Mapping[str, Sequence[Mapping[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
         """Return the newest backups of each source, also those that Airflow does not know; no request after a look.
 
-        :param known: by source, those of Airflow's tasks.
+        :param backups: by source, those of Airflow's tasks.
         """
-        return with_blocks(known, (self._archive or self.refreshed()).state)
+        return with_blocks(backups, (self._archive or self.refreshed()).state)
 
     def progress(self, runs: Collection[str]) -> dict[str, dict[str, Any] | None]:
         """Return the newest record of each run; two requests each."""
@@ -125,12 +125,12 @@ class OpenedArchive:
         :raises HoldfastError: it cannot be restored; the nearest ones are named.
         """
         archive = self.refreshed()
-        found = resolve(archive.state, archive.store, only_source(archive.state, source, at), at)
+        point = resolve(archive.state, archive.store, only_source(archive.state, source, at), at)
         return {
-            "at": iso(found.at),
-            "position": show_position(found.position),
-            "commit": found.commit,
-            "schema": found.approximate,
+            "at": iso(point.at),
+            "position": show_position(point.position),
+            "commit": point.commit,
+            "schema": point.approximate,
         }
 
     def plan(self, operation: PlannedOperation) -> dict[str, Any]:
@@ -138,14 +138,14 @@ class OpenedArchive:
         return plan(operation, self.refreshed(), self.config)
 
     def break_lock(self, txn: str, *, reason: str, user: str) -> dict[str, Any]:
-        """Break one lock; the record in the archive names the user."""
+        """Break one lock. The record in the archive names the user."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         _, record = break_lock(store, txn, reason=reason, user=user)
         self._store.forget()
         return dict(record.result or {})
 
     def hold(self, source: str, at: str, *, reason: str, user: str) -> dict[str, Any]:
-        """Hold a restore point; the hold names the user as its owner."""
+        """Hold a restore point. The hold names the user as its owner."""
         store = open_store(self.config.place(), self.config.key, self.config.signs)
         with locks.acquire(store, "hold", owner=Owner(user=user), purpose="hold add", wait=0) as held:
             archive = opened_for_backup(store, check=held.check)
@@ -168,12 +168,12 @@ def growth(state: State) -> list[dict[str, Any]]:
         return []
     first, last = blocks[0].head.covers.to_time, blocks[-1].head.covers.to_time
     span = (last - first) / _GROWTH
-    found, total = [], 0
+    sizes, total = [], 0
     for _, group in groupby(blocks, key=lambda placed: int((placed.head.covers.to_time - first) / span) if span else 0):
         members = list(group)
         total += sum(placed.size for placed in members)
-        found.append({"at": iso(members[-1].head.covers.to_time), "bytes": total})
-    return found
+        sizes.append({"at": iso(members[-1].head.covers.to_time), "bytes": total})
+    return sizes
 
 
 def _progress(record: RunRecord | None) -> dict[str, Any] | None:

@@ -9,7 +9,7 @@ from airflow.models.pool import Pool
 from sqlalchemy import select
 
 from holdfast_airflow.page.activity import active_tasks, dags_of, open_failures
-from holdfast_airflow.page.dag_history import recent_backups, recent_days
+from holdfast_airflow.page.recent_runs import recent_backups, recent_days
 from holdfast_airflow.page.records import KeptRecord, newest_records, recorded_archives
 from holdfast_airflow.page.verdicts import NO_RECORD, judge_source, reasons_of_archive, shared_reasons, without_record
 
@@ -53,14 +53,14 @@ def overview(
 
 
 def detail(session: Session, configuration: KnownArchives, archive: str, now: datetime) -> dict[str, Any]:
-    """Return the entry of one archive with its whole record, its tasks, its DAGs, and what these have done lately."""
+    """Return an archive's entry, record, tasks, DAGs and recent runs."""
     seen = _look(session, [archive])
     record = seen.records.get(archive)
     entry = _entry(archive, configuration, seen, now)
-    dags, sources = seen.dags.of(archive), [each["source"] for each in entry["sources"]]
+    dags, sources = seen.dags.of(archive), [source["source"] for source in entry["sources"]]
     return {
         **entry,
-        "record": dict(record.told) if record else None,
+        "record": dict(record.content) if record else None,
         "active": [task.describe() for task in seen.active],
         "failures": [task.describe() for task in seen.failures],
         "no_failures": "" if seen.failures else _no_failures(entry["mistake"], dags),
@@ -71,28 +71,27 @@ def detail(session: Session, configuration: KnownArchives, archive: str, now: da
 
 
 def entry_by(
-    session: Session, configuration: KnownArchives, archive: str, told: Mapping[str, Any], now: datetime
+    session: Session, configuration: KnownArchives, archive: str, content: Mapping[str, Any], now: datetime
 ) -> dict[str, Any]:
     """Return the entry of one archive, judged by a record that was made now.
 
     It knows a drill or a verification outside of the archive's own DAGs, of which no task has recorded anything.
 
-    :param told: as `holdfast.status.record_of` makes it.
+    :param content: as `holdfast.status.record_of` makes it.
     """
     seen = _look(session, [archive])
     kept = seen.records.get(archive)
-    record = KeptRecord(now, {**told, "replication": kept.told.get("replication") if kept else None})
+    record = KeptRecord(now, {**content, "replication": kept.content.get("replication") if kept else None})
     return _entry(archive, configuration, replace(seen, records={archive: record}), now)
 
 
 def archive_of(session: Session, dag: str, archives: Collection[str]) -> str | None:
-    """Return the archive, of these, that a DAG belongs to; None where it is another's, or nobody's."""
-    known = dags_of(session, archives).known.get(dag)
-    return known.archive if known else None
+    """Return the archive, of these, that a DAG belongs to. None where it belongs to none."""
+    owner = dags_of(session, archives).by_id.get(dag)
+    return owner.archive if owner else None
 
 
 def _no_failures(mistake: str, dags: Sequence[Dag]) -> str:
-    """Return what can be said of an archive without open failures."""
     if mistake:
         return "None, but with the mistake above nothing of it runs."
     return "The newest run of no DAG has failed." if dags else "None: Airflow has no DAG of it."
@@ -113,10 +112,10 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
     verdicts = _verdicts(config, record, failures, now)
     missing = _missing(config, record, verdicts)
     if missing:  # it says so already
-        verdicts = [each.without(NO_RECORD) for each in verdicts]
+        verdicts = [verdict.without(NO_RECORD) for verdict in verdicts]
     shared, verdicts = shared_reasons(verdicts)
     names = [verdict.source for verdict in verdicts]
-    reasons = reasons_of_archive(failures, names, record.told.get("replication") if record else None)
+    reasons = reasons_of_archive(failures, names, record.content.get("replication") if record else None)
     mistake = configuration.mistakes.get(name) or _without_pool(config, seen.pools)
     paused = seen.dags.paused(name)
     states = ["not ready"] if mistake or paused or reasons else []
@@ -128,14 +127,16 @@ def _entry(name: str, configuration: KnownArchives, seen: _Looked, now: datetime
         "reasons": [*reasons, *shared],
         "missing": missing,
         "configured": config is not None,
-        "place": config.url or ", ".join(config.replicas or {}) if config else (record.told["url"] if record else ""),
+        "place": config.url or ", ".join(config.replicas or {})
+        if config
+        else (record.content["url"] if record else ""),
         "encrypted": bool(config and config.encryption),
         "quorum": config.quorum if config else None,
         "replicas": _replicas(record),
         "recorded": record.at.isoformat() if record else None,
         "record_age_s": round((now - record.at).total_seconds(), 1) if record else None,
-        "bytes": record.told.get("bytes") if record else None,
-        "commits": record.told.get("commits") if record else None,
+        "bytes": record.content.get("bytes") if record else None,
+        "commits": record.content.get("commits") if record else None,
         "sources": [verdict.describe() for verdict in verdicts],
         "running": sum(task.archive == name and task.state == "running" for task in seen.active),
         "waiting": sum(task.archive == name and task.state != "running" for task in seen.active),
@@ -149,14 +150,14 @@ def _missing(config: ArchiveConfig | None, record: KeptRecord | None, verdicts: 
     """Return what an archive of archives.yaml lacks that has no backup at all, one sentence each."""
     if config is None or any(verdict.facts.get("restorable_to") for verdict in verdicts):
         return []
-    found = [] if record else ["No task has recorded anything of it: it may not have been created yet."]
+    reasons = [] if record else ["No task has recorded anything of it: it may not have been created yet."]
     if not config.sources:
-        found.append("archives.yaml names no source of it.")
-    return [*found, *(f"{verdict.source} has no backup yet." for verdict in verdicts)]
+        reasons.append("archives.yaml names no source of it.")
+    return [*reasons, *(f"{verdict.source} has no backup yet." for verdict in verdicts)]
 
 
 def _next(dags: Sequence[Dag]) -> str | None:
-    """Return when the next scheduled backup begins; None where none will."""
+    """Return when the next scheduled backup begins. None where none will."""
     times = [dag.next for dag in dags if dag.next and dag.operation in ("backup", "changes")]
     return min(times).isoformat() if times else None
 
@@ -171,26 +172,26 @@ def _without_pool(config: ArchiveConfig | None, pools: Collection[str]) -> str:
 def _verdicts(
     config: ArchiveConfig | None, record: KeptRecord | None, failures: Sequence[Task], now: datetime
 ) -> list[SourceVerdict]:
-    told = {each["source"]: each for each in record.told["sources"]} if record else {}
+    recorded = {source["source"]: source for source in record.content["sources"]} if record else {}
     configured = config.sources if config else {}
-    names = sorted({*told, *configured})
+    names = sorted({*recorded, *configured})
     return [
         judge_source(
-            told[name],
+            recorded[name],
             now=now,
             objectives=configured[name].objectives if name in configured else None,
             failures=failures,
             sources=names,
         )
-        if name in told
+        if name in recorded
         else without_record(name, failures, names)
         for name in names
     ]
 
 
 def _replicas(record: KeptRecord | None) -> list[dict[str, Any]]:
-    replication = record.told.get("replication") if record else None
+    replication = record.content.get("replication") if record else None
     return [
-        {key: each[key] for key in ("name", "entries_behind", "bytes_behind", "seconds_behind", "active", "lost")}
-        for each in (replication or {}).get("replicas", ())
+        {key: replica[key] for key in ("name", "entries_behind", "bytes_behind", "seconds_behind", "active", "lost")}
+        for replica in (replication or {}).get("replicas", ())
     ]

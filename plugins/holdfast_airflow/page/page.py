@@ -1,4 +1,4 @@
-"""State of the page in one API server, and the types of its routes' arguments."""
+"""State of the page, and types of its routes' arguments."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from airflow.configuration import conf
 from fastapi import Depends, HTTPException, Path, Request, status
 
 from holdfast.config.archives_model import NAME
-from holdfast_airflow.page.bounded import LIMIT_S, MOST, Looks
 from holdfast_airflow.page.configuration import Configurations
+from holdfast_airflow.page.looks import LIMIT_S, MOST, Looks
 from holdfast_airflow.page.opened import OpenedArchive
 
 if TYPE_CHECKING:
@@ -30,15 +30,15 @@ class Page:
         self._opened: dict[str, OpenedArchive] = {}
 
     def opened(self, name: str) -> OpenedArchive:
-        """Return an archive of archives.yaml, not opened yet where nobody has looked at it.
+        """Return an archive of archives.yaml, not opened yet at its first look.
 
         :raises HTTPException: 404 where archives.yaml does not have it here.
         """
         config = self._config(name)
-        known = self._opened.get(name)
-        if known is None or known.config != config:
-            known = self._opened[name] = OpenedArchive(config)
-        return known
+        opened = self._opened.get(name)
+        if opened is None or opened.config != config:
+            opened = self._opened[name] = OpenedArchive(config)
+        return opened
 
     def _config(self, name: str) -> ArchiveConfig:
         config = self.configurations.current().archives.get(name)

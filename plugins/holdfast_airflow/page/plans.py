@@ -25,7 +25,7 @@ MOST = 200
 
 
 def plan(operation: PlannedOperation, archive: Archive, config: ArchiveConfig) -> dict[str, Any]:
-    """Return the plan of an operation by the settings of archives.yaml, in the words of its `--dry-run --json`.
+    """Return an operation's plan, as `--dry-run --json` has it.
 
     Of restore points, only the runs are sent. Requests: one, and a few of the coordination store where the archive has
     replicas.
@@ -38,10 +38,10 @@ def plan(operation: PlannedOperation, archive: Archive, config: ArchiveConfig) -
 def _compaction(archive: Archive, config: ArchiveConfig) -> dict[str, Any]:
     check_format(archive)
     request = CompactionRequest().configured(config.compaction)
-    told = planned_compaction(archive, request, coordination=_coordination(config))
-    groups = told["joined"]
+    planned = planned_compaction(archive, request, coordination=_coordination(config))
+    groups = planned["joined"]
     return {
-        **told,
+        **planned,
         **_newest("joined", sorted(groups, key=lambda group: str(group["to"]))),
         "blocks": sum(group["blocks"] for group in groups),
         "bytes_before": sum(group["bytes_before"] for group in groups),
@@ -54,10 +54,10 @@ def _truncation(archive: Archive, config: ArchiveConfig) -> dict[str, Any]:
     lists = ("restorable_before", "restorable_after")
     sources = []
     for source in planned.sources:
-        told = {**source.summary(), **_newest("runs", source.runs())}
+        summary = {**source.summary(), **_newest("runs", source.runs())}
         for name in lists:
-            told |= _newest(name, told[name])
-        sources.append(told)
+            summary |= _newest(name, summary[name])
+        sources.append(summary)
     return {"dry_run": True, "keep": str(parse_rules(request.keep)), **planned.summary(), "sources": sources}
 
 
@@ -65,5 +65,5 @@ def _coordination(config: ArchiveConfig) -> str | None:
     return os.environ.get(COORDINATION_VARIABLE) or config.store
 
 
-def _newest(name: str, found: Sequence[Any]) -> dict[str, Any]:
-    return {name: list(found[-MOST:]), f"{name}_left_out": max(0, len(found) - MOST)}
+def _newest(name: str, entries: Sequence[Any]) -> dict[str, Any]:
+    return {name: list(entries[-MOST:]), f"{name}_left_out": max(0, len(entries) - MOST)}

@@ -15,10 +15,10 @@ from holdfast.archive.locks.owner_status import Word
 from holdfast.common.errors import UsageError
 from holdfast_airflow.page import rights
 from holdfast_airflow.page.activity import dags_of
-from holdfast_airflow.page.dag_history import recent_backups
 from holdfast_airflow.page.overview import archive_of, detail, entry_by, known_archives, overview
 from holdfast_airflow.page.page import PageDep, SourceName  # noqa: TC001 - FastAPI reads them at run time
 from holdfast_airflow.page.plans import PlannedOperation  # noqa: TC001 - FastAPI reads it at run time
+from holdfast_airflow.page.recent_runs import recent_backups
 from holdfast_airflow.page.rights import Readable  # noqa: TC001 - FastAPI reads it at run time
 from holdfast_airflow.page.scheduler import DatabaseScheduler
 
@@ -48,11 +48,11 @@ def list_archives(
 
 @reading.get("/{archive}")
 def describe_archive(archive: Readable, session: SessionDep, user: GetUserDep, page: PageDep) -> dict[str, Any]:
-    """Describe one archive by what tasks have recorded; no store is asked."""
+    """Describe one archive by what tasks have recorded. No store is asked."""
     now = datetime.now(UTC)
-    told = detail(session, page.configurations.current(), archive, now)
-    starts = rights.startable((dag["dag_id"] for dag in told["dags"]), user)
-    return {"now": now.isoformat(), **told, "rights": {**rights.rights_of(archive, user), "start": starts}}
+    described = detail(session, page.configurations.current(), archive, now)
+    starts = rights.startable((dag["dag_id"] for dag in described["dags"]), user)
+    return {"now": now.isoformat(), **described, "rights": {**rights.rights_of(archive, user), "start": starts}}
 
 
 @reading.get("/{archive}/now")
@@ -62,12 +62,12 @@ async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
     def look() -> dict[str, Any]:
         opened = page.opened(archive)
         with create_session() as session:
-            told = opened.now(Word(DatabaseScheduler(session)).state_of)
+            described = opened.now(Word(DatabaseScheduler(session)).state_of)
             configuration, now = page.configurations.current(), datetime.now(UTC)
-            entry = entry_by(session, configuration, archive, told["record"], now)
-            sources = [each["source"] for each in entry["sources"]]
+            entry = entry_by(session, configuration, archive, described["record"], now)
+            sources = [source["source"] for source in entry["sources"]]
             backups = recent_backups(session, dags_of(session, [archive]).of(archive), sources, now)
-            return {**told, "entry": entry, "backups": opened.backups(backups)}
+            return {**described, "entry": entry, "backups": opened.backups(backups)}
 
     return await page.looks.within(look)
 
@@ -76,13 +76,13 @@ async def look_at_archive(archive: Readable, page: PageDep) -> dict[str, Any]:
 async def look_at_progress(
     archive: Readable, page: PageDep, run: Annotated[list[str], Query(max_length=MOST_RUNS)]
 ) -> dict[str, Any]:
-    """Return how far jobs are, by their runs; null for one that has recorded nothing."""
+    """Return how far jobs are, by their runs. Null for one that has recorded nothing."""
     return await page.looks.within(partial(page.opened(archive).progress, run))
 
 
 @reading.get("/{archive}/plans/{operation}")
 async def look_at_plan(archive: Readable, operation: PlannedOperation, page: PageDep) -> dict[str, Any]:
-    """Say what a compaction, or a truncation, would do now; nothing is changed."""
+    """Say what a compaction, or a truncation, would do now. Nothing is changed."""
     return await page.looks.within(partial(page.opened(archive).plan, operation))
 
 
@@ -96,11 +96,11 @@ async def look_at_line(
     parts: Annotated[int, Query(ge=1, le=5000)] = 1000,
     commits: Annotated[int | None, Query(ge=0)] = None,
 ) -> dict[str, Any]:
-    """Return the restorable-time line of a source between two times, thinned to about so many parts.
+    """Return a source's restorable-time line between two times.
 
     With `commits`, the store is not asked for more than so many.
     """
-    if any(each is not None and each.tzinfo is None for each in (start, end)):
+    if any(time is not None and time.tzinfo is None for time in (start, end)):
         raise UsageError("write times with their zone, such as 2026-03-01T12:00:00Z")
     if start is not None and end is not None and start >= end:
         raise UsageError("the line's end must be later than its start")
@@ -111,5 +111,5 @@ async def look_at_line(
 async def resolve_moment(
     archive: Readable, source: SourceName, page: PageDep, at: Annotated[str, Query(min_length=1, max_length=200)]
 ) -> dict[str, Any]:
-    """Say what a restore to a moment would bring back, or why it cannot, with the nearest moments."""
+    """Resolve a recovery target, or say which ones are nearest."""
     return await page.looks.within(partial(page.opened(archive).moment, source, at))

@@ -1,4 +1,4 @@
-"""Records of archives in Airflow's database: what tasks have told in the events of record assets."""
+"""Records of archives in Airflow's database, from the events of record assets."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ class KeptRecord:
     """A record as a task has kept it.
 
     :param at: when Airflow took it.
-    :param told: `holdfast.status.record_of`, and `replication` where the archive has replicas.
+    :param content: `holdfast.status.record_of`, and `replication` where the archive has replicas.
     """
 
     at: datetime
-    told: Mapping[str, Any]
+    content: Mapping[str, Any]
 
 
 def recorded_archives(session: Session) -> dict[str, int]:
-    """Return the archives that any record was told of, with the ids of their assets."""
-    found = session.execute(select(AssetModel.uri, AssetModel.id).where(AssetModel.uri.like(f"{SCHEME}://%/{RECORD}")))
-    return {uri.removeprefix(f"{SCHEME}://").removesuffix(f"/{RECORD}"): identity for uri, identity in found}
+    """Return the archives that have a record asset, with the ids of these assets."""
+    rows = session.execute(select(AssetModel.uri, AssetModel.id).where(AssetModel.uri.like(f"{SCHEME}://%/{RECORD}")))
+    return {uri.removeprefix(f"{SCHEME}://").removesuffix(f"/{RECORD}"): identity for uri, identity in rows}
 
 
 def newest_records(session: Session, assets: Mapping[str, int]) -> dict[str, KeptRecord]:
@@ -61,13 +61,13 @@ def newest_records(session: Session, assets: Mapping[str, int]) -> dict[str, Kep
         .join(AssetModel, AssetEvent.id == newest)
         .where(AssetModel.id.in_(names))
     )
-    events = {names[asset]: KeptRecord(at, told or {}) for asset, at, told in rows}
-    found = {name: event for name, event in events.items() if _is_record(event.told)}
-    return found | _older(session, {assets[name]: name for name in events.keys() - found.keys()})
+    events = {names[asset]: KeptRecord(at, content or {}) for asset, at, content in rows}
+    records = {name: event for name, event in events.items() if _is_record(event.content)}
+    return records | _older(session, {assets[name]: name for name in events.keys() - records.keys()})
 
 
 def _older(session: Session, assets: Mapping[int, str]) -> dict[str, KeptRecord]:
-    found = {}
+    records = {}
     for identity, name in assets.items():
         rows = session.execute(
             select(AssetEvent.timestamp, AssetEvent.extra)
@@ -75,12 +75,12 @@ def _older(session: Session, assets: Mapping[int, str]) -> dict[str, KeptRecord]
             .order_by(AssetEvent.timestamp.desc())
             .limit(_LOOKED_BACK)
         )
-        kept = next((KeptRecord(at, told) for at, told in rows if _is_record(told or {})), None)
+        kept = next((KeptRecord(at, content) for at, content in rows if _is_record(content or {})), None)
         if kept:
-            found[name] = kept
-    return found
+            records[name] = kept
+    return records
 
 
-def _is_record(told: Collection[str]) -> bool:
-    """Return whether an event has a record; one by hand, or of a task that could not reach the archive, has none."""
-    return "sources" in told and "archive" in told
+def _is_record(content: Collection[str]) -> bool:
+    """Return whether an event has a record. One by hand, or of a task that could not reach the archive, has none."""
+    return "sources" in content and "archive" in content

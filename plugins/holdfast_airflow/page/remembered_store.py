@@ -1,4 +1,4 @@
-"""Store of an archive that the page looks at again and again: what cannot have changed is asked for once."""
+"""Store that asks once for what cannot have changed."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ _AT_ONCE: Final = 2
 
 
 class RememberedStore(SignedStore):
-    """Store that lists records of drills, breaks and verifications in turns, and reads each of them once.
+    """Store that lists seldom and reads each document once.
+
+    It lists records of drills, breaks and verifications in turns.
 
     :param inner, key, signing: as for `SignedStore`.
     """
@@ -41,30 +43,33 @@ class RememberedStore(SignedStore):
         self._now: datetime | None = None
 
     def begin_look(self) -> None:
-        """Let the next look list anew what was listed longest ago, so that it takes four listings at most."""
+        """Let the next look list what was listed longest ago.
+
+        It takes four listings at most.
+        """
         with self._remembering:
             # Where listings are not in key order, that of locks is made twice.
             for prefix in list(self._listings)[: _AT_ONCE if self.listing_is_ordered else _AT_ONCE - 1]:
                 del self._listings[prefix]
 
     def forget(self) -> None:
-        """Let the next look list everything anew."""
+        """Let the next look list everything."""
         with self._remembering:
             self._listings.clear()
 
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
         if prefix == IDENTITY_KEY and self._now is not None:
             return Listing((), self._now)  # it is listed for the store's time alone
-        seldom = next((each for each in _SELDOM_LISTED if prefix.startswith(each)), None)
+        seldom = next((listed for listed in _SELDOM_LISTED if prefix.startswith(listed)), None)
         if seldom is None or start_after or most is not None:
             return self._timed(super().list(prefix, start_after=start_after, most=most))
         with self._remembering:
-            known = self._listings.get(seldom)
-        if known is None:
-            known = self._timed(super().list(seldom))
+            listing = self._listings.get(seldom)
+        if listing is None:
+            listing = self._timed(super().list(seldom))
             with self._remembering:
-                self._listings[seldom] = known
-        return Listing(tuple(info for info in known.objects if info.key.startswith(prefix)), known.now)
+                self._listings[seldom] = listing
+        return Listing(tuple(info for info in listing.objects if info.key.startswith(prefix)), listing.now)
 
     def _timed(self, listing: Listing) -> Listing:
         self._now = listing.now
@@ -74,12 +79,12 @@ class RememberedStore(SignedStore):
         if not key.startswith(_WRITTEN_ONCE):
             return super().read(key)
         with self._remembering:
-            known = self._documents.get(key)
-        if known is None:
-            known = super().read(key)
-            if known.is_believed:
+            document = self._documents.get(key)
+        if document is None:
+            document = super().read(key)
+            if document.is_believed:
                 with self._remembering:
-                    self._documents[key] = known
+                    self._documents[key] = document
                     while len(self._documents) > _MOST_DOCUMENTS:
                         del self._documents[next(iter(self._documents))]
-        return known
+        return document

@@ -36,12 +36,12 @@ def dag_of(archive: str) -> str:
 
 def readable(archives: set[str], user: GetUserDep) -> set[str]:
     """Return the archives that a user may see."""
-    found = get_auth_manager().filter_authorized_dag_ids(dag_ids={dag_of(name) for name in archives}, user=user)
-    return {name for name in archives if dag_of(name) in found}
+    dag_ids = get_auth_manager().filter_authorized_dag_ids(dag_ids={dag_of(name) for name in archives}, user=user)
+    return {name for name in archives if dag_of(name) in dag_ids}
 
 
 def sees_import_errors(user: GetUserDep) -> bool:
-    """Return whether a user may see what is wrong with DAG files, and so with archives.yaml."""
+    """Return whether a user may see mistakes of archives.yaml."""
     return get_auth_manager().is_authorized_view(access_view=AccessView.IMPORT_ERRORS, user=user)
 
 
@@ -85,7 +85,7 @@ def startable(dags: Iterable[str], user: GetUserDep) -> list[str]:
 
 
 def rights_of(archive: str, user: GetUserDep) -> dict[str, bool]:
-    """Return the changes that a user may make, so that the page offers no others."""
+    """Return the changes that a user may make."""
     manager = get_auth_manager()
     edits = manager.is_authorized_dag(method="PUT", details=_details(archive), user=user)
     return {

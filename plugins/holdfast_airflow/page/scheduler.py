@@ -20,13 +20,13 @@ class DatabaseScheduler:
         self._session = session
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
-        """Return the state of a run; None where there is no such run."""
-        found = self._session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
-        return str(found) if found else None
+        """Return the state of a run. None where there is no such run."""
+        state = self._session.scalar(select(DagRun.state).where(DagRun.dag_id == dag_id, DagRun.run_id == run_id))
+        return str(state) if state else None
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
-        """Return the state of a task instance; None where there is no such one."""
-        found = self._session.scalar(
+        """Return the state of a task instance. None where there is no such one."""
+        state = self._session.scalar(
             select(TaskInstance.state).where(
                 TaskInstance.dag_id == dag_id,
                 TaskInstance.run_id == run_id,
@@ -34,8 +34,8 @@ class DatabaseScheduler:
                 TaskInstance.map_index == map_index,
             )
         )
-        return str(found) if found else None
+        return str(state) if state else None
 
     def is_paused(self, dag_id: str) -> bool:
-        """Return whether a DAG is paused; one that is not there is not."""
+        """Return whether a DAG is paused. One that is not there is not."""
         return bool(self._session.scalar(select(DagModel.is_paused).where(DagModel.dag_id == dag_id)))

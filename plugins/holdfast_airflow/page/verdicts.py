@@ -49,13 +49,13 @@ class SourceVerdict:
             "source": self.source,
             "state": self.state,
             "reasons": list(self.reasons),
-            "objectives": [each.describe() for each in self.objectives],
+            "objectives": [standing.describe() for standing in self.objectives],
             "facts": dict(self.facts),
         }
 
 
 def judge_source(
-    told: Mapping[str, Any],
+    described: Mapping[str, Any],
     *,
     now: datetime,
     objectives: ObjectivesConfig | None,
@@ -64,33 +64,35 @@ def judge_source(
 ) -> SourceVerdict:
     """Return the verdict on a source by its part of a record.
 
-    :param told: of the record, as `holdfast.status.record_of` makes it.
+    :param described: of the record, as `holdfast.status.record_of` makes it.
     :param objectives: as archives.yaml has them now; None for those of the record.
     :param failures: open failures of the archive's tasks.
     :param sources: names of all sources of the archive.
     """
-    name = told["source"]
-    facts = Facts.from_described(told["facts"])
-    wanted = objectives or ObjectivesConfig.model_validate(told.get("objectives") or {})
-    judged = judge_facts(name, facts, wanted, now)
-    reasons = [f"{each.name} {each.limit} is missed: {each.stands}" for each in judged if not each.is_met]
-    if facts.restorable_to is None and not any(each.name == "rpo" for each in judged):
+    name = described["source"]
+    facts = Facts.from_described(described["facts"])
+    agreed = objectives or ObjectivesConfig.model_validate(described.get("objectives") or {})
+    judged = judge_facts(name, facts, agreed, now)
+    reasons = [
+        f"{standing.name} {standing.limit} is missed: {standing.stands}" for standing in judged if not standing.is_met
+    ]
+    if facts.restorable_to is None and not any(standing.name == "rpo" for standing in judged):
         reasons.append("there is no backup of it")
-    if facts.damaged and not any(each.name == "verified_within" for each in judged):
+    if facts.damaged and not any(standing.name == "verified_within" for standing in judged):
         reasons.append(f"damaged: {named(facts.damaged)}")
-    if facts.drill_failure and not any(each.name in ("rto", "drill_within") for each in judged):
+    if facts.drill_failure and not any(standing.name in ("rto", "drill_within") for standing in judged):
         reasons.append(f"the newest drill failed: {facts.drill_failure}")
-    if waiting := told.get("waiting"):
-        tables = named([each["table"] for each in waiting])
+    if waiting := described.get("waiting"):
+        tables = named([table["table"] for table in waiting])
         reasons.append(f"the newest rows of {tables} are in no backup: they wait to start over")
     reasons += _failures_of(name, failures, sources)
     if not reasons and not judged:
-        return SourceVerdict(name, "unknown", [NO_OBJECTIVES], judged, told["facts"])
-    return SourceVerdict(name, "not ready" if reasons else "ready", reasons, judged, told["facts"])
+        return SourceVerdict(name, "unknown", [NO_OBJECTIVES], judged, described["facts"])
+    return SourceVerdict(name, "not ready" if reasons else "ready", reasons, judged, described["facts"])
 
 
 def without_record(source: str, failures: Iterable[Task], sources: Collection[str]) -> SourceVerdict:
-    """Return the verdict on a source that no task has told anything of."""
+    """Return the verdict on a source without a record."""
     failed = _failures_of(source, failures, sources)
     return SourceVerdict(source, "not ready" if failed else "unknown", [NO_RECORD, *failed])
 
@@ -98,7 +100,9 @@ def without_record(source: str, failures: Iterable[Task], sources: Collection[st
 def reasons_of_archive(
     failures: Iterable[Task], sources: Collection[str], replication: Mapping[str, Any] | None
 ) -> list[str]:
-    """Return what is wrong with an archive as a whole, or with several sources alike, one sentence each.
+    """Return sentences on what is wrong with a whole archive.
+
+    What several sources have alike counts as such.
 
     :param replication: state of the archive's replicas, where it has some.
     """
@@ -107,10 +111,10 @@ def reasons_of_archive(
 
 
 def shared_reasons(verdicts: Sequence[SourceVerdict]) -> tuple[list[str], list[SourceVerdict]]:
-    """Return the reasons that all of several sources have, and the verdicts without them."""
+    """Return reasons that all sources share, and verdicts without them."""
     first, *others = verdicts or [SourceVerdict("", "unknown")]
-    shared = [each for each in first.reasons if others and all(each in other.reasons for other in others)]
-    rest = [each.without(*shared) for each in verdicts]
+    shared = [reason for reason in first.reasons if others and all(reason in other.reasons for other in others)]
+    rest = [verdict.without(*shared) for verdict in verdicts]
     return [f"each source: {why}" for why in shared], rest
 
 
@@ -119,7 +123,7 @@ def source_of(task_id: str, sources: Collection[str]) -> str:
     for prefix in ("backup_", "drill_"):
         if task_id.startswith(prefix):
             rest = task_id.removeprefix(prefix)  # a source, or a source and a replica
-            return max((each for each in sources if f"{rest}_".startswith(f"{each}_")), key=len, default="")
+            return max((source for source in sources if f"{rest}_".startswith(f"{source}_")), key=len, default="")
     return ""
 
 
@@ -137,14 +141,13 @@ def _alike(failures: Iterable[Task], sources: Collection[str]) -> Iterator[tuple
         if not task.dag_id.startswith(("objectives_", "restore_")) or task.dag_id.startswith("restore_drill_"):
             groups.setdefault((task.dag_id, task.exit_code, task.sentence), []).append(task)
     for tasks in groups.values():
-        about = {source_of(each.task_id, sources) for each in tasks}
+        about = {source_of(task.task_id, sources) for task in tasks}
         yield about.pop() if len(about) == 1 else "", tasks
 
 
 def _failed(tasks: Sequence[Task]) -> str:
-    """Return one sentence for tasks of one DAG that failed alike."""
     first, code = tasks[0], tasks[0].exit_code
-    names = named([each.task_id for each in tasks])
+    names = named([task.task_id for task in tasks])
     failed = f"task {names} has failed" if len(tasks) == 1 else f"tasks {names} have failed"
     exit_code = f" (exit code {code})" if code is not None else ""
     return f"{first.dag_id}, {failed}{exit_code}: {first.sentence or 'its log says why'}"
@@ -153,9 +156,9 @@ def _failed(tasks: Sequence[Task]) -> str:
 def _replicas(replication: Mapping[str, Any] | None) -> list[str]:
     if not replication:
         return []
-    lost = [each["name"] for each in replication["replicas"] if each["lost"]]
-    found = [f"lost {'replica' if len(lost) == 1 else 'replicas'}: {named(lost)}"] if lost else []
+    lost = [replica["name"] for replica in replication["replicas"] if replica["lost"]]
+    reasons = [f"lost {'replica' if len(lost) == 1 else 'replicas'}: {named(lost)}"] if lost else []
     if missing := replication.get("missing"):
         entries = f"{len(missing)} {'entry' if len(missing) == 1 else 'entries'}"
-        found.append(f"no replica has the files of {entries} of the update log")
-    return found
+        reasons.append(f"no replica has the files of {entries} of the update log")
+    return reasons

@@ -39,8 +39,8 @@ class DeferrableSensor(LogsLines, BaseSensorOperator):
         """Wait; return what the sensor returns."""
         if not self.deferrable:
             return super().execute(context)
-        if found := self.poke(context):
-            return getattr(found, "xcom_value", None)
+        if result := self.poke(context):
+            return getattr(result, "xcom_value", None)
         from holdfast_airflow.triggers.poke import PokeTrigger
 
         kind = type(self)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.units import parse_span
 from holdfast.common.words import human_span
-from holdfast_airflow.coordination import replicated
 from holdfast_airflow.exceptions import in_airflow_terms
+from holdfast_airflow.replicated import replicated
 from holdfast_airflow.sensors.deferrable import DeferrableSensor
 
 if TYPE_CHECKING:
@@ -45,8 +45,8 @@ class ReplicaCaughtUpSensor(DeferrableSensor):
         from holdfast.replication.log.status import status
 
         with in_airflow_terms(), replicated(self.archive) as asked:
-            (found,) = asked.coordination.run(lambda connection: status(connection, asked.log.archive))
-            rows = {each.row.name: each for each in found.replicas}
+            (log_status,) = asked.coordination.run(lambda connection: status(connection, asked.log.archive))
+            rows = {replica.row.name: replica for replica in log_status.replicas}
             if self.replica not in rows:
                 raise UsageError(f"{self.archive} has no replica {self.replica!r}; it has {', '.join(rows)}")
             one = rows[self.replica]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class RestorableSensor(DeferrableSensor):
-    """Sensor that waits until an archive can bring a source back to a time.
+    """Sensor that waits until a source can be restored to a time.
 
     It fails where the time lies in a gap, since no later backup closes one behind it. Returns `restorable_to`, the
     newest moment, and `commit`, its backup.
@@ -47,19 +47,19 @@ class RestorableSensor(DeferrableSensor):
         from holdfast.archive.history.restore_points import only_source, source_names
 
         with in_airflow_terms():
-            wanted = _time(self.until)
+            until = _time(self.until)
             state = HoldfastHook(self.archive).get_conn().state
             if not source_names(state):
                 return PokeReturnValue(is_done=False)
             source = only_source(state, self.source or None)
-            found = covered_ranges(state, source)
-            newest = found[-1]
-            if wanted > newest.end:
-                self.log.info("%s can be restored to %s; waiting for %s", source, iso(newest.end), iso(wanted))
+            ranges = covered_ranges(state, source)
+            newest = ranges[-1]
+            if until > newest.end:
+                self.log.info("%s can be restored to %s; waiting for %s", source, iso(newest.end), iso(until))
                 return PokeReturnValue(is_done=False)
-            if not any(each.start <= wanted <= each.end for each in found):
+            if not any(covered.start <= until <= covered.end for covered in ranges):
                 raise RefusedError(
-                    f"{source} cannot be restored to {iso(wanted)}: it lies in a gap, or before all backups"
+                    f"{source} cannot be restored to {iso(until)}: it lies in a gap, or before all backups"
                 )
             value = {"restorable_to": iso(newest.end), "commit": newest.placed.number}
             return PokeReturnValue(is_done=True, xcom_value=value)
@@ -67,9 +67,9 @@ class RestorableSensor(DeferrableSensor):
 
 def _time(given: str | datetime) -> datetime:
     try:
-        found = given if isinstance(given, datetime) else datetime.fromisoformat(given)
+        time = given if isinstance(given, datetime) else datetime.fromisoformat(given)
     except ValueError as error:
         raise UsageError(f"until is {given!r}: write a time in ISO 8601, such as 2026-03-01T12:00:00Z") from error
-    if found.tzinfo is None:
+    if time.tzinfo is None:
         raise UsageError(f"until is {given!r}: it names no time zone, such as Z for UTC")
-    return found
+    return time

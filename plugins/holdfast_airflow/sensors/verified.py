@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class VerifiedSensor(DeferrableSensor):
-    """Sensor that waits until every file of a source was read and compared, or written, within a length of time.
+    """Sensor that waits until a source's files are verified.
+
+    Each was read and compared, or written, within a length of time.
 
     A damaged file keeps it waiting until the file is repaired and verified.
 
@@ -39,6 +41,6 @@ class VerifiedSensor(DeferrableSensor):
 
         with in_airflow_terms():
             archive = HoldfastHook(self.archive).get_conn()
-            found = judge_verification(archive, only_source(archive.state, self.source or None), self.within)
-        self.log.info("%s", found)
-        return found.is_met
+            standing = judge_verification(archive, only_source(archive.state, self.source or None), self.within)
+        self.log.info("%s", standing)
+        return standing.is_met

@@ -1,4 +1,4 @@
-"""Lineage of jobs between a database and an archive, for Airflow's OpenLineage provider where it is installed.
+"""Lineage of jobs, for Airflow's OpenLineage provider.
 
 Names follow OpenLineage's conventions (https://openlineage.io/docs/spec/naming): a database is `postgres://host:port`
 and its name, a table that and `database.schema.table`, an archive the bucket and the prefix in it. None has a user or a
@@ -56,9 +56,9 @@ class Moved:
 
 
 def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
-    """Return the lineage of a job; nothing was moved by a dry run.
+    """Return the lineage of a job. Nothing was moved by a dry run.
 
-    The database as a whole comes first, then its tables. Where the archive does not tell these, they are left out.
+    The database as a whole comes first, then its tables. Where the archive does not have these, they are left out.
     """
     from airflow.providers.openlineage.extractors import OperatorLineage
     from openlineage.client.event_v2 import InputDataset, OutputDataset
@@ -89,7 +89,7 @@ def lineage_of(moved: Moved) -> OperatorLineage[Dataset, RunFacet]:
 
 
 def dataset_of(asset: Asset, _: object) -> Dataset | None:
-    """Return the archive that an asset is about; None where archives.yaml does not know it.
+    """Return the archive that an asset is about. None where archives.yaml does not know it.
 
     Airflow's OpenLineage provider calls it by the scheme of the asset's address.
     """
@@ -113,7 +113,6 @@ def _tables(moved: Moved) -> list[MovedTable]:
 
 
 def _schema(table: MovedTable) -> dict[str, DatasetFacet]:
-    """Return the facet with a table's columns; none where they are not told."""
     from openlineage.client.facet_v2 import schema_dataset
 
     fields = [

@@ -1,4 +1,7 @@
-"""Metrics of tasks, sent as Airflow sends its own: to StatsD, Datadog or OpenTelemetry, as it is configured."""
+"""Metrics of tasks, sent as Airflow sends its own.
+
+Airflow sends to StatsD, Datadog or OpenTelemetry.
+"""
 
 from __future__ import annotations
 
@@ -26,11 +29,11 @@ ALL = "all"
 
 
 @dataclass
-class Measured:
-    """Measures of one job, as far as they are known.
+class JobMetrics:
+    """Metrics of one job.
 
     :param source: the source in the archive, or `all`.
-    :param summary: what the job has done.
+    :param summary: counts of the job, as its run record has them.
     :param began: `time.monotonic()` when its locks were acquired.
     """
 
@@ -39,18 +42,21 @@ class Measured:
     began: float | None = None
 
     def begin(self, lock_wait_s: float, archive: str, operation: str) -> None:
-        """Tell how long the job has waited for its locks, which it has now."""
+        """Send how long the job has waited for its locks."""
         self.began = time.monotonic()
         _timing("job.lock_wait", lock_wait_s, archive=archive, operation=operation, source=self.source)
 
 
 @contextmanager
-def job_measured(archive: str, operation: str) -> Iterator[Measured]:
-    """Tell how a job has ended, how long it took and how much it did; a job that waits has not ended."""
-    measured = Measured()
+def job_metrics(archive: str, operation: str) -> Iterator[JobMetrics]:
+    """Send how a job ended, its duration, rows and bytes.
+
+    A job that defers has not ended.
+    """
+    metrics = JobMetrics()
     exit_word = "failed"
     try:
-        yield measured
+        yield metrics
         exit_word = "ok"
     except TaskDeferred:
         exit_word = ""
@@ -60,34 +66,34 @@ def job_measured(archive: str, operation: str) -> Iterator[Measured]:
         raise
     finally:
         if exit_word:
-            _tell_job(measured, exit_word, archive=archive, operation=operation, source=measured.source)
+            _send_job(metrics, exit_word, archive=archive, operation=operation, source=metrics.source)
 
 
-def _tell_job(measured: Measured, exit_word: str, **about: str) -> None:
+def _send_job(metrics: JobMetrics, exit_word: str, **about: str) -> None:
     _count("jobs", 1, **about, exit=exit_word)
-    if measured.began is not None:
-        _timing("job.duration", time.monotonic() - measured.began, **about)
+    if metrics.began is not None:
+        _timing("job.duration", time.monotonic() - metrics.began, **about)
     for key in ("rows", "bytes"):
-        if isinstance(many := measured.summary.get(key), int):
+        if isinstance(many := metrics.summary.get(key), int):
             _count(f"job.{key}", many, **about)
 
 
-def tell_replicas(archive: str, replicas: Iterable[Mapping[str, Any]]) -> None:
-    """Tell how far replicas are behind their log, as `replica status --json` has it."""
-    for each in replicas:
+def send_replica_metrics(archive: str, replicas: Iterable[Mapping[str, Any]]) -> None:
+    """Send how far replicas are behind their log, as `replica status --json` has it."""
+    for replica in replicas:
         for key in ("entries_behind", "bytes_behind", "seconds_behind"):
-            _gauge(f"replica.{key}", each[key], archive=archive, replica=each["name"])
+            _gauge(f"replica.{key}", replica[key], archive=archive, replica=replica["name"])
 
 
-def tell_objectives(archive: str, objectives: Iterable[Mapping[str, Any]]) -> None:
-    """Tell of each objective whether it is missed: 1, or 0."""
-    for each in objectives:
-        missed = 0 if each["is_met"] else 1
-        _gauge("objective.missed", missed, archive=archive, source=each["source"], objective=each["name"])
+def send_objective_metrics(archive: str, objectives: Iterable[Mapping[str, Any]]) -> None:
+    """Send whether each objective is missed: 1, or 0."""
+    for objective in objectives:
+        missed = 0 if objective["is_met"] else 1
+        _gauge("objective.missed", missed, archive=archive, source=objective["source"], objective=objective["name"])
 
 
-def tell_restorable(archive: str, source: str, age_s: float) -> None:
-    """Tell how old the newest restorable moment of a source is."""
+def send_restorable_metric(archive: str, source: str, age_s: float) -> None:
+    """Send the age of a source's newest restorable moment."""
     _gauge("source.restorable_age", age_s, archive=archive, source=source)
 
 
@@ -113,12 +119,12 @@ def _send(send: Callable[..., None], name: str, value: float, tags: Mapping[str,
     """Send a metric with its tags, and once more with them in its name where Airflow does so with its own."""
     from airflow.sdk.configuration import conf
 
-    known = {key: _plain(tag) for key, tag in tags.items()}
+    plain = {key: _plain(tag) for key, tag in tags.items()}
     try:
-        send(f"holdfast.{name}", value, tags=known)
+        send(f"holdfast.{name}", value, tags=plain)
         if conf.getboolean("metrics", "legacy_names_on"):
-            send(".".join(["holdfast", name, *(tag.replace(".", "__") for tag in known.values())]), value)
-    except Exception as error:  # noqa: BLE001 - whatever keeps a metric from being sent, the task's work matters more
+            send(".".join(["holdfast", name, *(tag.replace(".", "__") for tag in plain.values())]), value)
+    except Exception as error:  # noqa: BLE001 - a metric that is not sent fails no task
         log.warning("the metric holdfast.%s is not sent: %s", name, error)
 
 

@@ -1,4 +1,4 @@
-"""Tables that a backup has read or a restore has written, for lineage: what the archive says of them."""
+"""Tables that a job has moved, by the archive."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class MovedTable:
     """One table.
 
     :param name: `schema.table`, in the database.
-    :param columns: name and declared type of each, in their order; empty where they are not told.
+    :param columns: name and declared type of each, in their order; empty where they are unknown.
     """
 
     name: str
@@ -31,7 +31,7 @@ class MovedTable:
 
 
 def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTable]:
-    """Return the tables whose rows or changes a backup has added, the first ones by name.
+    """Return the first tables by name that a backup read.
 
     :param summary: as the operator returns it.
     :raises HoldfastError: the archive does not say it.
@@ -45,14 +45,14 @@ def tables_read(store: ObjectStore, summary: Mapping[str, Any]) -> list[MovedTab
         return []
     block = placed.block
     catalog = Catalog.from_bytes(read_file(store, block.catalog), block.catalog.path)
-    known = {str(table.oid): table for table in catalog.tables}
-    return _named({record.label: known.get(record.id) for record in block.tables})
+    by_id = {str(table.oid): table for table in catalog.tables}
+    return _named({record.label: by_id.get(record.id) for record in block.tables})
 
 
 def tables_written(
     store: ObjectStore, summary: Mapping[str, Any], *, source: str | None, chosen: Iterable[str], maps: Iterable[str]
 ) -> list[MovedTable]:
-    """Return the tables that a restore has written, by their names in the target, the first ones by name.
+    """Return the first tables by name that a restore wrote.
 
     :param source: in the archive; None: its only one.
     :param chosen: globs of the tables; none: all.
@@ -81,12 +81,12 @@ def tables_written(
 
 
 def _named(tables: Mapping[str, Table | None]) -> list[MovedTable]:
-    return list(_bounded(sorted(tables.items(), key=lambda each: each[0])[:MOST_TABLES]))
+    return list(_bounded(sorted(tables.items(), key=lambda item: item[0])[:MOST_TABLES]))
 
 
 def _bounded(tables: Iterable[tuple[str, Table | None]]) -> Iterator[MovedTable]:
-    left = MOST_COLUMNS
+    remaining = MOST_COLUMNS
     for name, table in tables:
         columns = tuple((column.name, column.type) for column in table.columns) if table else ()
-        left -= len(columns)
-        yield MovedTable(name, columns if left >= 0 else ())
+        remaining -= len(columns)
+        yield MovedTable(name, columns if remaining >= 0 else ())

@@ -28,7 +28,7 @@ A task that is scheduled waits for a slot: a busy Airflow is no idle run.
 
 
 class RunIdleness:
-    """Lookup of how long nothing of a run has been at work, as Airflow says at each look.
+    """Lookup of how long a run has been idle.
 
     :param keepers: ids of tasks that do not count: those that keep locks.
     """
@@ -40,7 +40,7 @@ class RunIdleness:
         self._since: float | None = None
 
     def look(self) -> float:
-        """Ask Airflow, and return for how many seconds nothing was at work at any look."""
+        """Ask Airflow, and return the seconds of idleness."""
         now = time.monotonic()
         if self._is_at_work():
             self._since = None
@@ -52,7 +52,7 @@ class RunIdleness:
     def _is_at_work(self) -> bool:
         try:
             return self._count() > self._count(self._keepers)
-        except Exception as error:  # noqa: BLE001 - whatever keeps the answer away, the run counts as being at work
+        except Exception as error:  # noqa: BLE001 - without an answer, the run counts as being at work
             log.warning("Airflow could not be asked what is at work of run %s: %s", self._run_id, error)
             return True
 

@@ -1,11 +1,11 @@
-"""Trigger that renews a lock of a run until it is released, lost, held for too long, or its run is idle."""
+"""Trigger that renews a run's lock until its end."""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError
 from holdfast_airflow.triggers.idleness import RunIdleness
@@ -41,6 +41,8 @@ class KeepLockTrigger(SettledTrigger):
     :param keepers: ids of the DAG's tasks that keep locks, which are no work.
     """
 
+    stored = ("url", "handle", "max_hold_s", "poll_s", "max_idle_s", "dag_id", "run_id", "keepers")
+
     def __init__(
         self,
         *,
@@ -66,23 +68,8 @@ class KeepLockTrigger(SettledTrigger):
         self._lease_s = 0.0
         self._renew_at = 0.0
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        fields = {
-            "url": self.url,
-            "handle": self.handle,
-            "max_hold_s": self.max_hold_s,
-            "poll_s": self.poll_s,
-            "max_idle_s": self.max_idle_s,
-            "dag_id": self.dag_id,
-            "run_id": self.run_id,
-            "keepers": self.keepers,
-        }
-        return f"{kind.__module__}.{kind.__qualname__}", fields
-
     async def wait(self) -> dict[str, str]:
-        """Check the lock, renew it and pause in turns, until that ends; return how."""
+        """Check the lock, renew it and pause in turns, until that ends. Return how."""
         began = time.monotonic()
         try:
             lease = await asyncio.to_thread(self._attach)
@@ -101,7 +88,7 @@ class KeepLockTrigger(SettledTrigger):
         return attach(open_store(self.url), handle)
 
     def _turn(self, lease: AttachedLease) -> dict[str, str]:
-        """Check the lock once and renew it when due; return its end as an event, or nothing.
+        """Check the lock once and renew it when due. Return its end as an event, or nothing.
 
         After the last renewal the lock is held to the end of its lease.
         """

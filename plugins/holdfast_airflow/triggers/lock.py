@@ -10,10 +10,10 @@ import random
 import time
 from abc import abstractmethod
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from holdfast.common.errors import HoldfastError
-from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
+from holdfast_airflow.triggers.pauses import SettledTrigger, event, next_pause
 from locking.errors import LockError
 from locking.store import StoreDenied, StoreError
 
@@ -42,6 +42,8 @@ class LockFreeTrigger(SettledTrigger):
         that tasks waiting for one lock do not all come at once.
     """
 
+    stored: ClassVar[tuple[str, ...]] = ("url", "deadline", "poll_s")
+
     def __init__(self, *, url: str, deadline: str, poll_s: float = DEFAULT_POLL_S) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.url = url
@@ -50,16 +52,10 @@ class LockFreeTrigger(SettledTrigger):
 
     @abstractmethod
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
-        """Return the locks that are in the way now; called in a thread."""
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        fields = {"url": self.url, "deadline": self.deadline, "poll_s": self.poll_s}
-        return f"{kind.__module__}.{kind.__qualname__}", fields
+        """Return the locks that are in the way now. Called in a thread."""
 
     async def wait(self) -> dict[str, str]:
-        """Check the lock and pause in turns, until it is free or cannot be waited for; return which.
+        """Check the lock and pause in turns; return the end.
 
         A line is logged when the holder changes, else now and then.
         """
@@ -69,13 +65,13 @@ class LockFreeTrigger(SettledTrigger):
             try:
                 holders, message = await asyncio.to_thread(self._look)
             except (StoreDenied, HoldfastError) as error:
-                return _event("failed", str(error))
+                return event("failed", str(error))
             except (StoreError, LockError) as error:
                 message = f"the archive's locks could not be read: {error}"
             if not message:
-                return _event("free")
+                return event("free")
             if datetime.now(UTC) >= datetime.fromisoformat(self.deadline):
-                return _event("expired", message)
+                return event("expired", message)
             if holders != before or time.monotonic() - logged >= _SAME_HOLDER_S:
                 self.log.info("waiting: %s", message)
                 before, logged = holders, time.monotonic()
@@ -85,8 +81,8 @@ class LockFreeTrigger(SettledTrigger):
         """Return the holders that are in the way, and a sentence about them; "" for none."""
         from holdfast.storage import open_store
 
-        found = self.blockers(open_store(self.url))
-        return " ".join(sorted(info.txn for info in found)), "; ".join(info.describe() for info in found)
+        holders = self.blockers(open_store(self.url))
+        return " ".join(sorted(info.txn for info in holders)), "; ".join(info.describe() for info in holders)
 
 
 class PlanFreeTrigger(LockFreeTrigger):
@@ -96,15 +92,12 @@ class PlanFreeTrigger(LockFreeTrigger):
     :param sources: the sources it writes to.
     """
 
+    stored: ClassVar[tuple[str, ...]] = (*LockFreeTrigger.stored, "operation", "sources")
+
     def __init__(self, *, operation: str, sources: Sequence[str] = (), **more: Any) -> None:
         super().__init__(**more)
         self.operation = operation
         self.sources = list(sources)
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        path, fields = super().serialize()
-        return path, {**fields, "operation": self.operation, "sources": self.sources}
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
         """Return the locks that are in the way of the operation."""
@@ -120,22 +113,15 @@ class ResourceFreeTrigger(LockFreeTrigger):
     :param mode: `R` to share it, `W` to have it alone.
     """
 
+    stored: ClassVar[tuple[str, ...]] = (*LockFreeTrigger.stored, "resource", "mode")
+
     def __init__(self, *, resource: str, mode: str, **more: Any) -> None:
         super().__init__(**more)
         self.resource = resource
         self.mode = mode
-
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        path, fields = super().serialize()
-        return path, {**fields, "resource": self.resource, "mode": self.mode}
 
     def blockers(self, store: ObjectStore) -> Sequence[LockInfo]:
         """Return the locks that are in the way of the resource."""
         from locking import blockers
 
         return blockers(store, self.resource, mode="W" if self.mode == "W" else "R")
-
-
-def _event(state: str, message: str = "") -> dict[str, str]:
-    return {"state": state, "message": message}

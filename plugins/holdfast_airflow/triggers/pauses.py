@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from abc import abstractmethod
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
@@ -37,9 +37,16 @@ class SettledTrigger(LogsLines, BaseTrigger):
     killed from outside (apache/airflow#67287, #71580, #72716, up to 7 s after the deferral on a busy machine).
 
     :cvar settle_s: seconds from the trigger's start to its event, at least.
+    :cvar stored: names of the arguments, which are attributes, too.
     """
 
     settle_s = 5.0
+    stored: ClassVar[tuple[str, ...]] = ()
+
+    def serialize(self) -> tuple[str, dict[str, Any]]:
+        """Return the class path and the arguments of this trigger."""
+        kind = type(self)
+        return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in self.stored}
 
     @abstractmethod
     async def wait(self) -> dict[str, str]:
@@ -48,7 +55,12 @@ class SettledTrigger(LogsLines, BaseTrigger):
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """Wait; yield one event."""
         began = time.monotonic()
-        found = await self.wait()
+        result = await self.wait()
         if (early := began + self.settle_s - time.monotonic()) > 0:
             await asyncio.sleep(early)
-        yield TriggerEvent(found)  # type: ignore[no-untyped-call]
+        yield TriggerEvent(result)  # type: ignore[no-untyped-call]
+
+
+def event(state: str, message: str = "") -> dict[str, str]:
+    """Return the payload of an event."""
+    return {"state": state, "message": message}

@@ -23,28 +23,24 @@ class PokeTrigger(SettledTrigger):
     :param every_s: seconds between two looks.
     """
 
+    stored = ("sensor", "arguments", "every_s")
+
     def __init__(self, *, sensor: str, arguments: Mapping[str, Any], every_s: float) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self.sensor = sensor
         self.arguments = dict(arguments)
         self.every_s = every_s
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        fields = {"sensor": self.sensor, "arguments": self.arguments, "every_s": self.every_s}
-        return f"{kind.__module__}.{kind.__qualname__}", fields
-
     async def wait(self) -> dict[str, Any]:
-        """Look and pause in turns; return the value that was waited for, or the failure and its exit code."""
+        """Look and pause in turns. Return the value that was waited for, or the failure and its exit code."""
         sensor = self._made()
         while True:
             try:
-                found = await asyncio.to_thread(sensor.poke, {})
+                result = await asyncio.to_thread(sensor.poke, {})
             except JobFailed as error:
                 return {"state": "failed", "message": str(error), "exit_code": error.exit_code}
-            if found:
-                return {"state": "done", "value": getattr(found, "xcom_value", None)}
+            if result:
+                return {"state": "done", "value": getattr(result, "xcom_value", None)}
             await asyncio.sleep(self.every_s)
 
     def _made(self) -> BaseSensorOperator:

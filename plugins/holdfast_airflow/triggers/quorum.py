@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import time
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from holdfast.common.errors import HoldfastError, OutcomeUnknownError, UsageError
-from holdfast_airflow.triggers.pauses import SettledTrigger, next_pause
+from holdfast_airflow.triggers.pauses import SettledTrigger, event, next_pause
 from locking.store import StoreDenied, StoreError
 
 if TYPE_CHECKING:
@@ -32,6 +32,8 @@ class QuorumTrigger(SettledTrigger):
     :param poll_s: seconds between two looks, at most.
     """
 
+    stored = ("url", "store", "key", "block", "until", "replicas", "poll_s")
+
     def __init__(
         self,
         *,
@@ -52,38 +54,28 @@ class QuorumTrigger(SettledTrigger):
         self.replicas = dict(replicas or {})
         self.poll_s = poll_s
 
-    def serialize(self) -> tuple[str, dict[str, Any]]:
-        """Return the class path and the arguments of this trigger."""
-        kind = type(self)
-        names = ("url", "store", "key", "block", "until", "replicas", "poll_s")
-        return f"{kind.__module__}.{kind.__qualname__}", {name: getattr(self, name) for name in names}
-
     async def wait(self) -> dict[str, str]:
-        """Check the quorum and pause in turns, until it is decided or cannot be waited for; return which."""
+        """Check the quorum and pause in turns; return the end."""
         began = time.monotonic()
         while True:
             try:
                 pending = await asyncio.to_thread(self._look)
             except (StoreDenied, UsageError, OutcomeUnknownError) as error:
-                return _event("failed", str(error))
+                return event("failed", str(error))
             except (StoreError, HoldfastError) as error:
                 pending = f"its quorum could not be read: {error}"
             if not pending:
-                return _event("decided")
+                return event("decided")
             if datetime.now(UTC) >= datetime.fromisoformat(self.until):
-                return _event("expired", f"{pending}. 'holdfast points' shows whether the backup counts")
+                return event("expired", f"{pending}. 'holdfast points' shows whether the backup counts")
             self.log.info("still waiting: %s", pending)
             await asyncio.sleep(next_pause(time.monotonic() - began, self.poll_s))
 
     def _look(self) -> str:
-        """Return a sentence on a pending quorum; an empty string where it is decided."""
+        """Return a sentence on a pending quorum. An empty string where it is decided."""
         from holdfast.replication.log.settings import CoordinationAddress
         from holdfast.replication.work.replica_backup import pending_quorum
         from holdfast.storage import open_store
 
         address = CoordinationAddress.resolve(self.store, replicas=self.replicas)
         return pending_quorum(open_store(self.url, self.key), self.block, address=address)
-
-
-def _event(state: str, message: str = "") -> dict[str, str]:
-    return {"state": state, "message": message}

@@ -560,7 +560,7 @@ def test_lock_of_a_run_whose_dag_is_paused_goes_and_its_work_is_not_done_without
     kept = airflow.api.task_log("interrupted", run_id, "keep_lock")
     assert "did not start the task that keeps the lock in time: its DAG was paused" in kept
     log = airflow.api.task_log("interrupted", run_id, "second")
-    assert "So this task was not begun. Clear it to run it under the lock taken anew" in log
+    assert "So this task was not begun. Clear it to run it under a new lock" in log
     assert "at work without a lock" not in log
 
 

@@ -1,4 +1,4 @@
-"""DAGs that make lost replicas anew."""
+"""DAGs that rebuild lost replicas."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 import pytest
 
 from holdfast.operations.job_process import process_start
-from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_job
+from holdfast_airflow.jobs.processes import RUN_VARIABLE, end_processes
 
 SLEEP = "import time; print('here', flush=True); time.sleep(600)"
 STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
@@ -48,21 +48,21 @@ def started(run: str, program: str) -> Iterator[tuple[subprocess.Popen[str], str
 
 def test_who_started_a_process_still_learns_how_it_ended(name: str) -> None:
     with started(name, SLEEP) as (process, _):
-        end_job(name)
+        end_processes(name)
         assert process_start(process.pid) is None
         assert process.wait() == -signal.SIGTERM
 
 
 def test_processes_of_other_runs_go_on(name: str) -> None:
     with started(name, SLEEP) as (mine, _), started(f"{name}0", SLEEP) as (other, _):
-        end_job(name)
+        end_processes(name)
         assert mine.wait() == -signal.SIGTERM
         assert other.poll() is None
 
 
 def test_what_does_not_listen_is_killed_and_so_is_what_it_started(name: str) -> None:
     with started(name, STUBBORN) as (stubborn, _), started(name, CHILD) as (parent, child):
-        end_job(name, polite_s=0.1, forced_s=30)
+        end_processes(name, polite_s=0.1, forced_s=30)
         assert stubborn.wait() == -signal.SIGKILL
         assert parent.wait() == -signal.SIGTERM
         assert process_start(int(child)) is None
@@ -73,4 +73,4 @@ def test_nothing_is_waited_for_once_all_have_ended_though_nobody_has_asked_how(
 ) -> None:
     with started(name, SLEEP):
         monkeypatch.setattr(time, "monotonic", lambda: 0.0)  # no deadline ever comes
-        end_job(name)
+        end_processes(name)

@@ -274,7 +274,7 @@ def test_timeout_ends_the_job_before_the_locks_are_released(
         raise AirflowTaskTimeout("too long")
 
     monkeypatch.setattr("airflow.providers.apache.spark.hooks.spark_submit.SparkSubmitHook.submit", time_out)
-    monkeypatch.setattr("holdfast_airflow.operators.job.end_job", lambda run: order.append("end"))
+    monkeypatch.setattr("holdfast_airflow.operators.job.end_processes", lambda run: order.append("end"))
     release = HeldLocks.release
 
     def released(held: HeldLocks) -> None:

@@ -59,7 +59,7 @@ def test_dags_belong_to_the_archive_that_tags_and_name_say(shop: AirflowRows) ->
         ("restore_shop", "restore"),
     ]
     assert [each.dag_id for each in dags_of(shop.session, ["shop", "eshop"]).of("eshop")] == ["backup_eshop"]
-    assert dags_of(shop.session, []).known == {}
+    assert dags_of(shop.session, []).by_id == {}
 
 
 @pytest.mark.parametrize(

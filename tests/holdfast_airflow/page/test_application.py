@@ -12,7 +12,7 @@ from fastapi import HTTPException
 from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, UsageError
 from holdfast.storage import ObjectStore
 from holdfast_airflow.page.application import ASSETS
-from holdfast_airflow.page.bounded import LookTimedOutError
+from holdfast_airflow.page.looks import LookTimedOutError
 from locking import LockBusy
 from locking.store import StoreUnavailable
 from tests.support.airflow.page import Browsed

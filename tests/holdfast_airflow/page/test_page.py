@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from holdfast_airflow.page.bounded import LookTimedOutError
+from holdfast_airflow.page.looks import LookTimedOutError
 from holdfast_airflow.page.page import Page
 
 

@@ -31,7 +31,7 @@ def test_the_newest_event_of_each_is_its_record(airflow: AirflowRows, records: d
     airflow.event(records["books"], told(7), hours=-5)
     found = newest_records(airflow.session, records)
     assert found["shop"] == KeptRecord(NOON.replace(hour=15), told(3))
-    assert found["books"].told["commits"] == 7
+    assert found["books"].content["commits"] == 7
     assert set(newest_records(airflow.session, {"books": records["books"]})) == {"books"}
     assert newest_records(airflow.session, {}) == {}
 
@@ -44,7 +44,7 @@ def test_events_without_a_record_are_passed_over(
     airflow.event(records["shop"], told(2), hours=2)
     for hours in range(3, 21):
         airflow.event(records["shop"], empty, hours=hours)
-    assert newest_records(airflow.session, records)["shop"].told["commits"] == 2
+    assert newest_records(airflow.session, records)["shop"].content["commits"] == 2
     for hours in range(21, 24):
         airflow.event(records["shop"], empty, hours=hours)
     assert newest_records(airflow.session, records) == {}  # it is too long ago to be looked for

@@ -12,7 +12,12 @@ from airflow.sdk.exceptions import TaskDeferred
 
 from holdfast.storage import ObjectStore
 from holdfast_airflow.exceptions import JobFailed, JobRefused
-from holdfast_airflow.telemetry.metrics import job_measured, tell_objectives, tell_replicas, tell_restorable
+from holdfast_airflow.telemetry.metrics import (
+    job_metrics,
+    send_objective_metrics,
+    send_replica_metrics,
+    send_restorable_metric,
+)
 from locking import RWLock
 from tests.support.airflow.metrics import SentMetrics, sent_to
 from tests.support.airflow.operators import FakeSpark, backup, run
@@ -78,7 +83,7 @@ def test_a_job_that_waits_for_its_locks_has_not_ended(
     ],
 )
 def test_the_exit_code_of_a_failure_is_told_in_a_word(sent: SentMetrics, error: Exception, word: str) -> None:
-    with pytest.raises(type(error)), job_measured("shop", "vacuum"):
+    with pytest.raises(type(error)), job_metrics("shop", "vacuum"):
         raise error
     assert sent.of("holdfast.jobs") == [({"archive": "shop", "operation": "vacuum", "source": "all", "exit": word}, 1)]
     assert sent.of("holdfast.job.duration") == []
@@ -87,11 +92,11 @@ def test_the_exit_code_of_a_failure_is_told_in_a_word(sent: SentMetrics, error: 
 def test_where_airflow_writes_tags_into_names_so_does_holdfast(
     sent: SentMetrics, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with job_measured("shop.eu", "vacuum"):
+    with job_metrics("shop.eu", "vacuum"):
         pass
-    tell_replicas("shop", [{"name": "far", "entries_behind": 2, "bytes_behind": 30, "seconds_behind": 4.5}])
-    tell_objectives("shop", [{"source": "crm", "name": "rpo", "is_met": False}])
-    tell_restorable("shop", "crm", 12.5)
+    send_replica_metrics("shop", [{"name": "far", "entries_behind": 2, "bytes_behind": 30, "seconds_behind": 4.5}])
+    send_objective_metrics("shop", [{"source": "crm", "name": "rpo", "is_met": False}])
+    send_restorable_metric("shop", "crm", 12.5)
     assert [(name, value) for (_, name, tags), value in sent.values if not tags] == [
         ("holdfast.jobs.shop__eu.vacuum.all.ok", 1),
         ("holdfast.replica.entries_behind.shop.far", 2),
@@ -102,13 +107,13 @@ def test_where_airflow_writes_tags_into_names_so_does_holdfast(
     ]
     sent.values.clear()
     monkeypatch.setenv("AIRFLOW__METRICS__LEGACY_NAMES_ON", "False")
-    with job_measured("shop", "vacuum"):
+    with job_metrics("shop", "vacuum"):
         pass
     assert sent.names() == ["holdfast.jobs"]
 
 
 def test_an_archive_that_is_a_url_is_a_tag_without_its_query(sent: SentMetrics) -> None:
-    with job_measured("az://backups/shop?sig=hunter2", "vacuum"):
+    with job_metrics("az://backups/shop?sig=hunter2", "vacuum"):
         pass
     assert sent.of("holdfast.jobs")[0][0]["archive"] == "az_backups_shop"
     assert "hunter2" not in str(sent.values)
@@ -119,7 +124,7 @@ def test_a_metric_that_cannot_be_sent_fails_no_task(caplog: pytest.LogCaptureFix
         def incr(self, stat: str, count: int = 1, *, tags: dict[str, str] | None = None) -> None:
             raise OSError("no route")
 
-    with sent_to(Broken), job_measured("shop", "vacuum"):
+    with sent_to(Broken), job_metrics("shop", "vacuum"):
         pass
     assert "the metric holdfast.jobs is not sent: no route" in caplog.text
 
@@ -135,7 +140,7 @@ def test_a_statsd_server_gets_names_with_their_tags(monkeypatch: pytest.MonkeyPa
             monkeypatch.setenv(f"AIRFLOW__METRICS__STATSD_{name}", str(value))
         monkeypatch.setenv("AIRFLOW__METRICS__LEGACY_NAMES_ON", "False")
         logger = get_stats_factory()()
-        with closing(logger.statsd), sent_to(lambda: logger), job_measured("shop", "backup") as measured:
+        with closing(logger.statsd), sent_to(lambda: logger), job_metrics("shop", "backup") as measured:
             measured.summary = {"rows": 7}
         got = sorted(server.recv(1000).decode() for _ in range(2))
     assert got == [

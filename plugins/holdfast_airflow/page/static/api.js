@@ -24,7 +24,7 @@ async function ask(url, options) {
 function sentence(body, status) {
   const said = body.error ?? body.detail;
   if (typeof said === "string") return said === "Forbidden" ? "You do not have the right to do this." : said;
-  if (Array.isArray(said)) return said.map((each) => `${(each.loc ?? []).slice(1).join(".")}: ${each.msg}`).join("; ");
+  if (Array.isArray(said)) return said.map((problem) => `${(problem.loc ?? []).slice(1).join(".")}: ${problem.msg}`).join("; ");
   return `The server answered with status ${status}.`;
 }
 
@@ -34,7 +34,7 @@ const path = (...parts) => parts.map(encodeURIComponent).join("/");
 export function get(parts, query) {
   const asked = new URLSearchParams();
   for (const [name, value] of Object.entries(query ?? {})) {
-    for (const each of Array.isArray(value) ? value : [value]) if (each !== null && each !== undefined) asked.append(name, each);
+    for (const entry of Array.isArray(value) ? value : [value]) if (entry !== null && entry !== undefined) asked.append(name, entry);
   }
   const tail = parts.length ? `/${path(...parts)}` : "";
   return ask(`api/archives${tail}${[...asked].length ? `?${asked}` : ""}`);

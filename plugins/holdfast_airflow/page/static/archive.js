@@ -25,7 +25,7 @@ export function showArchive(main, name, run) {
   const about = el("div", null, el("p", { class: "quiet" }, "Reading what tasks have recorded …"));
   const title = el("h2", null, name);
   parts.head.append(el("div", { class: "bar" }, title, actions), about);
-  const view = { name, parts, title, actions, about, cards: new Map(), told: null, now: null, judged: null, refused: "", progress: {}, turn: 0 };
+  const view = { name, parts, title, actions, about, cards: new Map(), described: null, now: null, judged: null, refused: "", progress: {}, turn: 0 };
   const ends = [
     ...(run ? [every(4, () => readRun(view, run))] : []),
     every(10, () => readTold(view)),
@@ -39,59 +39,59 @@ export function showArchive(main, name, run) {
 }
 
 async function readTold(view) {
-  const isFirst = !view.told;
-  view.told = await get([view.name]);
+  const isFirst = !view.described;
+  view.described = await get([view.name]);
   draw(view);
   if (isFirst && view.now) drawNow(view); // what may be done was not known when it was drawn
 }
 
 /** Draw what Airflow's database knows; of the verdicts, those of the archive itself where it was read. */
 function draw(view) {
-  const { parts, told } = view;
-  if (!told) return;
-  const now = Date.parse(told.now);
-  const judged = view.judged ?? told;
+  const { parts, described } = view;
+  if (!described) return;
+  const now = Date.parse(described.now);
+  const judged = view.judged ?? described;
   view.title.replaceChildren(view.name, " ", badge(judged.state));
-  keep(view.actions, told, ["backup", "changes", "restore_drill", "setup"], () => [
-    startButton(told, "Back up now", dagOf(told, "changes", "backup")),
-    startButton(told, "Drill now", dagOf(told, "restore_drill")),
+  keep(view.actions, described, ["backup", "changes", "restore_drill", "setup"], () => [
+    startButton(described, "Back up now", dagOf(described, "changes", "backup")),
+    startButton(described, "Drill now", dagOf(described, "restore_drill")),
   ]);
-  view.actions.hidden = judged.missing.length > 0 && Boolean(dagOf(told, "setup")); // its card has the button that helps
-  const drill = dagOf(told, "restore_drill");
+  view.actions.hidden = judged.missing.length > 0 && Boolean(dagOf(described, "setup")); // its card has the button that helps
+  const drill = dagOf(described, "restore_drill");
   const facts = [
-    told.place,
-    told.encrypted ? "encrypted" : "not encrypted",
-    told.quorum ? `quorum ${told.quorum}` : "",
+    described.place,
+    described.encrypted ? "encrypted" : "not encrypted",
+    described.quorum ? `quorum ${described.quorum}` : "",
     judged.commits === null ? "" : `${count(judged.commits)} commits, ${size(judged.bytes)}`,
-    told.next ? `next backup ${until(told.next, now)}` : "no backup is scheduled",
+    described.next ? `next backup ${until(described.next, now)}` : "no backup is scheduled",
     drill?.next ? `next drill ${until(drill.next, now)}` : "",
-    told.recorded ? `recorded by a task ${span(told.record_age_s)} ago` : "",
+    described.recorded ? `recorded by a task ${span(described.record_age_s)} ago` : "",
   ];
   view.about.replaceChildren(
     el("p", { class: "quiet" }, facts.filter(Boolean).join(" · ")),
-    told.configured ? "" : el("p", { class: "quiet" }, "archives.yaml, as the API server reads it, does not have this archive: only its record is shown."),
-    told.mistake ? el("p", { class: "problem" }, told.mistake) : "",
-    told.paused.length ? el("p", { class: "problem" }, "Paused, so these do not run: ", told.paused.map((dag) => [dagLink(dag), " "])) : "",
+    described.configured ? "" : el("p", { class: "quiet" }, "archives.yaml, as the API server reads it, does not have this archive: only its record is shown."),
+    described.mistake ? el("p", { class: "problem" }, described.mistake) : "",
+    described.paused.length ? el("p", { class: "problem" }, "Paused, so these do not run: ", described.paused.map((dag) => [dagLink(dag), " "])) : "",
     reasons(judged.reasons) ?? "",
-    told.replicas.length ? el("p", null, "Replicas: ", told.replicas.map((each) => el("span", { class: each.lost ? "missed" : "kept" }, `${each.name} ${each.lost ? "lost" : each.entries_behind ? `${count(each.entries_behind)} entries behind` : "up to date"} `))) : "",
+    described.replicas.length ? el("p", null, "Replicas: ", described.replicas.map((replica) => el("span", { class: replica.lost ? "missed" : "kept" }, `${replica.name} ${replica.lost ? "lost" : replica.entries_behind ? `${count(replica.entries_behind)} entries behind` : "up to date"} `))) : "",
   );
   if (judged.missing.length) drawMissing(view, judged);
   else drawSources(view, judged);
   drawWork(view);
-  parts.failures.replaceChildren(...failures(told, now));
+  parts.failures.replaceChildren(...failures(described, now));
 }
 
 /** One card in place of those of the sources: what an archive lacks that has nothing yet. */
 function drawMissing(view, judged) {
-  const { parts, told } = view;
-  const sentences = [...(view.refused ? [view.refused] : judged.missing), ...judged.sources.flatMap((each) => each.reasons)];
+  const { parts, described } = view;
+  const sentences = [...(view.refused ? [view.refused] : judged.missing), ...judged.sources.flatMap((source) => source.reasons)];
   if (!parts.sources.querySelector(".missing")) {
     parts.sources.replaceChildren(el("article", { class: "card verdict missing unknown" }, el("h3", null, "Nothing is backed up yet"), el("div"), el("div", { class: "bar" })));
     view.cards.clear();
   }
   const [, body, bar] = parts.sources.firstChild.children;
   body.replaceChildren(reasons([...new Set(sentences)]) ?? "");
-  keep(bar, told, ["setup"], () => startButton(told, "Set up", dagOf(told, "setup")));
+  keep(bar, described, ["setup"], () => startButton(described, "Set up", dagOf(described, "setup")));
 }
 
 function drawSources(view, judged) {
@@ -102,7 +102,7 @@ function drawSources(view, judged) {
       cards.set(source, new SourceCard(view.name, source));
       parts.sources.append(cards.get(source).element);
     }
-    cards.get(source).update({ told: view.told, now: view.now, judged });
+    cards.get(source).update({ described: view.described, now: view.now, judged });
   }
 }
 
@@ -113,19 +113,19 @@ function until(iso, now) {
 
 async function readRun(view, run) {
   if (["succeeded", "failed"].includes(view.job?.state)) return; // it changes no more
-  const found = (await get([view.name, "progress"], { run }))[run];
-  view.job = found;
+  const job = (await get([view.name, "progress"], { run }))[run];
+  view.job = job;
   view.parts.run.replaceChildren(
     el("h3", null, `Job ${run}`),
-    found
-      ? el("div", { class: "card" }, el("p", { class: found.state === "failed" ? "missed" : null }, found.words), found.result ? el("pre", null, JSON.stringify(found.result, null, 2)) : "")
+    job
+      ? el("div", { class: "card" }, el("p", { class: job.state === "failed" ? "missed" : null }, job.words), job.result ? el("pre", null, JSON.stringify(job.result, null, 2)) : "")
       : el("p", { class: "quiet" }, "The archive has no record of this run."),
   );
 }
 
 async function readProgress(view) {
-  const runs = (view.told?.active ?? []).map((task) => task.run).filter(Boolean);
-  if (!runs.length || !view.told.configured) return;
+  const runs = (view.described?.active ?? []).map((task) => task.run).filter(Boolean);
+  if (!runs.length || !view.described.configured) return;
   const first = view.turn % runs.length; // of many that are at work, others each time
   view.turn += PROGRESS_AT_ONCE;
   const asked = [...runs.slice(first), ...runs.slice(0, first)].slice(0, PROGRESS_AT_ONCE);
@@ -134,7 +134,7 @@ async function readProgress(view) {
 }
 
 function drawWork(view) {
-  const { active, now } = view.told;
+  const { active, now } = view.described;
   const at = Date.parse(now);
   view.parts.work.replaceChildren(
     el("h3", null, "What runs and waits"),
@@ -160,7 +160,7 @@ function taskRow(task, progress, now) {
 }
 
 async function readNow(view) {
-  if (view.told && !view.told.configured) return;
+  if (view.described && !view.described.configured) return;
   try {
     view.now = await get([view.name, "now"]);
     view.judged = view.now.entry;
@@ -170,7 +170,7 @@ async function readNow(view) {
     for (const card of view.cards.values()) card.fail(error.message);
     view.refused = error.status === REFUSED ? error.message : "";
     draw(view);
-    if (view.told?.missing.length && view.refused) return; // the card says it
+    if (view.described?.missing.length && view.refused) return; // the card says it
     throw error;
   }
   draw(view);
@@ -179,7 +179,7 @@ async function readNow(view) {
 
 function drawNow(view) {
   const { parts, now } = view;
-  const rights = view.told?.rights ?? {};
+  const rights = view.described?.rights ?? {};
   drawLocks(view, rights);
   parts.growth.replaceChildren(...growth(now.growth));
   fold(parts.drills, `Drills (${now.drills.length})`, drills(now.drills, Date.parse(now.record.at)));
@@ -189,7 +189,7 @@ function drawNow(view) {
 /** Bring a part up to date that a person may have opened. */
 function fold(part, words, body) {
   const details = part.querySelector("details") ?? part.appendChild(el("details"));
-  if (details.contains(document.activeElement) && document.activeElement.matches("input")) return; // somebody is typing
+  if (details.contains(document.activeElement) && document.activeElement.matches("input")) return; // a person is typing
   details.replaceChildren(el("summary", null, words), body);
 }
 
@@ -200,7 +200,7 @@ function drawLocks(view, rights) {
     locks.length
       ? table("Locks", ["Lock", "Held for", "By", "Keeps out", "What to do", ""], locks.map((lock) => lockRow(view, lock, rights)))
       : el("p", { class: "quiet" }, "No lock is held."),
-    breaks.length ? el("details", null, el("summary", null, "Locks that were broken"), el("ul", null, breaks.map((each) => el("li", null, `${moment(each.at)}: ${each.resource}, by ${each.by.user}: ${each.reason}`)))) : "",
+    breaks.length ? el("details", null, el("summary", null, "Locks that were broken"), el("ul", null, breaks.map((broken) => el("li", null, `${moment(broken.at)}: ${broken.resource}, by ${broken.by.user}: ${broken.reason}`)))) : "",
   );
 }
 
@@ -264,33 +264,33 @@ function growth(points) {
   const most = Math.max(points.at(-1).bytes, 1);
   const decade = 10 ** Math.floor(Math.log10(most));
   const top = STEPS.find((step) => step * decade >= most) * decade;
-  const path = points.map((each, index) => `${index ? "L" : "M"}${(((Date.parse(each.at) - first) / length) * 1000).toFixed(1)} ${(100 - (each.bytes / top) * 100).toFixed(1)}`).join(" ");
+  const path = points.map((point, index) => `${index ? "L" : "M"}${(((Date.parse(point.at) - first) / length) * 1000).toFixed(1)} ${(100 - (point.bytes / top) * 100).toFixed(1)}`).join(" ");
   const words = `What is there now, by when it was added: ${size(points[0].bytes)} on ${points[0].at.slice(0, 10)}, ${size(points.at(-1).bytes)} on ${points.at(-1).at.slice(0, 10)}.`;
   const day = length > 2 * 86400e3 ? (iso) => iso.slice(0, 10) : (iso) => iso.slice(0, 16).replace("T", " ");
   const ends = [points[0].at, new Date(first + length / 2).toISOString(), points.at(-1).at];
   const picture = svg("svg", { viewBox: "0 0 1000 100", preserveAspectRatio: "none", role: "img", "aria-label": words }, svg("path", { class: "grid", d: "M0 0H1000M0 50H1000M0 100H1000" }), svg("path", { class: "area", d: `${path} V100 H0 Z` }), svg("path", { d: path }));
   return [
     el("h3", null, "Growth"),
-    el("figure", { class: "growth" }, el("div", { class: "sizes" }, [top, top / 2, 0].map((each) => el("span", null, size(each)))), picture, el("div", { class: "times" }, ends.map((each) => el("span", null, day(each)))), el("figcaption", { class: "quiet" }, words)),
+    el("figure", { class: "growth" }, el("div", { class: "sizes" }, [top, top / 2, 0].map((bytes) => el("span", null, size(bytes)))), picture, el("div", { class: "times" }, ends.map((end) => el("span", null, day(end)))), el("figcaption", { class: "quiet" }, words)),
   ];
 }
 
-function drills(found, now) {
-  if (!found.length) return el("p", { class: "quiet" }, "No drill has been run.");
+function drills(finished, now) {
+  if (!finished.length) return el("p", { class: "quiet" }, "No drill has been run.");
   const number = (value) => (value === undefined ? "" : count(value));
   return table(
     "Drills",
     ["Ended", "Source", "Moment", "Result", "Rows", "Tables", "Took"],
-    found.map((each) => el("tr", null, el("td", { title: moment(each.ended) }, ago(each.ended, now)), el("td", null, each.source ?? ""), el("td", null, moment(each.at)), el("td", { class: each.state === "succeeded" ? "kept" : "missed" }, each.state === "succeeded" ? "equal to the archive" : each.error || each.state), el("td", null, number(each.rows)), el("td", null, number(each.tables)), el("td", null, each.seconds === undefined ? "" : span(each.seconds)))),
+    finished.map((drill) => el("tr", null, el("td", { title: moment(drill.ended) }, ago(drill.ended, now)), el("td", null, drill.source ?? ""), el("td", null, moment(drill.at)), el("td", { class: drill.state === "succeeded" ? "kept" : "missed" }, drill.state === "succeeded" ? "equal to the archive" : drill.error || drill.state), el("td", null, number(drill.rows)), el("td", null, number(drill.tables)), el("td", null, drill.seconds === undefined ? "" : span(drill.seconds)))),
   );
 }
 
-function holds(view, found, rights) {
-  if (!found.length) return el("p", { class: "quiet" }, "None: only the rules of retention keep restore points.");
+function holds(view, kept, rights) {
+  if (!kept.length) return el("p", { class: "quiet" }, "None: only the rules of retention keep restore points.");
   return table(
     "Held restore points",
     ["Source", "Moment", "By", "Why", ""],
-    found.map((each) => el("tr", null, el("td", null, each.source), el("td", null, moment(each.at)), el("td", null, each.owner), el("td", null, each.restorable ? each.reason : `${each.reason} (cannot be restored any more)`), el("td", null, rights.hold ? releaseButton(view, each) : ""))),
+    kept.map((hold) => el("tr", null, el("td", null, hold.source), el("td", null, moment(hold.at)), el("td", null, hold.owner), el("td", null, hold.restorable ? hold.reason : `${hold.reason} (cannot be restored any more)`), el("td", null, rights.hold ? releaseButton(view, hold) : ""))),
   );
 }
 
@@ -314,15 +314,15 @@ function releaseButton(view, hold) {
   return button;
 }
 
-function failures(told, now) {
-  const found = told.failures;
-  if (!found.length) return [el("p", { class: "quiet" }, told.no_failures)];
+function failures(described, now) {
+  const tasks = described.failures;
+  if (!tasks.length) return [el("p", { class: "quiet" }, described.no_failures)];
   return [
     el("h3", null, "Last failures"),
     table(
       "Last failures",
       ["Task", "When", "What it said", "Exit code", "Runbook"],
-      found.map((task) => el("tr", null, el("th", { scope: "row" }, taskLink(task)), el("td", null, ago(task.ended, now)), el("td", { class: "missed" }, task.sentence || "see its log"), el("td", null, task.exit_code ?? ""), el("td", null, task.runbook ? el("code", null, `docs/runbooks/${task.runbook}.md`) : ""))),
+      tasks.map((task) => el("tr", null, el("th", { scope: "row" }, taskLink(task)), el("td", null, ago(task.ended, now)), el("td", { class: "missed" }, task.sentence || "see its log"), el("td", null, task.exit_code ?? ""), el("td", null, task.runbook ? el("code", null, `docs/runbooks/${task.runbook}.md`) : ""))),
     ),
   ];
 }

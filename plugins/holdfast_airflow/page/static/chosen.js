@@ -33,21 +33,21 @@ export class Chosen {
     const number = ++this.asked;
     this.input.value = at;
     this.body.replaceChildren(el("p", { class: "quiet" }, "Looking …"));
-    let found;
+    let point;
     try {
-      found = await get([this.archive, "sources", this.source, "moment"], { at });
+      point = await get([this.archive, "sources", this.source, "moment"], { at });
     } catch (error) {
       if (number === this.asked) this.body.replaceChildren(el("p", { class: "missed" }, error.message));
       say(error.message);
       return;
     }
     if (number !== this.asked) return;
-    const sentence = `Can be restored: ${moment(found.at)}, position ${found.position}, by commit ${found.commit}.`;
+    const sentence = `Can be restored: ${moment(point.at)}, position ${point.position}, by commit ${point.commit}.`;
     say(sentence);
     const query = `holdfast query ${this.archive} "SELECT …" --source ${this.source} --at '${quoted(at)}'`;
     this.body.replaceChildren(
       el("p", { class: "kept" }, sentence),
-      found.schema ? el("p", { class: "quiet" }, `Schema approximate: ${found.schema}`) : "",
+      point.schema ? el("p", { class: "quiet" }, `Schema approximate: ${point.schema}`) : "",
       el(
         "div",
         { class: "bar" },
@@ -87,7 +87,7 @@ export class Chosen {
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       submit.disabled = true;
-      const conf = { source: this.source, target_connection: target.value.trim(), at, dry_run: dry.checked, tables: tables.value.split("\n").map((each) => each.trim()).filter(Boolean) };
+      const conf = { source: this.source, target_connection: target.value.trim(), at, dry_run: dry.checked, tables: tables.value.split("\n").map((line) => line.trim()).filter(Boolean) };
       try {
         const run = await airflow("POST", ["dags", `restore_${this.archive}`, "dagRuns"], { logical_date: null, conf });
         const state = await follow(run, result);
@@ -103,7 +103,7 @@ export class Chosen {
   holdForm(at) {
     const reason = el("input", { name: "reason", required: true, maxlength: 500, size: 50 });
     const result = el("div", { role: "status" });
-    const form = el("form", { class: "card" }, el("h4", null, `Hold ${at}`), field("Why", reason, "For whoever finds it in a year."), el("button", { type: "submit" }, "Hold"), result);
+    const form = el("form", { class: "card" }, el("h4", null, `Hold ${at}`), field("Why", reason, "For a reader in a year."), el("button", { type: "submit" }, "Hold"), result);
     form.addEventListener("submit", async (event) => {
       event.preventDefault();
       try {
@@ -124,9 +124,9 @@ export function field(words, input, help) {
 
 async function offerConnections(list) {
   try {
-    const found = await airflow("GET", ["connections"], null, { limit: 100 });
-    const fit = found.connections.filter((each) => TARGETS.includes(each.conn_type));
-    list.replaceChildren(...fit.map((each) => el("option", { value: each.connection_id }, each.description ?? "")));
+    const answer = await airflow("GET", ["connections"], null, { limit: 100 });
+    const fit = answer.connections.filter((connection) => TARGETS.includes(connection.conn_type));
+    list.replaceChildren(...fit.map((connection) => el("option", { value: connection.connection_id }, connection.description ?? "")));
   } catch {
     // Who may not list connections types the id.
   }

@@ -18,7 +18,7 @@ const RANGES = [["1 hour", 3600], ["1 day", 86400], ["1 week", 7 * 86400], ["1 m
 
 const NAMES = { restorable: "any moment", point: "one moment", gap: "gap", mixed: "several", tail: "not backed up yet" };
 
-/** A line that tells `choose` which moment was chosen: `{at, name}`, as for `--at`. */
+/** A line that calls `choose` with the chosen moment: `{at, name}`, as for `--at`. */
 export class Line {
   constructor(archive, source, choose) {
     this.archive = archive;
@@ -143,8 +143,8 @@ export class Line {
 
   hover(event) {
     if (!this.seen) return;
-    const found = this.at(this.time(event.offsetX));
-    this.words.textContent = found.words;
+    const spot = this.at(this.time(event.offsetX));
+    this.words.textContent = spot.words;
   }
 
   click(event) {
@@ -165,9 +165,9 @@ export class Line {
         this.end = this.start + length;
         this.later();
       }
-      const found = this.at(this.cursor);
-      this.words.textContent = found.words;
-      say(found.words);
+      const spot = this.at(this.cursor);
+      this.words.textContent = spot.words;
+      say(spot.words);
       this.draw();
     } else if (event.key === "+" || event.key === "=") this.zoom(0.5);
     else if (event.key === "-") this.zoom(2);
@@ -181,24 +181,24 @@ export class Line {
   /** What is at a time: near marks and single moments first, exactly as the server wrote them. */
   at(time) {
     const near = ((this.end - this.start) / this.width) * SNAP;
-    const mark = nearest(this.seen.marks, time, near, (each) => Date.parse(each.at));
+    const mark = nearest(this.seen.marks, time, near, (candidate) => Date.parse(candidate.at));
     if (mark) return { at: `mark:${mark.name}`, time: Date.parse(mark.at), words: `Mark ${mark.name} at ${moment(mark.at)}${mark.more ? `, and ${mark.more} more near it: zoom in` : ""}` };
-    const points = this.seen.parts.filter((each) => each.kind === "point");
-    const point = nearest(points, time, near, (each) => Date.parse(each.from));
+    const points = this.seen.parts.filter((part) => part.kind === "point");
+    const point = nearest(points, time, near, (part) => Date.parse(part.from));
     if (point) return { at: point.from, time: Date.parse(point.from), words: `One moment: ${moment(point.from)}, commit ${point.commit}${point.whole ? "" : ", only chosen tables"}` };
     const iso = new Date(time).toISOString();
     if (time > this.last) return { at: iso, time, words: `${moment(iso)}: not backed up yet. The newest restorable moment is ${moment(this.seen.last)}` };
     if (time < this.first) return { at: iso, time, words: `${moment(iso)}: before the first backup` };
-    const part = this.seen.parts.find((each) => Date.parse(each.from) <= time && time <= Date.parse(each.to));
+    const part = this.seen.parts.find((candidate) => Date.parse(candidate.from) <= time && time <= Date.parse(candidate.to));
     return { at: iso, time, words: `${moment(iso)}: ${part ? describe(part) : "nothing"}` };
   }
 
   chooseAt(time) {
-    const found = this.at(time);
-    this.cursor = found.time;
-    this.words.textContent = found.words;
+    const spot = this.at(time);
+    this.cursor = spot.time;
+    this.words.textContent = spot.words;
     this.draw();
-    this.choose(found.at);
+    this.choose(spot.at);
   }
 
   draw() {
@@ -225,7 +225,7 @@ export class Line {
         this.cursor === null ? null : svg("line", { x1: this.x(this.cursor), x2: this.x(this.cursor), y1: 6, y2: TOP + BAND + 8, class: "cursor" }),
       ].filter(Boolean),
     );
-    this.tell();
+    this.listParts();
   }
 
   marks() {
@@ -247,18 +247,18 @@ export class Line {
 
   ticks() {
     const seconds = (this.end - this.start) / 1000;
-    const step = (STEPS.find((each) => (seconds / each) * 90 < this.width) ?? STEPS.at(-1)) * 1000;
-    const found = [];
+    const step = (STEPS.find((length) => (seconds / length) * 90 < this.width) ?? STEPS.at(-1)) * 1000;
+    const ticks = [];
     for (let at = Math.ceil(this.start / step) * step; at <= this.end; at += step) {
       const iso = new Date(at).toISOString();
       const words = step >= 86400e3 ? iso.slice(0, 10) : step >= 60e3 && iso.slice(11, 16) !== "00:00" ? iso.slice(11, 16) : step >= 60e3 ? iso.slice(5, 10) : iso.slice(11, 19);
-      found.push(svg("line", { x1: this.x(at), x2: this.x(at), y1: TOP + BAND, y2: TOP + BAND + 6, class: "tick" }));
-      found.push(svg("text", { x: this.x(at) + 3, y: TOP + BAND + 18, class: "tick" }, words));
+      ticks.push(svg("line", { x1: this.x(at), x2: this.x(at), y1: TOP + BAND, y2: TOP + BAND + 6, class: "tick" }));
+      ticks.push(svg("text", { x: this.x(at) + 3, y: TOP + BAND + 18, class: "tick" }, words));
     }
-    return found;
+    return ticks;
   }
 
-  tell() {
+  listParts() {
     const list = this.list.querySelector("ul");
     const parts = this.seen.parts.slice(0, 200).map((part) => el("li", null, `${moment(part.from)} to ${moment(part.to)}: ${describe(part)}`));
     const tables = this.seen.tables.map((gap) => el("li", null, `table ${gap.table}, ${moment(gap.from)} to ${moment(gap.to)}: ${gap.reason}`));

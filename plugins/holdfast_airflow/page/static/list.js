@@ -34,8 +34,8 @@ export function showList(main, dag) {
   function draw() {
     if (!last) return;
     const now = Date.parse(last.now);
-    const shown = last.archives.filter((each) => each.archive.toLowerCase().includes(filter));
-    const states = Object.keys(WORDS).map((state) => [state, shown.filter((each) => each.state === state).length]);
+    const shown = last.archives.filter((archive) => archive.archive.toLowerCase().includes(filter));
+    const states = Object.keys(WORDS).map((state) => [state, shown.filter((archive) => archive.state === state).length]);
     counts.replaceChildren(...states.filter(([, number]) => number).flatMap(([state, number]) => [badge(state), ` ${number} `]));
     input.hidden = !last.archives.length;
     body.replaceChildren(
@@ -44,7 +44,7 @@ export function showList(main, dag) {
         ? table(
             "Archives with their state",
             ["State", "Archive", "Source", "Newest restorable moment", "Last good drill", "Verified", "Now", "Recorded"],
-            shown.flatMap((each) => rows(each, now)),
+            shown.flatMap((archive) => rows(archive, now)),
           )
         : el("p", { class: "quiet" }, last.archives.length ? "No archive has such a name." : "There is no archive that you may see: archives.yaml, as this API server reads it, names none, and no task has recorded one."),
     );
@@ -92,7 +92,7 @@ function ofArchive(archive) {
 
 function reasons(sentences, state) {
   if (!sentences.length) return null;
-  const shown = sentences.slice(0, MOST_REASONS).map((each) => el("li", null, each));
+  const shown = sentences.slice(0, MOST_REASONS).map((sentence) => el("li", null, sentence));
   const more = sentences.length - shown.length;
   return el("ul", { class: `reasons ${state}` }, shown, more ? el("li", null, `and ${more} more`) : null);
 }
@@ -104,7 +104,7 @@ function next(iso, now) {
 
 /** A value beside its objective, marked where that is missed. */
 function promised(source, name, words) {
-  const objective = source.objectives.find((each) => each.name === name);
+  const objective = source.objectives.find((objective) => objective.name === name);
   if (!objective) return words;
   return [
     el("span", { class: objective.is_met ? "kept" : "missed" }, words),
@@ -119,11 +119,11 @@ function drilled(source, now) {
 }
 
 function replicas(archive) {
-  return archive.replicas.map((each) =>
+  return archive.replicas.map((replica) =>
     el(
       "div",
-      { class: each.lost ? "missed" : null },
-      `${each.name}: ${each.lost ? "lost" : each.entries_behind ? `${count(each.entries_behind)} entries, ${span(each.seconds_behind)} behind` : "up to date"}`,
+      { class: replica.lost ? "missed" : null },
+      `${replica.name}: ${replica.lost ? "lost" : replica.entries_behind ? `${count(replica.entries_behind)} entries, ${span(replica.seconds_behind)} behind` : "up to date"}`,
     ),
   );
 }

@@ -16,7 +16,7 @@ function chooseTheme() {
 }
 
 /** The archive that the address names: by itself, by its DAG, or none. */
-function wanted() {
+function readAddress() {
   const hash = location.hash.match(/^#archive=(.*)$/);
   if (hash) return { archive: decodeURIComponent(hash[1]) };
   if (location.hash === "#all") return {};
@@ -27,7 +27,7 @@ function wanted() {
 
 function show() {
   leave();
-  const { archive, run, dag } = wanted();
+  const { archive, run, dag } = readAddress();
   document.title = archive ? `${archive} · Holdfast` : "Holdfast";
   const isFramed = window.parent !== window;
   top_.replaceChildren(

@@ -1,4 +1,4 @@
-// What a compaction and a truncation would do now: read once somebody opens it, and then only when asked again.
+// What a compaction and a truncation would do now: read once it is opened, and then only when asked again.
 
 import { get } from "./api.js";
 import { el, say, table } from "./dom.js";
@@ -42,7 +42,7 @@ function compaction(plan) {
     table(
       "Blocks that would be joined",
       ["Source", "From", "To", "Blocks", "Size", "Changes"],
-      plan.joined.map((each) => el("tr", null, el("th", { scope: "row" }, each.source), el("td", null, moment(each.from)), el("td", null, moment(each.to)), el("td", null, count(each.blocks)), el("td", null, size(each.bytes_before)), el("td", null, count(each.changes)))),
+      plan.joined.map((group) => el("tr", null, el("th", { scope: "row" }, group.source), el("td", null, moment(group.from)), el("td", null, moment(group.to)), el("td", null, count(group.blocks)), el("td", null, size(group.bytes_before)), el("td", null, count(group.changes)))),
     ),
     leftOut(plan.joined_left_out, "older groups"),
   ];

@@ -28,17 +28,17 @@ export class SourceCard {
   }
 
   /** Bring it up to date, by the archive's own account where there is one. */
-  update({ told, now, judged }) {
-    const source = judged.sources.find((each) => each.source === this.name);
-    const at = Date.parse(told.now);
-    const record = now?.record.sources.find((each) => each.source === this.name) ?? {};
-    const drill = now?.drills.find((each) => each.source === this.name && each.state === "succeeded");
+  update({ described, now, judged }) {
+    const source = judged.sources.find((entry) => entry.source === this.name);
+    const at = Date.parse(described.now);
+    const record = now?.record.sources.find((entry) => entry.source === this.name) ?? {};
+    const drill = now?.drills.find((entry) => entry.source === this.name && entry.state === "succeeded");
     this.element.className = `card verdict ${source.state.replace(" ", "-")}`;
     this.head.replaceChildren(el("h3", null, this.name), badge(source.state));
-    keep(this.actions, told, ["backup", "changes"], () => (told.sources.length > 1 ? startButton(told, "Back up now", dagOf(told, "changes", "backup"), { source: this.name }) : null));
-    this.body.replaceChildren(...[reasons(source.reasons), facts(source, record, drill, at), days(told.days[this.name] ?? [])].filter(Boolean));
-    this.drawLine(told, now, source.facts.restorable_to);
-    this.drawBackups((now?.backups ?? told.backups)[this.name] ?? [], at);
+    keep(this.actions, described, ["backup", "changes"], () => (described.sources.length > 1 ? startButton(described, "Back up now", dagOf(described, "changes", "backup"), { source: this.name }) : null));
+    this.body.replaceChildren(...[reasons(source.reasons), facts(source, record, drill, at), days(described.days[this.name] ?? [])].filter(Boolean));
+    this.drawLine(described, now, source.facts.restorable_to);
+    this.drawBackups((now?.backups ?? described.backups)[this.name] ?? [], at);
   }
 
   /** Say why the archive could not be read. */
@@ -46,10 +46,10 @@ export class SourceCard {
     this.line?.fail(message);
   }
 
-  drawLine(told, now, restorableTo) {
-    if (!restorableTo || !told.configured) return;
+  drawLine(described, now, restorableTo) {
+    if (!restorableTo || !described.configured) return;
     if (!this.line) {
-      const chosen = new Chosen(this.archive, this.name, told.rights);
+      const chosen = new Chosen(this.archive, this.name, described.rights);
       this.line = new Line(this.archive, this.name, (at) => chosen.show(at));
       this.restore.append(this.line.element, chosen.element);
     }
@@ -61,9 +61,9 @@ export class SourceCard {
 
   drawBackups(backups, now) {
     const body = backups.length
-      ? table("Backups, the newest first", ["Ended", "State", "Kind", "Took", "Size", "Rows", "Commit"], backups.map((each) => backupRow(each, now)))
+      ? table("Backups, the newest first", ["Ended", "State", "Kind", "Took", "Size", "Rows", "Commit"], backups.map((backup) => backupRow(backup, now)))
       : el("p", { class: "quiet" }, "None in the last 30 days.");
-    const failed = backups.filter((each) => each.state === "failed").length;
+    const failed = backups.filter((backup) => backup.state === "failed").length;
     const top = this.backups.querySelector(".scroll")?.scrollTop ?? 0;
     this.backups.replaceChildren(el("summary", null, `Backups (${backups.length}${failed ? `, ${failed} failed` : ""})`), body);
     body.scrollTop = top;
@@ -71,8 +71,8 @@ export class SourceCard {
 }
 
 /** Draw buttons again only where what they would do has changed: a run that is followed beside one stays. */
-export function keep(place, told, operations, draw) {
-  const seen = JSON.stringify([told.dags.filter((dag) => operations.includes(dag.operation)).map((dag) => [dag.dag_id, dag.paused]), told.rights.start, told.sources.length]);
+export function keep(place, described, operations, draw) {
+  const seen = JSON.stringify([described.dags.filter((dag) => operations.includes(dag.operation)).map((dag) => [dag.dag_id, dag.paused]), described.rights.start, described.sources.length]);
   if (place.dataset.seen === seen) return;
   place.dataset.seen = seen;
   place.replaceChildren(...[draw()].flat().filter(Boolean));
@@ -80,7 +80,7 @@ export function keep(place, told, operations, draw) {
 
 /** Sentences as a list; nothing where there are none. */
 export function reasons(sentences) {
-  return sentences.length ? el("ul", { class: "reasons" }, sentences.map((each) => el("li", null, each))) : null;
+  return sentences.length ? el("ul", { class: "reasons" }, sentences.map((sentence) => el("li", null, sentence))) : null;
 }
 
 function facts(source, record, drill, now) {
@@ -99,20 +99,20 @@ function facts(source, record, drill, now) {
 }
 
 function fact(words, value, source, names, title, more = []) {
-  const objectives = source.objectives.filter((each) => names.includes(each.name));
-  const notes = [...more.filter(Boolean), ...objectives.map((each) => `objective ${names.length > 1 ? `${each.name} ` : ""}${each.limit}`)];
-  const state = objectives.length ? (objectives.every((each) => each.is_met) ? "kept" : "missed") : null;
+  const objectives = source.objectives.filter((objective) => names.includes(objective.name));
+  const notes = [...more.filter(Boolean), ...objectives.map((objective) => `objective ${names.length > 1 ? `${objective.name} ` : ""}${objective.limit}`)];
+  const state = objectives.length ? (objectives.every((objective) => objective.is_met) ? "kept" : "missed") : null;
   return el("div", { title: title || null }, el("dt", null, words), el("dd", null, el("strong", { class: state }, value), notes.map((note) => el("div", { class: "quiet" }, note))));
 }
 
-function days(found) {
-  const kinds = found.map((day) => (day.failed ? (day.good ? "partly" : "failed") : day.good ? "good" : "none"));
-  const number = (kind) => kinds.filter((each) => each === kind).length;
-  const words = `Backups and drills of the last ${found.length} days: good on ${number("good")}, some failed on ${number("partly")}, all failed on ${number("failed")}, none on ${number("none")}.`;
+function days(recent) {
+  const kinds = recent.map((day) => (day.failed ? (day.good ? "partly" : "failed") : day.good ? "good" : "none"));
+  const number = (kind) => kinds.filter((dayKind) => dayKind === kind).length;
+  const words = `Backups and drills of the last ${recent.length} days: good on ${number("good")}, some failed on ${number("partly")}, all failed on ${number("failed")}, none on ${number("none")}.`;
   return el(
     "figure",
     { class: "days" },
-    el("div", { role: "img", "aria-label": words }, found.map((day, index) => el("i", { class: kinds[index], title: `${day.day}: ${day.good} good, ${day.failed} failed` }))),
+    el("div", { role: "img", "aria-label": words }, recent.map((day, index) => el("i", { class: kinds[index], title: `${day.day}: ${day.good} good, ${day.failed} failed` }))),
     el("figcaption", { class: "quiet" }, words),
   );
 }

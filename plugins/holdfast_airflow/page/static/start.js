@@ -6,14 +6,14 @@ import { airflowLink, el, say } from "./dom.js";
 const FINISHED = ["success", "failed"];
 
 /** The DAG of the first of these operations that is there; one that is paused only where no other is. */
-export function dagOf(told, ...operations) {
-  const there = operations.map((operation) => told.dags.find((dag) => dag.operation === operation)).filter(Boolean);
+export function dagOf(described, ...operations) {
+  const there = operations.map((operation) => described.dags.find((dag) => dag.operation === operation)).filter(Boolean);
   return there.find((dag) => !dag.paused) ?? there[0];
 }
 
 /** A button that starts a DAG at once; nothing where there is no such DAG, or the user may not start it. */
-export function startButton(told, words, dag, conf = {}) {
-  if (!dag || !told.rights.start.includes(dag.dag_id)) return null;
+export function startButton(described, words, dag, conf = {}) {
+  if (!dag || !described.rights.start.includes(dag.dag_id)) return null;
   const result = el("span", { role: "status" }, dag.paused ? [" paused: ", airflowLink(`dags/${encodeURIComponent(dag.dag_id)}`, dag.dag_id)] : null);
   const button = el("button", { type: "button", class: "small", disabled: dag.paused, title: `Starts ${dag.dag_id}` }, words);
   button.addEventListener("click", async () => {

@@ -45,7 +45,7 @@ export function count(number) {
   return number.toLocaleString("en");
 }
 
-/** A time in UTC as people read it, without what is zero for nobody: 2026-03-01 12:00:05 UTC. */
+/** A time in UTC as people read it: 2026-03-01 12:00:05 UTC. */
 export function moment(iso) {
   if (!iso) return "";
   return `${iso.slice(0, 19).replace("T", " ")} UTC`;

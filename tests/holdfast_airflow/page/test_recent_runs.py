@@ -8,9 +8,9 @@ from bench.support.blocks import make_block
 from holdfast.archive import Archive
 from holdfast.storage import ObjectStore
 from holdfast_airflow.notes import FAILURE, RUN
-from holdfast_airflow.page import dag_history
+from holdfast_airflow.page import recent_runs
 from holdfast_airflow.page.activity import dags_of
-from holdfast_airflow.page.dag_history import DAYS, recent_backups, recent_days, with_blocks
+from holdfast_airflow.page.recent_runs import DAYS, recent_backups, recent_days, with_blocks
 from tests.support.airflow.database import NOON, AirflowRows
 from tests.support.archives.blocks_without_rows import add
 
@@ -68,7 +68,7 @@ def test_backups_are_told_the_newest_first_with_what_they_did_or_why_not(airflow
 
 
 def test_of_many_backups_the_newest_of_each_source_are_told(airflow: AirflowRows, monkeypatch: Any) -> None:
-    monkeypatch.setattr(dag_history, "MOST", 2)
+    monkeypatch.setattr(recent_runs, "MOST", 2)
     known = dags(airflow)
     for number in range(4):
         ran(airflow, f"r{number}", "backup_shop_db", "success", hours=-1 - number)

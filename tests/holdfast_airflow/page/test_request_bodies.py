@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from holdfast_airflow.page.models import BreakBody, HoldBody, ReleaseBody
+from holdfast_airflow.page.changing import BreakBody, HoldBody, ReleaseBody
 
 GOOD: dict[type[BaseModel], dict[str, Any]] = {
     BreakBody: {"reason": "why"},

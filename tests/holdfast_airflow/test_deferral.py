@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from airflow.providers.standard.operators.empty import EmptyOperator
 
+from holdfast_airflow.deferral import RESUME, check_event, deadline_in, deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, LockWaitExpired
 from holdfast_airflow.triggers.lock import ResourceFreeTrigger
-from holdfast_airflow.waiting import RESUME, check_event, deadline_in, deferred_until_free
 
 TRIGGER = ResourceFreeTrigger(url="archive", deadline="", resource="report", mode="W")
 

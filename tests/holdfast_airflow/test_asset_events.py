@@ -12,8 +12,8 @@ from airflow.sdk import Asset
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.config.archives_yaml import find_archive
 from holdfast.storage import ObjectStore
+from holdfast_airflow.asset_events import fill_events
 from holdfast_airflow.assets import backups_of, record_of
-from holdfast_airflow.outlets import fill_events
 from tests.support.replicas.replicated import Replicas
 
 OTHER = Asset(name="other", uri="s3://other/record")

@@ -34,7 +34,9 @@ _LAST_READ_S = 5.0
 
 
 class SparkLines:
-    """A logger for spark-submit's output: Spark's own lines go into a file, all others into the task's log.
+    """A logger for spark-submit's output.
+
+    Spark's own lines go into a file, all others into the task's log.
 
     :param log: of the task.
     :param file: for Spark's lines.
@@ -50,7 +52,7 @@ class SparkLines:
         """Write a line to Spark's file or to the task's log."""
         line = words % values if values else words
         if self._belongs_to_spark(line):
-            with suppress(OSError, ValueError):  # a full disk ends no job for lines that nobody may ever read
+            with suppress(OSError, ValueError):  # a full disk ends no job for lines that may never be read
                 self._file.write(f"{line}\n")
         else:
             self._log.info("%s", line)
@@ -94,15 +96,15 @@ def progress_logged(
     :param read: returns the newest record of its run; called every `poll_s` seconds.
     :param same_step_s: seconds between two lines on a step that goes on.
     """
-    done = threading.Event()
+    ended = threading.Event()
 
     def watch() -> None:
         step, at = "", 0.0
-        while not done.wait(poll_s):
+        while not ended.wait(poll_s):
             record = None
             with suppress(StoreError):  # the job goes on whether it can be watched or not
                 record = read()
-            if done.is_set() or record is None or record.state != "running":
+            if ended.is_set() or record is None or record.state != "running":
                 continue
             if record.step != step or time.monotonic() - at >= same_step_s:
                 step, at = record.step, time.monotonic()
@@ -113,5 +115,5 @@ def progress_logged(
     try:
         yield
     finally:
-        done.set()
+        ended.set()
         thread.join(_LAST_READ_S)

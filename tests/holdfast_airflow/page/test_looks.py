@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from holdfast_airflow.page.bounded import Looks, LookTimedOutError
+from holdfast_airflow.page.looks import Looks, LookTimedOutError
 
 
 def test_a_look_returns_or_raises_what_it_does() -> None:

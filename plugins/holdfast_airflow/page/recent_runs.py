@@ -1,4 +1,4 @@
-"""Backups and drills of the last 30 days, by Airflow's database and by the archive's blocks."""
+"""Recent backups and drills, by Airflow's database and the archive."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _RESULT: Final = "return_value"
 def recent_days(
     session: Session, dags: Iterable[Dag], sources: Collection[str], now: datetime
 ) -> dict[str, list[dict[str, Any]]]:
-    """Return how many backups and drills of each source went well, and how many failed, on each of 30 days.
+    """Count good and failed backups and drills of 30 days.
 
     Days are those of UTC, the oldest first: `day`, `good` and `failed`. One query.
     """
@@ -91,25 +91,25 @@ def recent_backups(
         )
         .subquery()
     )
-    task = aliased(TaskInstance, ranked)
-    tasks = list(session.scalars(select(task).where(ranked.c.newest <= MOST).order_by(ranked.c.start_date.desc())))
+    latest = aliased(TaskInstance, ranked)
+    tasks = list(session.scalars(select(latest).where(ranked.c.newest <= MOST).order_by(ranked.c.start_date.desc())))
     runs, results, failures = (notes_of(session, tasks, key) for key in (RUN, _RESULT, FAILURE))
-    found = defaultdict[str, list[dict[str, Any]]](list)
-    for each in tasks:
-        key = task_key(each)
+    backups = defaultdict[str, list[dict[str, Any]]](list)
+    for task in tasks:
+        key = task_key(task)
         result, failure = results.get(key) or {}, failures.get(key) or {}
-        found[each.task_id.removeprefix("backup_")].append(
+        backups[task.task_id.removeprefix("backup_")].append(
             {
-                "state": str(each.state),
-                "ended": iso(each.end_date or each.start_date or now),
-                "seconds": each.duration if each.end_date else None,
+                "state": str(task.state),
+                "ended": iso(task.end_date or task.start_date or now),
+                "seconds": task.duration if task.end_date else None,
                 **{name: result.get(name) for name in ("kind", "rows", "bytes", "commit")},
-                "sentence": str(failure.get("sentence", "")) if str(each.state) == "failed" else "",
+                "sentence": str(failure.get("sentence", "")) if str(task.state) == "failed" else "",
                 "run": (runs.get(key) or {}).get("run"),
-                "task": {name: getattr(each, name) for name in ("dag_id", "run_id", "task_id", "map_index")},
+                "task": {name: getattr(task, name) for name in ("dag_id", "run_id", "task_id", "map_index")},
             }
         )
-    return {source: found[source] for source in sources}
+    return {source: backups[source] for source in sources}
 
 
 def with_blocks(backups: Mapping[str, Sequence[Mapping[str, Any]]], state: State) -> dict[str, list[dict[str, Any]]]:
@@ -121,13 +121,13 @@ def with_blocks(backups: Mapping[str, Sequence[Mapping[str, Any]]], state: State
     for placed in state.blocks.values():
         if not placed.head.parts and placed.head.after is None:  # those were made of what was here
             by_source[placed.source].append(placed)
-    found = {}
+    newest = {}
     for source in {*backups, *by_source}:
-        known = [dict(each) for each in backups.get(source, ())]
-        runs = {each["run"] for each in known}
+        recorded = [dict(backup) for backup in backups.get(source, ())]
+        runs = {backup["run"] for backup in recorded}
         others = [_of_blocks(list(blocks)) for run, blocks in _by_run(by_source[source]) if run not in runs]
-        found[source] = sorted([*known, *others], key=lambda each: str(each["ended"]), reverse=True)[:MOST]
-    return found
+        newest[source] = sorted([*recorded, *others], key=lambda backup: str(backup["ended"]), reverse=True)[:MOST]
+    return newest
 
 
 def _by_run(blocks: Iterable[Placed]) -> Iterable[tuple[str, Iterable[Placed]]]:

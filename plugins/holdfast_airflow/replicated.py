@@ -41,7 +41,7 @@ def replicated(archive: str) -> Iterator[Replicated]:
     """Open the coordination store of an archive.
 
     :param archive: a name in archives.yaml, which says `replicas` there, and `store` there or HOLDFAST_STORE.
-    :raises UsageError: it has no replicas, or nobody says where their store is.
+    :raises UsageError: it has no replicas, or their coordination store is not configured.
     """
     from holdfast.replication.log.store import opened
     from holdfast.replication.work.sync import log_at

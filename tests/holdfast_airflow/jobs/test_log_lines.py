@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from holdfast.archive.format.runs import RunRecord
-from holdfast_airflow.jobs.job_log import progress_logged, spark_lines
+from holdfast_airflow.jobs.log_lines import progress_logged, spark_lines
 from locking.store import StoreUnavailable
 
 SPARKS = (

@@ -1,4 +1,7 @@
-"""Looks at stores within a time limit: a store that hangs must not stop the API server."""
+"""Looks at stores within a time limit.
+
+A store that hangs must not stop the API server.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ LIMIT_S = 15.0
 """So long a request waits for a store."""
 
 MOST = 8
-"""Looks under way at a time. Those that nobody waits for any more count until they end."""
+"""Looks under way at a time. Those that have timed out count until they end."""
 
 
 class LookTimedOutError(Exception):
@@ -23,7 +26,9 @@ class LookTimedOutError(Exception):
 
 
 class Looks:
-    """Looks at stores, each in a thread that an exit of the process does not wait for.
+    """Looks at stores, each in a thread of its own.
+
+    An exit of the process does not wait for them.
 
     :param limit_s: seconds for each.
     :param most: how many may be under way at a time.

@@ -31,7 +31,9 @@ def fill_events(
     archive: ArchiveConfig,
     store: ObjectStore,
 ) -> None:
-    """Put the summary of a task's work into the events of its outlets, and the archive's record into that of a record.
+    """Put a task's summary into the events of its outlets.
+
+    The event of a record asset gets the archive's record.
 
     A record that cannot be made is logged, and fails no task: the work is done.
 
@@ -67,5 +69,5 @@ def _replication(archive: ArchiveConfig, identity: str) -> dict[str, Any] | None
     if address.url is None:
         return None
     with opened(address) as coordination:
-        found = coordination.run(lambda connection: status(connection, identity))
-    return found[0].describe() if found else None
+        statuses = coordination.run(lambda connection: status(connection, identity))
+    return statuses[0].describe() if statuses else None

@@ -34,15 +34,15 @@ def deadline_in(wait: timedelta) -> datetime:
 def deferred_until_free(
     operator: BaseOperator, trigger: LockFreeTrigger, *, busy: str, deadline: datetime
 ) -> TaskDeferred:
-    """Return the exception that hands the wait for a busy lock to a trigger.
+    """Return the exception that defers the wait for a lock.
 
     The operator goes on in `execute_when_free`.
 
     :param busy: who is in the way, in words.
     :raises LockWaitExpired: there is no time left to wait.
     """
-    left = deadline - datetime.now(UTC)
-    if left <= timedelta(0):
+    remaining = deadline - datetime.now(UTC)
+    if remaining <= timedelta(0):
         raise LockWaitExpired(busy, BusyError.exit_code)
     operator.log.info("waiting until %s for: %s", deadline.isoformat(timespec="seconds"), busy)
     return TaskDeferred(
@@ -50,7 +50,7 @@ def deferred_until_free(
         method_name=RESUME,
         kwargs={"deadline": deadline.isoformat()},
         # The trigger itself ends the wait, and says who was in the way; Airflow's own time-out does not.
-        timeout=left + _MARGIN,
+        timeout=remaining + _MARGIN,
     )
 
 
@@ -60,9 +60,9 @@ def check_event(event: Mapping[str, Any] | None, deadline: str) -> datetime:
     :raises LockWaitExpired: it was not free in time.
     :raises JobFailed: the trigger could not find out.
     """
-    found = event or {}
-    if found.get("state") == "expired":
-        raise LockWaitExpired(str(found["message"]), BusyError.exit_code)
-    if found.get("state") != "free":
-        raise JobFailed(str(found.get("message", "the wait for a lock ended without an answer")))
+    answer = event or {}
+    if answer.get("state") == "expired":
+        raise LockWaitExpired(str(answer["message"]), BusyError.exit_code)
+    if answer.get("state") != "free":
+        raise JobFailed(str(answer.get("message", "the wait for a lock ended without an answer")))
     return datetime.fromisoformat(deadline)

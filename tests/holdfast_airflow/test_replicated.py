@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from holdfast.common.errors import UsageError
-from holdfast_airflow.coordination import replicated
+from holdfast_airflow.replicated import replicated
 from tests.support.replicas.replicated import Replicas
 
 

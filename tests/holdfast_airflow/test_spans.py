@@ -13,9 +13,9 @@ from holdfast.common.errors import UsageError
 from holdfast.common.words import is_yes, listed, number
 from holdfast.config.archives_yaml import find_archive
 from holdfast_airflow import operators
-from holdfast_airflow.arguments import span
 from holdfast_airflow.decorators.locked import LockedPythonOperator
 from holdfast_airflow.operators import AcquireLock, BackupOperator, RecoverReplicas, RestoreOperator, TruncateOperator
+from holdfast_airflow.spans import span
 
 
 @pytest.mark.parametrize(
