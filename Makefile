@@ -57,9 +57,10 @@ durations: setup-tests ## Run 'make test' and record in tests/durations.json how
 reference: setup ## Write docs/reference/: commands, operators, archives.yaml and metrics, as the code describes them.
 	@$(IN_ENV) env AIRFLOW_HOME="$$(mktemp -d)" PYTHONPATH=.:plugins python scripts/write_reference.py
 
-lint: setup ## Check style and import floors.
+lint: setup ## Check style, names and import floors.
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python scripts/check_names.py
 	$(BIN)/lint-imports
 
 types: setup ## Check types.

@@ -66,7 +66,7 @@ start_check() {
   checks[$name]=$!
 }
 
-check_style() { .venv/bin/ruff check . && .venv/bin/ruff format --check .; }
+check_style() { .venv/bin/ruff check . && .venv/bin/ruff format --check . && .venv/bin/python scripts/check_names.py; }
 
 start_checks() {
   start_check style check_style
