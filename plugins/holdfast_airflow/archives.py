@@ -163,13 +163,18 @@ def configured_archives() -> Mapping[str, ArchiveConfig]:
     What is wrong with the others is said once, by the import error of `configuration_mistakes.py`. Where a file is
     read for one DAG alone, as each task does before it runs, these are the archives that the DAG may be of.
     """
+    dag_id = get_parsing_context().dag_id
+    archives = all_archives().items()
+    return {name: archive for name, archive in archives if dag_id is None or dag_id.endswith(f"_{name}")}
+
+
+def all_archives() -> Mapping[str, ArchiveConfig]:
+    """Return the archives of archives.yaml that have no mistake, by name, whichever DAG the file is read for."""
     try:
         read = read_configuration()
     except UsageError:
         return {}
-    dag_id = get_parsing_context().dag_id
-    archives = read.archives if read else {}
-    return {name: archive for name, archive in archives.items() if dag_id is None or dag_id.endswith(f"_{name}")}
+    return read.archives if read else {}
 
 
 def has_configuration() -> bool:

@@ -15,8 +15,8 @@ from holdfast.replication.log import schema
 from holdfast.replication.log.errors import OldStoreError
 from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.log import MEMBERS, EntryChange, append_decision
-from holdfast.replication.log.quorum import SMALLEST, executed, present
-from holdfast.replication.log.replicas import add, check_removable, forget, log_state, replica, replicas
+from holdfast.replication.log.quorum import SMALLEST, counted, executed
+from holdfast.replication.log.replicas import JOINING, add, check_removable, forget, log_state, replica, replicas
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -34,7 +34,7 @@ def join(connection: Connection, archive: str, *, name: str, url: str) -> int:
     :raises UsageError: the name, or the place, is another one's.
     """
     there = [row for row in replicas(connection, archive) if row.name == name]
-    add(connection, archive, name=name, url=url)
+    add(connection, archive, name=name, url=url, lost=JOINING)
     if there:
         return there[0].joined_by
     return join_recovered(connection, archive, name)
@@ -102,11 +102,12 @@ def _append(connection: Connection, archive: str, name: str, column: str, member
 def waited_for(connection: Connection, archive: str, index: int, *, but_for: str = "") -> tuple[int, list[ReplicaRow]]:
     """Return how many replicas still have to execute an entry, so that it counts, and of which.
 
-    These are those that there were before it, without those that were never recovered.
+    These are those of the replicas before it whose votes count.
 
     :param but_for: the name of a replica that leaves by it and cannot execute it any more.
     """
-    old = [row for row in present(replicas(connection, archive)) if row.joined_by < index and row.name != but_for]
+    there = counted(replicas(connection, archive), SMALLEST)
+    old = [row for row in there if row.joined_by < index and row.name != but_for]
     votes = executed(old, index)
     return max(0, min(SMALLEST, len(old)) - len(votes)), [row for row in old if row not in votes]
 

@@ -92,15 +92,14 @@ def counted(rows: Sequence[ReplicaRow], size: int) -> list[ReplicaRow]:
 
     Those of one that was added count once as many of the replicas before it have executed its addition, or all where
     there were fewer. Else a copy of the coordination store from before that could have the same index acknowledged by
-    the others alone.
+    the others alone. Only replicas that count themselves make another one count: an older copy may not know the others.
     """
-    there = present(rows)
-
-    def counts(row: ReplicaRow) -> bool:
-        old = [older for older in there if older.joined_by < row.joined_by]
-        return len(executed(old, row.joined_by)) >= min(size, len(old))
-
-    return [row for row in there if counts(row)]
+    counting: list[ReplicaRow] = []
+    for row in sorted(present(rows), key=lambda row: row.joined_by):
+        older = [other for other in counting if other.joined_by < row.joined_by]
+        if len(executed(older, row.joined_by)) >= min(size, len(older)):
+            counting.append(row)
+    return sorted(counting, key=lambda row: row.name)
 
 
 def present(rows: Iterable[ReplicaRow]) -> list[ReplicaRow]:

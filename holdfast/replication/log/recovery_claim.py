@@ -52,8 +52,8 @@ def choose(
     succeeded = max(log_state(connection, archive).quorum, row.joined_by)
     if chosen.pointer <= succeeded:
         raise RefusedError(
-            f"{chosen.name} has not executed entry {succeeded} yet, which a quorum has: a replica made from it "
-            f"would lack that. 'holdfast replica sync {chosen.name}' first"
+            f"{chosen.name} has not executed entry {succeeded} yet, which a quorum has, or which names the replicas: a "
+            f"replica made from it would lack that. 'holdfast replica sync {chosen.name}' first"
         )
     return row, chosen
 

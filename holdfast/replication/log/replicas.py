@@ -29,6 +29,9 @@ LEASE_S = 900.0
 """So long a replica counts as active after it was last heard of: three times the interval of its syncs, or longer."""
 
 _NEW = "it is new"
+"""Of earlier releases, whose new replicas were waited for before they had anything."""
+
+JOINING = "it is new, and has no vote yet"
 
 _R = schema.replicas.c
 
@@ -69,12 +72,15 @@ class ReplicaRow:
     @property
     def is_new(self) -> bool:
         """Return whether it was added and never yet recovered: there need not be an archive at its place."""
-        return self.is_lost and self.lost_reason == _NEW
+        return self.is_lost and self.lost_reason in (_NEW, JOINING)
 
     @property
     def is_joining(self) -> bool:
-        """Return whether it was added by an entry and never yet recovered: it has no vote, and none is expected."""
-        return self.is_new and self.joined_by > 0
+        """Return whether it was added and never yet recovered: it has no vote, and none is expected.
+
+        One that an earlier release has added is not: no entry says that its recovery has ended.
+        """
+        return self.is_lost and self.lost_reason == JOINING
 
 
 @dataclass(frozen=True)
@@ -175,11 +181,12 @@ def register(
         )
 
 
-def add(connection: Connection, archive: str, *, name: str, url: str) -> None:
+def add(connection: Connection, archive: str, *, name: str, url: str, lost: str = _NEW) -> None:
     """Add a replica that has nothing yet.
 
     It is lost until it is recovered from another one. Adding it again changes nothing.
 
+    :param lost: why.
     :raises UsageError: the name, or the place, is another one's.
     """
     log_state(connection, archive)
@@ -190,7 +197,7 @@ def add(connection: Connection, archive: str, *, name: str, url: str) -> None:
             raise UsageError(f"replica {name} is at {row.url}: choose another name, or remove that one first")
         if row.url == url:
             raise UsageError(f"{url} is replica {row.name} already")
-    _insert(connection, archive, name, url, pointer=0, lost=_NEW)
+    _insert(connection, archive, name, url, pointer=0, lost=lost)
 
 
 def _insert(connection: Connection, archive: str, name: str, url: str, *, pointer: int, lost: str = "") -> None:

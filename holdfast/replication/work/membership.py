@@ -20,7 +20,7 @@ from holdfast.common.side_by_side import ask_side_by_side
 from holdfast.replication.log import schema
 from holdfast.replication.log.consistency_check import archive_place, check_line, look_at, run_agreed
 from holdfast.replication.log.line import entry_id
-from holdfast.replication.log.membership import check_counts, end_membership, join, leave, waited_for
+from holdfast.replication.log.membership import check_counts, end_membership, join, join_recovered, leave, waited_for
 from holdfast.replication.log.replicas import (
     LogState,
     log_state,
@@ -301,9 +301,12 @@ def elect(
                 _forget_entries(connection, archive, log.head)
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
-                    row = {"archive": archive, "source": source, "owner": "", "owned_until": 0.0}
+                    unowned = {"archive": archive, "source": source, "owner": "", "owned_until": 0.0}
                     ends = {"end_position": state.ends.get(source, ""), "stream_end": state.streams.get(source, "")}
-                    connection.execute(schema.sources.insert(), row | ends)
+                    connection.execute(schema.sources.insert(), unowned | ends)
+
+            if row.is_joining:  # its first recovery was ended just before it was done
+                join_recovered(connection, archive, name)
 
         coordination.run(enter)
     return count

@@ -11,7 +11,7 @@ from airflow.sdk import DAG, task
 from airflow.sdk.exceptions import AirflowFailException
 
 from holdfast.common.errors import UsageError
-from holdfast_airflow.archives import check_configuration, configured_archives, has_configuration
+from holdfast_airflow.archives import all_archives, check_configuration, has_configuration
 from holdfast_airflow.notifications.alerts import ArchiveAlerts
 
 DOC = """
@@ -32,7 +32,7 @@ if has_configuration():
         default_args={
             "retries": 2,
             "retry_delay": timedelta(minutes=1),
-            **ArchiveAlerts("", list(configured_archives().values())).callbacks(),
+            **ArchiveAlerts("", list(all_archives().values())).callbacks(),
         },
     ):
 

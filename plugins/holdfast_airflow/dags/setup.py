@@ -107,6 +107,6 @@ for name, configured in archives_at_one_place().items():
                 archive=name,
                 source=source,
                 kind="changes" if configured.schedule.changes else "full",
-                outlets=[backups_of(name), record_of(name)],
+                outlets=[backups_of(name), backups_of(name, source), record_of(name)],
             )
             created >> check.override(task_id=f"check_{source}")(name, source) >> backup >> last

@@ -101,6 +101,14 @@ class AlertMemory:
             )
         return News([], [said for _, said in over.values()])
 
+    def causes(self, task: str) -> _Causes:
+        """Return what a task has failed by, as it was said."""
+        return self._read().get(task, {})
+
+    def remember(self, task: str, causes: _Causes) -> None:
+        """Remember again what a task has failed by, as its end could not be said."""
+        self._write({**self._read(), task: causes})
+
     def take_back(self, task: str) -> None:
         """Forget what a task has failed by, as it could not be said."""
         self._write({name: remembered for name, remembered in self._read().items() if name != task})

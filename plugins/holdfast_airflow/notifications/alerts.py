@@ -85,7 +85,12 @@ class ArchiveAlerts:
     def succeeded(self, context: Context) -> None:
         """Notify that a failure is over, if there was one."""
         task = _task(context)
-        self._notify(task, context, self.memory.succeeded(task))
+        before = self.memory.causes(task)
+        try:
+            self._notify(task, context, self.memory.succeeded(task))
+        except ExceptionGroup:
+            self.memory.remember(task, before)  # so that its next success says it
+            raise
 
     def _notify(self, task: str, context: Context, news: News) -> None:
         if not (news.causes or news.over):

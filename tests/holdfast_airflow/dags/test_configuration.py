@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from airflow.sdk.exceptions import AirflowFailException
 
+from holdfast_airflow import archives
 from holdfast_airflow.notifications.alerts import ArchiveAlerts
 from tests.support.airflow.alerts import FileNotifier
 from tests.support.airflow.dag_files import TWO, Read, dag
@@ -35,7 +37,12 @@ def test_the_dag_of_the_configuration_fails_while_there_is_a_mistake(
         check()
 
 
-def test_alerts_tell_of_mistakes_in_other_archives(read: Read) -> None:
+@pytest.mark.parametrize("parsed_for", [None, "holdfast_configuration"])
+def test_alerts_tell_of_mistakes_in_other_archives(
+    read: Read, monkeypatch: pytest.MonkeyPatch, parsed_for: str | None
+) -> None:
+    """A task reads the file for its own DAG alone, which no archive's name ends."""
+    monkeypatch.setattr(archives, "get_parsing_context", lambda: SimpleNamespace(dag_id=parsed_for))
     notifier = "{notifier: tests.support.airflow.alerts.FileNotifier, arguments: {path: told, text: x}}"
     bag = read(f"archives: {{good: {{url: y, alerts: [{notifier}]}}, bad: {{urll: x}}}}")
     task: Any = bag.dags["holdfast_configuration"].get_task("check")

@@ -133,6 +133,11 @@ def test_an_alert_that_could_not_be_sent_is_sent_the_next_time(tmp_path: Path) -
         told.after("backup", JobFailed("x"))
     told.path.rmdir()
     assert len(told.after("backup", JobFailed("x"))) == 1
+    told.path.mkdir()
+    with pytest.raises(ExceptionGroup):
+        told.after("backup")
+    told.path.rmdir()
+    assert told.after("backup") == ["backup_shop: backup works again | no longer: x"]
 
 
 @pytest.mark.parametrize(

@@ -114,6 +114,21 @@ def test_one_whose_votes_do_not_count_yet_is_waited_for(two: Replicas) -> None:
     assert [row.name for row in counted(rows, 2)] == ["far", "near", "new"]
 
 
+def test_only_replicas_that_count_make_another_one_count(two: Replicas) -> None:
+    """Else two that were added could acknowledge what no replica of an older copy of the store has."""
+    for name in ("new", "newer"):
+        membership.add(two.coordination, two.archive, name, two.place(name).url)
+    for name in ("new", "newer"):
+        two.recover(name)
+    two.sync("near")
+    two.sync("new")
+    rows = two.coordination.run(lambda c: replicas(c, two.archive))
+    assert [row.name for row in counted(rows, 2)] == ["far", "near"]
+    two.sync("far")
+    rows = two.coordination.run(lambda c: replicas(c, two.archive))
+    assert [row.name for row in counted(rows, 2)] == ["far", "near", "new", "newer"]
+
+
 def test_a_lost_one_and_one_that_contradicts_the_store_are_refused(two: Replicas) -> None:
     place = two.place_of("near")
     two.lose("near")
