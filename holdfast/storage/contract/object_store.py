@@ -1,6 +1,6 @@
 """Interface of the object stores that archives live in.
 
-Small objects pass through the store, and bulk data through its filesystem.
+Small objects are read and written whole, data files through `open_read` and `open_write`. Scans use `filesystem()`.
 """
 
 from __future__ import annotations
