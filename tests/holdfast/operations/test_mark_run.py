@@ -35,11 +35,11 @@ def test_a_mark_is_set_by_the_sources_settings_in_each_replica(
     monkeypatch.setattr(marks, "set_mark", set_mark)
     urls = {name: str(tmp_path / name) for name in ("near", "far")}
     replicas = ArchiveContext.resolve(ArchiveConfig(replicas=urls)).replicas
-    source = SourceConfig(url=ADDRESS.url, tables=["a.*"], exclude=["a.b"], allow_unsafe_dumper=True)
+    source = SourceConfig(url=ADDRESS.url, tables=["a.*"], exclude=["a.b"])
     summary = mark_source(replicas, MarkRequest(name="before 4.2", source="shop_db"), source, ADDRESS)
     assert asked == {
         "archive": near.store.url, "stores": list(urls.values()), "source": "shop_db", "name": "before 4.2",
-        "tables": ["a.*"], "exclude": ["a.b"], "allow_unsafe_dumper": True,
+        "tables": ["a.*"], "exclude": ["a.b"],
     }  # fmt: skip
     assert (summary["mark"], summary["source"], summary["position"]) == ("before 4.2", "shop_db", "0/1")
     assert (summary["schema_known"], summary["schema_note"]) == (not why, why)

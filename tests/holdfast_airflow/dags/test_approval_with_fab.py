@@ -14,7 +14,7 @@ from tests.support.jobs.command import until
 
 pytestmark = pytest.mark.service
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 DAG_FILE = '''
 """Work that olga has to approve."""

@@ -95,7 +95,9 @@ def test_a_program_without_tls_is_refused_where_tls_is_asked_for(make_program: M
 
 def test_tls_that_failed_is_told_with_what_to_do(script: Callable[[str], Path]) -> None:
     program = script("echo 'pg_tool: error: SSL error: certificate verify failed' >&2; false")
-    with pytest.raises(HoldfastError, match=r"verify failed: the server's certificate has expired, or is by nobody"):
+    with pytest.raises(
+        HoldfastError, match=r"verify failed: the server's certificate has expired, or is of no authority"
+    ):
         programs.run(program, [], Address("postgresql://me@here/shop"))
 
 
