@@ -6,9 +6,10 @@ pandas and the dataset API, neither of which is used here.
 
 from __future__ import annotations
 
+import threading
 from contextlib import contextmanager
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakSet
 
 import adbc_driver_postgresql
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
 
 BATCH_BYTES = 8 << 20
 """How much the driver collects before it hands over a batch."""
+
+_COUNTING: Final = threading.Lock()
+"""Held while a connection is opened or closed: the driver counts those of a database, and its count is not atomic."""
 
 
 @lru_cache(maxsize=8)
@@ -54,7 +58,7 @@ class ArrowSession:
         self._address = address
         self._reading: WeakSet[Generator[pa.RecordBatch, None, None]] = WeakSet()
         self._is_open = False
-        with self._named_errors():
+        with self._named_errors(), _COUNTING:
             self._connection = AdbcConnection(_types_of(address.conninfo()))
         self._is_open = True
 
@@ -121,7 +125,11 @@ class ArrowSession:
         self._end(None)
 
     def _end(self, error: BaseException | None) -> None:
-        clean_up(error, *(reading.close for reading in list(self._reading)), self._connection.close)
+        clean_up(error, *(reading.close for reading in list(self._reading)), self._close_connection)
+
+    def _close_connection(self) -> None:
+        with _COUNTING:
+            self._connection.close()
 
     def __enter__(self) -> Self:
         return self

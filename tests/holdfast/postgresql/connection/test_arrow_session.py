@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import psycopg
 import pytest
-from adbc_driver_manager import AdbcConnection
+from adbc_driver_manager import AdbcConnection, AdbcDatabase
 
 from holdfast.common.free_ports import free_port
 from holdfast.postgresql.connection import arrow_session
@@ -84,3 +84,25 @@ def test_a_type_that_was_made_after_the_first_session_is_read_by_the_next(addres
     with ArrowSession(address) as session:
         assert session.value("select mood from public.people") in ("sad", b"sad")
         assert session.value("select mood::text from public.people") == "sad"
+
+
+def test_connections_are_opened_and_closed_one_at_a_time(address: Address, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The driver's count of them is not atomic: sessions in two threads ended in "count underflowed"."""
+    alone: list[str] = []
+
+    class CountedConnection(AdbcConnection):
+        def __init__(self, database: AdbcDatabase) -> None:
+            assert arrow_session._COUNTING.locked()
+            super().__init__(database)
+            alone.append("opened")
+
+        def close(self) -> None:
+            assert arrow_session._COUNTING.locked()
+            super().close()
+            alone.append("closed")
+
+    monkeypatch.setattr(arrow_session, "AdbcConnection", CountedConnection)
+    with ArrowSession(address) as session:
+        assert session.value("select 1") == 1
+    assert alone == ["opened", "closed"]
+    assert not arrow_session._COUNTING.locked()
