@@ -23,9 +23,7 @@ main() {
   command -v cargo >/dev/null ||
     leave_out specs "the models of specs/ are left out, since Rust is missing: install cargo and rustc (rustup does), then run make again."
   say "building the model checker tla-checker $VERSION, about two minutes the first time ..."
-  # Optimised across crates it takes twice as long to build, and nothing here runs long enough to win that back.
-  CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
-    CARGO_TARGET_DIR=.work/tla-build cargo install --quiet --locked --force --bin tla --root .work "tla-checker@$VERSION" \
+  CARGO_TARGET_DIR=.work/tla-build cargo install --quiet --locked --force --bin tla --root .work "tla-checker@$VERSION" \
     &>.work/tla.log || leave_out specs "the models of specs/ are left out, since tla-checker could not be built: $(tail -1 .work/tla.log)"
   rm -rf .work/tla-build .work/bin/tla.[0-9]*
   touch ".work/bin/tla.$VERSION"
