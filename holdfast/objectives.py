@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from holdfast.storage import ObjectStore
 
 NEWEST_DRILL_FAILED: Final = "the newest drill failed: "
-"""What a clause on an objective begins with where a drill's failure is the reason, which follows."""
+"""Begin of an objective's clause where a drill failed; the drill's reason follows."""
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ _CHANGE_FIELDS: Final = (
 _FULL: Final = "f"
 
 _TIMES: Final = frozenset({("pg_catalog", "timestamp"), ("pg_catalog", "timestamptz")})
-"""Where the time zone is UTC, these become each other without a rewrite."""
+"""Types that become each other without a rewrite in the time zone UTC."""
 
 
 def change_schema(columns: Sequence[Column]) -> pa.Schema:

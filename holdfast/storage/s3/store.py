@@ -61,7 +61,7 @@ _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 """What pyarrow's filesystem says of an object that went while it was read."""
 
 _UNSAID = ("HTTP status 400", "HTTP status 403", "INVALID_OBJECT_STATE", "Failed to flush response stream")
-"""What pyarrow's filesystem says of an answer that it does not understand, or whose reason it does not give."""
+"""Words of pyarrow's filesystem for an answer that it does not understand, or without a reason."""
 
 CREATE_PAUSE = 0.05
 """Seconds, at most, before the second try of a create; doubles from try to try."""

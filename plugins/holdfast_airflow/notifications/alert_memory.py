@@ -34,7 +34,7 @@ _CHANGING = re.compile(
 )
 
 _Causes = dict[str, list[str]]
-"""What a task failed by: each with when it was last said, and its sentence."""
+"""Causes of a task's failure, each with the time of its last alert and its sentence."""
 
 
 class News(NamedTuple):

@@ -58,13 +58,13 @@ _WORDS = {
     "PUBLICATION TABLES IN SCHEMA": "PUBLICATION",
     "SHELL TYPE": "TYPE",
 }
-"""What the statements of an entry are about, where its kind has other words for it."""
+"""Kind of object in an entry's statements, where the entry names it otherwise."""
 
 _KINDS = {
     *(*_SAFE, *_NATIVE, *ROUTINES),
     *("AGGREGATE", "OPERATOR CLASS", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA", "SCHEMA", "SHELL TYPE", "TYPE"),
 }
-"""What a superuser may create, or give to an owner; `ALTER … OWNER TO` takes no list of actions for any of these."""
+"""Objects that a superuser may create or give to an owner; `ALTER … OWNER TO` takes no list of actions for these."""
 
 _ALTERED = ("DEFAULT ACL", "EVENT TRIGGER", "PUBLICATION", "PUBLICATION TABLES IN SCHEMA")
 """Those that are altered in other ways, too."""
