@@ -34,6 +34,7 @@ from sparkjobs import backup, restore
 from sparkjobs.driver import application
 from tests.support.archives import maintaining
 from tests.support.jobs import command
+from tests.support.jobs.application_arguments import parse_request
 from tests.support.jobs.inline_jobs import Ran, RunJob, SteadyExecutor, session_arguments
 from tests.support.jobs.sudden_jobs import SuddenJobs
 from tests.support.servers.versions import older_server, programs_of, running
@@ -216,7 +217,7 @@ def run_backup(store: ObjectStore, job_environment: Callable[..., None], monkeyp
             return ""
 
         try:
-            backup_run.run_to_the_end(store, run, address, wanted=BackupRequest.from_arguments(given), attempt=attempt)
+            backup_run.run_to_the_end(store, run, address, wanted=parse_request(BackupRequest, given), attempt=attempt)
         except HoldfastError as error:
             codes.append(exit_code_of(error))
         code, record = codes[-1], read_last(store, run)

@@ -163,13 +163,6 @@ class Request(BaseModel):
                     flag, dest=name, type=kind, choices=choices or None, required=needed, default=absent
                 )
 
-    @classmethod
-    def from_arguments(cls, arguments: Sequence[str]) -> Self:
-        """Return the request in an application's arguments; other arguments are ignored."""
-        parser = argparse.ArgumentParser(add_help=False)
-        cls.add_to(parser)
-        return cls.given(**vars(parser.parse_known_args(arguments)[0]))
-
     def filled(self, **values: Any) -> Self:
         """Return the request with values for its empty options."""
         missing = {name: value for name, value in values.items() if getattr(self, name) in (None, ())}

@@ -38,6 +38,7 @@ from holdfast.storage import ObjectStore, open_store
 from locking import Owner
 from sparkjobs import backup, restore
 from sparkjobs.driver.snapshot_reader import Limits
+from tests.support.jobs.application_arguments import parse_request
 from tests.support.jobs.inline_jobs import job_without_spark
 from tests.support.servers.postgres import passing_database
 
@@ -153,7 +154,7 @@ class Followed:
     def back_up(self, kind: str = "changes", *arguments: str, connections: int | None = None) -> dict[str, Any]:
         """Back up, and return what the run says."""
         run = f"run-{next(_numbers)}"
-        wanted = BackupRequest.from_arguments(["--source", "shop", "--kind", kind, *arguments])
+        wanted = parse_request(BackupRequest, ["--source", "shop", "--kind", kind, *arguments])
         choice = backup.Choice(wanted.tables, wanted.exclude)
 
         def attempt(more: Mapping[str, str]) -> str:

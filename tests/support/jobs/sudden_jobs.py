@@ -34,6 +34,7 @@ from locking import Owner
 from sparkjobs import backup, restore
 from sparkjobs.driver import application, log_windows, snapshot_reader
 from sparkjobs.tasks import changes, pieces
+from tests.support.jobs.application_arguments import parse_request
 from tests.support.jobs.inline_jobs import SteadyExecutor
 from tests.support.jobs.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
 
@@ -175,7 +176,7 @@ def _work(order: Order, steps: Steps) -> int:
             store,
             order.run,
             Address(order.url, order.password),
-            wanted=BackupRequest.from_arguments(to_run),
+            wanted=parse_request(BackupRequest, to_run),
             attempt=attempt,
         )
         return codes[-1]

@@ -18,6 +18,7 @@ from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.operations.requests.truncation import TruncationRequest
 from holdfast.operations.requests.vacuum import VacuumRequest
 from holdfast.operations.requests.verification import VerificationRequest
+from tests.support.jobs.application_arguments import parse_request
 
 COMMANDS: dict[str, type[Request]] = {
     "backup": BackupRequest,
@@ -57,7 +58,7 @@ MEALS = st.builds(
 
 @given(MEALS)
 def test_an_application_is_started_with_what_was_asked_for(meal: Meal) -> None:
-    assert Meal.from_arguments(["--archive", "a", *meal.to_arguments(), "--run", "r"]) == meal
+    assert parse_request(Meal, ["--archive", "a", *meal.to_arguments(), "--run", "r"]) == meal
 
 
 def test_what_is_as_usual_is_not_said() -> None:

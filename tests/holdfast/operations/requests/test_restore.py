@@ -9,6 +9,7 @@ import pytest
 
 from holdfast.common.errors import UsageError
 from holdfast.operations.requests.restore import RestoreRequest
+from tests.support.jobs.application_arguments import parse_request
 
 PATTERN = str(dict(next(field for field in RestoreRequest.options() if field.name == "at").option.schema)["pattern"])
 
@@ -83,7 +84,7 @@ def test_a_time_before_now_is_resolved_once() -> None:
     before = datetime.now(UTC)
     found = RestoreRequest.given(at="-10min")
     assert timedelta() <= datetime.fromisoformat(found.at) - (before - timedelta(minutes=10)) < timedelta(minutes=1)
-    assert RestoreRequest.from_arguments(found.to_arguments()) == found
+    assert parse_request(RestoreRequest, found.to_arguments()) == found
     assert (RestoreRequest.given(at="mark:-10min").at, RestoreRequest.given(at="-soon").at) == ("mark:-10min", "-soon")
     (at,) = (field for field in RestoreRequest.options() if field.name == "at")
     pattern = dict(at.option.schema)["pattern"]
