@@ -9,7 +9,7 @@ BIN := .venv/bin
 # Runs a program of the environment: with the Java that setup chose, and with .venv/bin on PATH for spark-submit.
 IN_ENV := set -a; . .work/env; PATH="$(CURDIR)/$(BIN):$$PATH"; exec
 
-.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference lint types format bench bench-check bench-locks soak lock sbom audit licences images wheel clean
+.PHONY: help setup setup-tests demo demo-stop cluster-up cluster-demo cluster-down cluster-logs test-fast test test-all specs durations reference docs lint types format bench bench-check bench-locks soak lock sbom audit licences images wheel clean
 
 help: ## List the targets.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## /{printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -79,6 +79,9 @@ bench-check: setup-tests ## Measure with little data, in minutes, and fail where
 bench-locks: setup-tests ## Measure the locks beside a port of the paper's algorithm; report in bench/results/.
 	@$(IN_ENV) python -m bench.locks
 
+# What a page may lead to: the site has the same folders as the repository, so that links are the same in both.
+PAGES = *.md LICENSE docs specs/*.md bench/results/*.md monitoring soak/__main__.py tests/fixtures/postgresql/every_object.sql
+
 LOCK = $$UV pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-emit-package holdfast-locks \
 	--custom-compile-command 'make lock' $(LOCK_OPTIONS)
 
@@ -96,6 +99,11 @@ lock: setup ## Compile requirements/ anew from pyproject.toml; LOCK_OPTIONS=--up
 	$(LOCK) --group postgresql --no-deps -o requirements/postgresql.txt; \
 	$(LOCK) --group applications --no-deps -o requirements/applications.txt; \
 	for each in airflow mlflow oscar prefect wagtail; do $(LOCK) --group application-$$each -o requirements/applications/$$each.txt; done
+
+docs: setup ## Build the site of the documentation in build/site, and check each link and heading in it.
+	@rm -rf build/pages && mkdir -p build/pages && cp -r --parents $(PAGES) build/pages
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build
+	@echo "docs: look at it with: $(BIN)/python -m http.server --bind 127.0.0.1 --directory build/site"
 
 sbom: setup ## Write the bill of materials (CycloneDX) into build/: pinned packages, and libraries inside of wheels.
 	$(BIN)/python -m scripts.supply_chain.sbom
