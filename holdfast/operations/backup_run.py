@@ -60,13 +60,12 @@ RETURN_S = 60.0
 _SHOWN = 200
 
 
-def takes_snapshot(archive: Archive, wanted: BackupRequest) -> bool:
-    """Return whether a backup begins with a snapshot in any state of the source.
-
-    Such a backup is Spark's.
-    """
+def needs_spark(archive: Archive, address: Address, wanted: BackupRequest) -> bool:
+    """Return whether a backup needs Spark in any state of the source: it takes a snapshot of a large database."""
     known = newest_with_stream(archive.state, wanted.source)
-    return wanted.kind == "full" or wanted.restart == "now" or known is None
+    if wanted.kind != "full" and wanted.restart != "now" and known is not None:
+        return False
+    return choose_executor("backup", database_bytes=_database_bytes(address)).executor == "spark"
 
 
 def run_to_the_end(
@@ -281,8 +280,8 @@ class _Jobs:
                 return self.attempt({**handed, **(environment or {}), **more})
 
         with _failure_recorded(self.store, self.run):
-            size = _log_bytes(self.address, decision) if reads_log else None
-            choice = choose_executor("backup", forced=self.executor, log_bytes=size)
+            size = _bytes_to_read(self.address, decision, reads_log)
+            choice = choose_executor("backup", forced=self.executor, **size)
             words = run_chosen(choice, start, self.note)
         record = self._last()
         return words, None if record == before else record
@@ -337,16 +336,36 @@ def _decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Ca
         raise server_error(f"{address.url} could not be looked at", error) from error
 
 
-def _log_bytes(address: Address, decision: Decision) -> int | None:
-    """Return the bytes of log that an incremental backup has to read; None without a stream."""
-    if decision.stream is None:
-        return None
+def _bytes_to_read(address: Address, decision: Decision, reads_log: bool) -> dict[str, int]:
+    """Return the bytes of log that an incremental backup reads, or those of the database that a full one reads.
+
+    Nothing is returned for a backup that reads both.
+    """
+    if decision.stream is not None and reads_log:
+        return {"log_bytes": _log_bytes(address, decision.stream.position)}
+    return {} if decision.begins else {"database_bytes": _database_bytes(address)}
+
+
+def _log_bytes(address: Address, begin: str) -> int:
+    with _looking(address) as session:
+        _, end = flush_position(session)
+    return max(parse_position(end) - parse_position(begin), 0)
+
+
+def _database_bytes(address: Address) -> int:
+    with _looking(address) as session:
+        # Unlike the size of a table, this waits for no lock.
+        row = session.execute("select pg_catalog.pg_database_size(pg_catalog.current_database())").fetchone()
+    return int(row[0]) if row else 0
+
+
+@contextmanager
+def _looking(address: Address) -> Iterator[psycopg.Connection[Any]]:
     try:
         with connect(address) as session:
-            _, end = flush_position(session)
+            yield session
     except psycopg.Error as error:
         raise server_error(f"{address.url} could not be looked at", error) from error
-    return max(parse_position(end) - parse_position(decision.stream.position), 0)
 
 
 def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot:

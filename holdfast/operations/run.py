@@ -108,10 +108,10 @@ class PreparedJob:
         """Return whether Spark has to start for certain."""
         if self.choose_executor().executor != "spark":
             return False
-        if self.executor == "auto" and isinstance(self.request, BackupRequest):
-            from holdfast.operations.backup_run import takes_snapshot  # with the database's driver
+        if self.executor == "auto" and isinstance(self.request, BackupRequest) and self.database is not None:
+            from holdfast.operations.backup_run import needs_spark  # with the database's driver
 
-            return takes_snapshot(archive, self.request)
+            return needs_spark(archive, self.database, self.request)
         return True
 
 
