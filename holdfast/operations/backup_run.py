@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.runs import RunRecord
     from holdfast.operations.backup_decision import Decision
-    from holdfast.operations.executor_choice import Executor
+    from holdfast.operations.executor_choice import Executor, ExecutorChoice
     from holdfast.operations.requests.backup import BackupRequest
     from holdfast.postgresql.connection.address import Address
     from holdfast.replication.log.settings import AnyAddress
@@ -60,12 +60,12 @@ RETURN_S = 60.0
 _SHOWN = 200
 
 
-def needs_spark(archive: Archive, address: Address, wanted: BackupRequest) -> bool:
+def needs_spark(archive: Archive, address: Address, wanted: BackupRequest, *, on_cluster: bool) -> bool:
     """Return whether a backup needs Spark in any state of the source: it takes a snapshot of a large database."""
     known = newest_with_stream(archive.state, wanted.source)
     if wanted.kind != "full" and wanted.restart != "now" and known is not None:
         return False
-    return choose_executor("backup", database_bytes=_database_bytes(address)).executor == "spark"
+    return choose_executor("backup", database_bytes=_database_bytes(address), on_cluster=on_cluster).executor == "spark"
 
 
 def run_to_the_end(
@@ -80,6 +80,7 @@ def run_to_the_end(
     coordination: AnyAddress = None,
     wait: float = 0.0,
     executor: Executor = "auto",
+    on_cluster: bool = False,
 ) -> None:
     """Run a backup's job until it has reported a result or an error of its own.
 
@@ -97,6 +98,7 @@ def run_to_the_end(
         environment says.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
     :param executor: where its jobs are to run.
+    :param on_cluster: Spark's workers are on other machines.
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
         up through another replica.
     :raises ReportedError: changes were backed up, and tables wait that are to start over.
@@ -108,7 +110,7 @@ def run_to_the_end(
             )
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
-        jobs = _Jobs(store, run, address, attempt, say, note, executor, ddl_waits=wanted.ddl == "wait")
+        jobs = _Jobs(store, run, address, attempt, say, note, executor, on_cluster, ddl_waits=wanted.ddl == "wait")
         _run_jobs(jobs, decision, settle)
         if wanted.restart == "stuck" and (stuck := jobs.stuck):
             with _failure_recorded(store, run):
@@ -181,6 +183,7 @@ class _Jobs:
     say: Callable[[str], None]
     note: Callable[[str], None]
     executor: Executor
+    on_cluster: bool
     ddl_waits: bool
 
     def changes(self, decision: Decision) -> Mapping[str, str]:
@@ -280,11 +283,21 @@ class _Jobs:
                 return self.attempt({**handed, **(environment or {}), **more})
 
         with _failure_recorded(self.store, self.run):
-            size = _bytes_to_read(self.address, decision, reads_log)
-            choice = choose_executor("backup", forced=self.executor, **size)
+            choice = self._choose_executor(decision, reads_log)
             words = run_chosen(choice, start, self.note)
         record = self._last()
         return words, None if record == before else record
+
+    def _choose_executor(self, decision: Decision, reads_log: bool) -> ExecutorChoice:
+        """Choose by the bytes of log that are read, or those of the database; Spark, where both are read."""
+        log = database = None
+        if decision.stream is not None and reads_log:
+            log = _log_bytes(self.address, decision.stream.position)
+        elif not decision.begins:
+            database = _database_bytes(self.address)
+        return choose_executor(
+            "backup", forced=self.executor, log_bytes=log, database_bytes=database, on_cluster=self.on_cluster
+        )
 
     def settled(self, settle: Callable[[], None]) -> None:
         """Wait until the commit counts; the run's records report a failure of that."""
@@ -334,16 +347,6 @@ def _decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Ca
         return decide(store, address, wanted, say)
     except psycopg.Error as error:
         raise server_error(f"{address.url} could not be looked at", error) from error
-
-
-def _bytes_to_read(address: Address, decision: Decision, reads_log: bool) -> dict[str, int]:
-    """Return the bytes of log that an incremental backup reads, or those of the database that a full one reads.
-
-    Nothing is returned for a backup that reads both.
-    """
-    if decision.stream is not None and reads_log:
-        return {"log_bytes": _log_bytes(address, decision.stream.position)}
-    return {} if decision.begins else {"database_bytes": _database_bytes(address)}
 
 
 def _log_bytes(address: Address, begin: str) -> int:

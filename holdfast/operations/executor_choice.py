@@ -31,8 +31,11 @@ HAND_OVER: Final = 75
 INLINE_LOG_BYTES: Final = 32 << 20
 """Of a source's log: a backup reads more than this by Spark."""
 
-INLINE_DATABASE_BYTES: Final = 64 << 20
-"""Of a source's database, with its indexes: a full backup reads a larger one by Spark."""
+INLINE_DATABASE_BYTES: Final = 256 << 20
+"""Of a source's database, with its indexes: a full backup reads a larger one by Spark.
+
+Reading so much takes less than Spark's start does.
+"""
 
 INLINE_CHANGES: Final = 100_000
 """Messages of a source's log, at most, in one window of a bounded job."""
@@ -84,6 +87,7 @@ def choose_executor(
     forced: Executor = "auto",
     log_bytes: int | None = None,
     database_bytes: int | None = None,
+    on_cluster: bool = False,
     reads_files: bool = True,
 ) -> ExecutorChoice:
     """Choose the executor of a job.
@@ -92,6 +96,7 @@ def choose_executor(
     :param forced: the requested executor; "auto" leaves it to what the job has to do.
     :param log_bytes: of the source's log that a backup of changes reads; None: the job reads something else.
     :param database_bytes: size of the database that a full backup reads; None: it reads none, or this is not known yet.
+    :param on_cluster: Spark's workers are on other machines, and read any full backup.
     :param reads_files: a verification reads the files' bytes.
     """
     if forced != "auto":
@@ -104,7 +109,7 @@ def choose_executor(
         return ExecutorChoice("inline", _LOOKS_FIRST[operation], bounded=True)
     if operation == "backup" and log_bytes is not None:
         size, kind, bound = log_bytes, "log", INLINE_LOG_BYTES
-    elif operation == "backup" and database_bytes is not None:
+    elif operation == "backup" and database_bytes is not None and not on_cluster:
         size, kind, bound = database_bytes, "database", INLINE_DATABASE_BYTES
     else:
         return ExecutorChoice("spark", f"a {operation} reads whole tables or files")
