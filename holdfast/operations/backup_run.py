@@ -65,7 +65,7 @@ def needs_spark(archive: Archive, address: Address, wanted: BackupRequest, *, on
     known = newest_with_stream(archive.state, wanted.source)
     if wanted.kind != "full" and wanted.restart != "now" and known is not None:
         return False
-    return choose_executor("backup", database_bytes=_database_bytes(address), on_cluster=on_cluster).executor == "spark"
+    return choose_executor("backup", database_bytes=database_bytes(address), on_cluster=on_cluster).executor == "spark"
 
 
 def run_to_the_end(
@@ -294,7 +294,7 @@ class _Jobs:
         if decision.stream is not None and reads_log:
             log = _log_bytes(self.address, decision.stream.position)
         elif not decision.begins:
-            database = _database_bytes(self.address)
+            database = database_bytes(self.address)
         return choose_executor(
             "backup", forced=self.executor, log_bytes=log, database_bytes=database, on_cluster=self.on_cluster
         )
@@ -355,7 +355,8 @@ def _log_bytes(address: Address, begin: str) -> int:
     return max(parse_position(end) - parse_position(begin), 0)
 
 
-def _database_bytes(address: Address) -> int:
+def database_bytes(address: Address) -> int:
+    """Return the bytes of a database with its indexes."""
     with _looking(address) as session:
         # Unlike the size of a table, this waits for no lock.
         row = session.execute("select pg_catalog.pg_database_size(pg_catalog.current_database())").fetchone()

@@ -33,7 +33,7 @@ _ready: dict[str, subprocess.Popen[bytes]] = {}
 
 def begin(application: str) -> None:
     """Start the process of an application that will probably run inline."""
-    if os.environ.get("HOLDFAST_EXECUTOR", "").strip().lower() == "spark":
+    if application in _ready or os.environ.get("HOLDFAST_EXECUTOR", "").strip().lower() == "spark":
         return
     process = subprocess.Popen(
         [sys.executable, "-P", "-m", "sparkjobs.run_inline", READY, application],
