@@ -40,7 +40,7 @@ Reading so much takes less than Spark's start does.
 INLINE_CHANGES: Final = 100_000
 """Messages of a source's log, at most, in one window of a bounded job."""
 
-INLINE_STORED_BYTES: Final = 8 << 20
+INLINE_STORED_BYTES: Final = 48 << 20
 """Of stored files that the tasks of a bounded job read, all together."""
 
 _DRIVER_ALONE: Final = frozenset({"truncation", "vacuum", "migration"})
