@@ -19,6 +19,7 @@ from demo.story import ARCHIVE, CONNECTION, DATABASE, Story, configure
 from holdfast.archive import Archive
 from holdfast.archive.format.last_seen import forget_seen, place_of
 from holdfast.common.errors import HoldfastError, exit_code_of
+from holdfast.operations.executor_choice import FORCED_VARIABLE
 from holdfast.operations.job_process import DEFAULT_MASTER, check_java
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
@@ -65,6 +66,8 @@ def start(
             env={
                 "HOLDFAST_ARCHIVES": str(configure(folder, archive, server.url(DATABASE), archives or {})),
                 f"AIRFLOW_CONN_{CONNECTION.upper()}": server.conninfo(DATABASE),
+                # It is there to be seen: a database as small as this would be backed up without it.
+                FORCED_VARIABLE: "spark",
                 "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "spark", "host": DEFAULT_MASTER}),
                 **(env or {}),
             },

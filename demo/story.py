@@ -90,7 +90,7 @@ class Story:
     def back_up_twice(self) -> tuple[Moment, Moment]:
         """Back up, while rows are written; back up again, and follow the changes from there on."""
         before = fingerprint(self.server.conninfo(DATABASE))
-        first = self._back_up("Back up through Airflow, while the shop goes on selling", before, writing=True)
+        first = self._back_up("Back up through Airflow and Spark, while the shop goes on selling", before, writing=True)
         # Tables without a key are followed by their owner's consent.
         self._holdfast("source", "setup", SOURCE, "--changes", "--identity-full", "shop.*", "--run")
         between = fingerprint(self.server.conninfo(DATABASE))

@@ -13,6 +13,8 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 from typer.main import get_group
 
+from holdfast.operations import ready_process
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -21,11 +23,13 @@ class CommandEntry(NamedTuple):
     """The location of a command or a group of commands, and its line in the list of all.
 
     :param name: of the function, or of the `Typer` with the commands of the group.
+    :param application: that its job runs inline, as a rule.
     """
 
     module: str
     name: str
     help: str
+    application: str = ""
 
 
 COMMANDS = {
@@ -34,9 +38,10 @@ COMMANDS = {
         "backup",
         "backup",
         "Back up a database: all of it in one snapshot, or the changes since the last backup.",
+        "backup",
     ),
     "restore": CommandEntry(
-        "restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive."
+        "restore", "restore", "Restore a database, or tables of it, and prove them equal to the archive.", "restore"
     ),
     "query": CommandEntry("query", "query", "Query tables at any recovery target, without restoring them."),
     "points": CommandEntry(
@@ -64,17 +69,22 @@ COMMANDS = {
         "Restore a random restore point from the archive alone, compare it, and check its assertions.",
     ),
     "compact": CommandEntry(
-        "maintenance.compact", "compact", "Join small blocks of changes into few; all restore points are kept."
+        "maintenance.compact",
+        "compact",
+        "Join small blocks of changes into few; all restore points are kept.",
+        "compaction",
     ),
     "truncate": CommandEntry(
         "maintenance.truncate",
         "truncate",
         "Remove the restore points that no rule and no hold keeps; 'holdfast vacuum' deletes their files later.",
+        "truncation",
     ),
     "vacuum": CommandEntry(
         "maintenance.vacuum",
         "vacuum",
         "Delete files that nothing needs: those of removed blocks, and leftovers of killed backups.",
+        "vacuum",
     ),
     "migrate": CommandEntry(
         "maintenance.migrate", "migrate", "Migrate an archive to a newer format; its restore points are kept."
@@ -147,9 +157,12 @@ def load(name: str) -> TyperCommand | TyperGroup:
 class _Listed(TyperCommand):
     """A command's placeholder in the list of all; its use loads the command itself."""
 
-    def make_context(self, *args: Any, **settings: Any) -> Any:
+    def make_context(self, info_name: str | None, args: list[str], *more: Any, **settings: Any) -> Any:
         """Load the command itself and return its context."""
-        return load(str(self.name)).make_context(*args, **settings)
+        application = COMMANDS[str(self.name)].application
+        if application and args and not {"--help", "-h"} & {*args}:
+            ready_process.begin(application)
+        return load(str(self.name)).make_context(info_name, args, *more, **settings)
 
 
 class Commands(TyperGroup):

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
     from holdfast.archive.format.runs import RunRecord
     from holdfast.operations.backup_decision import Decision
-    from holdfast.operations.executor_choice import Executor
+    from holdfast.operations.executor_choice import Executor, ExecutorChoice
     from holdfast.operations.requests.backup import BackupRequest
     from holdfast.postgresql.connection.address import Address
     from holdfast.replication.log.settings import AnyAddress
@@ -60,13 +60,12 @@ RETURN_S = 60.0
 _SHOWN = 200
 
 
-def takes_snapshot(archive: Archive, wanted: BackupRequest) -> bool:
-    """Return whether a backup begins with a snapshot in any state of the source.
-
-    Such a backup is Spark's.
-    """
+def needs_spark(archive: Archive, address: Address, wanted: BackupRequest, *, on_cluster: bool) -> bool:
+    """Return whether a backup needs Spark in any state of the source: it takes a snapshot of a large database."""
     known = newest_with_stream(archive.state, wanted.source)
-    return wanted.kind == "full" or wanted.restart == "now" or known is None
+    if wanted.kind != "full" and wanted.restart != "now" and known is not None:
+        return False
+    return choose_executor("backup", database_bytes=database_bytes(address), on_cluster=on_cluster).executor == "spark"
 
 
 def run_to_the_end(
@@ -81,6 +80,7 @@ def run_to_the_end(
     coordination: AnyAddress = None,
     wait: float = 0.0,
     executor: Executor = "auto",
+    on_cluster: bool = False,
 ) -> None:
     """Run a backup's job until it has reported a result or an error of its own.
 
@@ -98,6 +98,7 @@ def run_to_the_end(
         environment says.
     :param wait: seconds for a backup of the source through another replica, and for locks that others hold on this one.
     :param executor: where its jobs are to run.
+    :param on_cluster: Spark's workers are on other machines.
     :raises RefusedError, BusyError: no snapshot could be taken, or the source cannot be followed; or it is being backed
         up through another replica.
     :raises ReportedError: changes were backed up, and tables wait that are to start over.
@@ -109,7 +110,7 @@ def run_to_the_end(
             )
             settle = taken.enter_context(turn)
             decision = _decide(store, address, wanted, say)
-        jobs = _Jobs(store, run, address, attempt, say, note, executor, ddl_waits=wanted.ddl == "wait")
+        jobs = _Jobs(store, run, address, attempt, say, note, executor, on_cluster, ddl_waits=wanted.ddl == "wait")
         _run_jobs(jobs, decision, settle)
         if wanted.restart == "stuck" and (stuck := jobs.stuck):
             with _failure_recorded(store, run):
@@ -182,6 +183,7 @@ class _Jobs:
     say: Callable[[str], None]
     note: Callable[[str], None]
     executor: Executor
+    on_cluster: bool
     ddl_waits: bool
 
     def changes(self, decision: Decision) -> Mapping[str, str]:
@@ -281,11 +283,21 @@ class _Jobs:
                 return self.attempt({**handed, **(environment or {}), **more})
 
         with _failure_recorded(self.store, self.run):
-            size = _log_bytes(self.address, decision) if reads_log else None
-            choice = choose_executor("backup", forced=self.executor, log_bytes=size)
+            choice = self._choose_executor(decision, reads_log)
             words = run_chosen(choice, start, self.note)
         record = self._last()
         return words, None if record == before else record
+
+    def _choose_executor(self, decision: Decision, reads_log: bool) -> ExecutorChoice:
+        """Choose by the bytes of log that are read, or those of the database; Spark, where both are read."""
+        log = database = None
+        if decision.stream is not None and reads_log:
+            log = _log_bytes(self.address, decision.stream.position)
+        elif not decision.begins:
+            database = database_bytes(self.address)
+        return choose_executor(
+            "backup", forced=self.executor, log_bytes=log, database_bytes=database, on_cluster=self.on_cluster
+        )
 
     def settled(self, settle: Callable[[], None]) -> None:
         """Wait until the commit counts; the run's records report a failure of that."""
@@ -337,16 +349,27 @@ def _decide(store: ObjectStore, address: Address, wanted: BackupRequest, say: Ca
         raise server_error(f"{address.url} could not be looked at", error) from error
 
 
-def _log_bytes(address: Address, decision: Decision) -> int | None:
-    """Return the bytes of log that an incremental backup has to read; None without a stream."""
-    if decision.stream is None:
-        return None
+def _log_bytes(address: Address, begin: str) -> int:
+    with _looking(address) as session:
+        _, end = flush_position(session)
+    return max(parse_position(end) - parse_position(begin), 0)
+
+
+def database_bytes(address: Address) -> int:
+    """Return the bytes of a database with its indexes."""
+    with _looking(address) as session:
+        # Unlike the size of a table, this waits for no lock.
+        row = session.execute("select pg_catalog.pg_database_size(pg_catalog.current_database())").fetchone()
+    return int(row[0]) if row else 0
+
+
+@contextmanager
+def _looking(address: Address) -> Iterator[psycopg.Connection[Any]]:
     try:
         with connect(address) as session:
-            _, end = flush_position(session)
+            yield session
     except psycopg.Error as error:
         raise server_error(f"{address.url} could not be looked at", error) from error
-    return max(parse_position(end) - parse_position(decision.stream.position), 0)
 
 
 def _take(address: Address, holding: ExitStack, ddl_waits: bool) -> HeldSnapshot:

@@ -8,8 +8,8 @@ from holdfast.common.errors import RefusedError
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.programs import find_program, lacks_tls
 from holdfast.postgresql.logical.ddl_triggers import without_event_triggers
+from holdfast.postgresql.restore.plan.empty_target import check_empty
 from holdfast.postgresql.restore.plan.ledger import read_ledger
-from holdfast.postgresql.restore.rows.load import check_empty
 from holdfast.postgresql.setup.readiness import NEWEST
 
 if TYPE_CHECKING:

@@ -31,10 +31,16 @@ HAND_OVER: Final = 75
 INLINE_LOG_BYTES: Final = 32 << 20
 """Of a source's log: a backup reads more than this by Spark."""
 
+INLINE_DATABASE_BYTES: Final = 256 << 20
+"""Of a source's database, with its indexes: a full backup reads a larger one by Spark.
+
+Reading so much takes less than Spark's start does.
+"""
+
 INLINE_CHANGES: Final = 100_000
 """Messages of a source's log, at most, in one window of a bounded job."""
 
-INLINE_STORED_BYTES: Final = 8 << 20
+INLINE_STORED_BYTES: Final = 48 << 20
 """Of stored files that the tasks of a bounded job read, all together."""
 
 _DRIVER_ALONE: Final = frozenset({"truncation", "vacuum", "migration"})
@@ -76,13 +82,21 @@ def forced_executor(given: str | None = None) -> Executor:
 
 
 def choose_executor(
-    operation: str, *, forced: Executor = "auto", log_bytes: int | None = None, reads_files: bool = True
+    operation: str,
+    *,
+    forced: Executor = "auto",
+    log_bytes: int | None = None,
+    database_bytes: int | None = None,
+    on_cluster: bool = False,
+    reads_files: bool = True,
 ) -> ExecutorChoice:
     """Choose the executor of a job.
 
     :param operation: names its application.
     :param forced: the requested executor; "auto" leaves it to what the job has to do.
     :param log_bytes: of the source's log that a backup of changes reads; None: the job reads something else.
+    :param database_bytes: size of the database that a full backup reads; None: it reads none, or this is not known yet.
+    :param on_cluster: Spark's workers are on other machines, and read any full backup.
     :param reads_files: a verification reads the files' bytes.
     """
     if forced != "auto":
@@ -94,15 +108,16 @@ def choose_executor(
     if operation in _LOOKS_FIRST:
         return ExecutorChoice("inline", _LOOKS_FIRST[operation], bounded=True)
     if operation == "backup" and log_bytes is not None:
-        return _by_log(log_bytes)
-    return ExecutorChoice("spark", f"a {operation} reads whole tables or files")
-
-
-def _by_log(size: int) -> ExecutorChoice:
-    mib, bound = f"{size / 2**20:,.1f} MiB of log", f"{INLINE_LOG_BYTES >> 20} MiB"
-    if size <= INLINE_LOG_BYTES:
-        return ExecutorChoice("inline", f"{mib} are no more than {bound}", bounded=True)
-    return ExecutorChoice("spark", f"{mib} are more than {bound}")
+        size, kind, bound = log_bytes, "log", INLINE_LOG_BYTES
+    elif operation == "backup" and database_bytes is not None and not on_cluster:
+        size, kind, bound = database_bytes, "database", INLINE_DATABASE_BYTES
+    else:
+        return ExecutorChoice("spark", f"a {operation} reads whole tables or files")
+    mib, most = f"{size / 2**20:,.1f} MiB of {kind}", f"{bound >> 20} MiB"
+    if size > bound:
+        return ExecutorChoice("spark", f"{mib} are more than {most}")
+    # What the log holds is known only when it is decoded; a database has its size before it is read.
+    return ExecutorChoice("inline", f"{mib} are no more than {most}", bounded=kind == "log")
 
 
 def run_chosen(choice: ExecutorChoice, run: Callable[[Mapping[str, str]], _T], note: Callable[[str], None]) -> _T:

@@ -24,7 +24,9 @@ from typing import IO, TYPE_CHECKING, Literal
 from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError
 from holdfast.common.signing import AS_ENVIRONMENT_SAYS, ArchiveKeys
+from holdfast.operations import ready_process
 from holdfast.operations.executor_choice import check_hand_over, is_inline
+from holdfast.operations.ready_process import PYTHON_SETTINGS
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 
 if TYPE_CHECKING:
@@ -49,13 +51,6 @@ DRIVER_OPTIONS = "spark.driver.defaultJavaOptions"
 OF_WORKERS = "spark.executorEnv."
 """How settings of Spark begin that are variables of its workers' environment."""
 
-WORKERS = {
-    # By itself glibc gives the memory of each of numpy's arrays back at once, and takes it anew for the next one.
-    "MALLOC_MMAP_THRESHOLD_": str(8 << 20),
-    "MALLOC_TRIM_THRESHOLD_": str(64 << 20),
-}
-"""Variables of Spark's Python workers, which are read when a process starts."""
-
 SPARK_CONF = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
@@ -65,7 +60,7 @@ SPARK_CONF = {
     # No bulk data goes through Java, so code that is compiled well never pays: it is a third of a short job's CPU time.
     DRIVER_OPTIONS: "-XX:TieredStopAtLevel=1",
     "spark.executor.defaultJavaOptions": "-XX:TieredStopAtLevel=1",
-    **{f"{OF_WORKERS}{name}": value for name, value in WORKERS.items()},
+    **{f"{OF_WORKERS}{name}": value for name, value in PYTHON_SETTINGS.items()},
 }
 """What every application of ours is submitted with."""
 
@@ -170,6 +165,11 @@ def job_environment(
     return environment
 
 
+def spark_master() -> str:
+    """Return the master URL of the Spark that commands use."""
+    return os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
+
+
 def local_environment(master: str) -> dict[str, str]:
     """Return the variables that keep a local Spark (`local[…]`) from listening outside of this machine."""
     return {"SPARK_LOCAL_IP": "127.0.0.1", LOCAL_VARIABLE: "1"} if master.startswith("local") else {}
@@ -222,14 +222,21 @@ def submit(
     :param log: where the processes' own words go; default is nowhere.
     :raises SparkNeededError: it ran inline and has met more than small work, none of which it did.
     """
+    log = log or Path(os.devnull)
+    process = None
     if is_inline(environment):
-        command, merged = inline_command(application, arguments), {**os.environ, **WORKERS, **environment}
+        command, merged = inline_command(application, arguments), {**os.environ, **PYTHON_SETTINGS, **environment}
+        process = ready_process.take(application, arguments, environment, log)
     else:
-        master = master or os.environ.get("HOLDFAST_SPARK_MASTER", DEFAULT_MASTER)
+        ready_process.discard()
+        master = master or spark_master()
         merged = {**os.environ, **local_environment(master), **environment}
         command = _spark_command(application, arguments, master, conf or {}, merged["PATH"])
-    with (log or Path(os.devnull)).open("ab") as output:
-        code = run_process(command, merged, output, on_tick)
+    if process is not None:
+        code = await_end(process, on_tick)
+    else:
+        with log.open("ab") as output:
+            code = run_process(command, merged, output, on_tick)
     check_hand_over(application, code)
     return code
 
@@ -270,6 +277,11 @@ def run_process(
         stderr=output,
         start_new_session=True,
     )
+    return await_end(process, on_tick)
+
+
+def await_end(process: subprocess.Popen[bytes], on_tick: Callable[[], None]) -> int:
+    """Wait for a session's first process, and return its exit code when nothing is left of the session."""
     patience = 0.0
     with cleanup(lambda: end_session(process, patience)):
         while True:

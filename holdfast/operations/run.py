@@ -42,6 +42,7 @@ class PreparedJob:
     :param database: that it reads or writes; None where it works on the archive alone.
     :param executor: where it is to run.
     :param is_local: Spark runs on this machine, since no other one can reach the database.
+    :param on_cluster: Spark's workers are on other machines.
     """
 
     archive: ArchiveContext
@@ -51,6 +52,7 @@ class PreparedJob:
     database: Address | None = None
     executor: Executor = "auto"
     is_local: bool = False
+    on_cluster: bool = False
 
     @property
     def operation(self) -> str:
@@ -108,10 +110,10 @@ class PreparedJob:
         """Return whether Spark has to start for certain."""
         if self.choose_executor().executor != "spark":
             return False
-        if self.executor == "auto" and isinstance(self.request, BackupRequest):
-            from holdfast.operations.backup_run import takes_snapshot  # with the database's driver
+        if self.executor == "auto" and isinstance(self.request, BackupRequest) and self.database is not None:
+            from holdfast.operations.backup_run import needs_spark  # with the database's driver
 
-            return takes_snapshot(archive, self.request)
+            return needs_spark(archive, self.database, self.request, on_cluster=self.on_cluster)
         return True
 
 
@@ -216,6 +218,7 @@ def run_locked(job: PreparedJob, store: ObjectStore, held: HeldLocks | None, cal
                     coordination=job.archive.coordination,
                     wait=caller.wait_left(),
                     executor=job.executor,
+                    on_cluster=job.on_cluster,
                 )
             else:
                 run_chosen(job.choose_executor(), attempt, note)

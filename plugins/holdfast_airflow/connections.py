@@ -188,6 +188,15 @@ def check_spark_connection(conn_id: str, *, deploy_mode: str | None) -> str:
     return master
 
 
+def is_cluster_connection(conn_id: str) -> bool:
+    """Return whether a Spark connection means workers on other machines; a job without Spark needs no connection."""
+    try:
+        connection = get_connection(conn_id)
+    except UsageError:
+        return False
+    return not (connection.host or "local").startswith("local")
+
+
 def _has_kubernetes() -> bool:
     """Return whether Airflow's provider for Kubernetes is installed.
 

@@ -60,6 +60,9 @@ CHECK_LOCKS_EVERY = 20
 _SHOW_S = 15.0
 _ABORT_SIGNAL = signal.SIGUSR1
 
+_MOST_INLINE = 4
+"""Tasks at a time without Spark, at most: small work needs no more, and each has a session on the database."""
+
 
 _Request = TypeVar("_Request", bound=Request)
 
@@ -390,7 +393,7 @@ def make_executor(operation: str) -> Executor:
 
     if chosen not in ("inline", "bounded"):
         raise UsageError(f"{JOB_VARIABLE} is {chosen!r}: start jobs by command or operator")
-    return InlineExecutor(bounded=chosen == "bounded")
+    return InlineExecutor(cores=min(len(os.sched_getaffinity(0)), _MOST_INLINE), bounded=chosen == "bounded")
 
 
 @contextmanager

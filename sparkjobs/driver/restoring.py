@@ -13,6 +13,7 @@ from holdfast.postgresql.connection.session_errors import explained
 from holdfast.postgresql.restore.objects import object_creation
 from holdfast.postgresql.restore.objects.database_statements import DatabasePlan, plan_database, run_statements
 from holdfast.postgresql.restore.plan import ledger
+from holdfast.postgresql.restore.plan.empty_target import check_empty
 from holdfast.postgresql.restore.plan.make_plan import make_plan
 from holdfast.postgresql.restore.plan.name_maps import NameMaps
 from holdfast.postgresql.restore.plan.plan import (
@@ -111,7 +112,7 @@ class Restoring:
                 return plan
             self._make_way(left, why)
         if not self._wish.is_beside:
-            load.check_empty(self._session, self._address)
+            check_empty(self._session, self._address)
         found = Target() if self._wish.data_only else read_target(self._session)
         plan = self._plan(found)
         if self._wish.data_only:

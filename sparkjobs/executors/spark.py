@@ -16,7 +16,8 @@ from pyspark import SparkConf, SparkContext, cloudpickle
 import holdfast
 from holdfast.common.cleanup import cleanup
 from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError, sentence
-from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS, WORKERS
+from holdfast.operations.job_process import DEFAULT_MASTER, LOCAL_VARIABLE, OF_WORKERS
+from holdfast.operations.ready_process import PYTHON_SETTINGS
 from sparkjobs.executors import WATCH_S, Tally, daemon, kubernetes, worker_facts
 from sparkjobs.executors.shipment import needs, out_of_reach, pack, ship
 from sparkjobs.executors.slots import MOST, ClusterSlots
@@ -138,7 +139,7 @@ class SparkExecutor:
         Without that they take longer.
         """
         with suppress(OSError):
-            self._daemon = daemon.prepare(WORKERS)
+            self._daemon = daemon.prepare(PYTHON_SETTINGS)
 
     def start(self, modules: Sequence[str]) -> None:
         """Start Spark, and begin the imports of tasks in as many workers as it has cores.

@@ -54,7 +54,8 @@ def run_job(
     operation = request.operation
     archive = archive.at(archive.open().url)  # as it is whatever folder a job is in
     run = job_process.new_run_id(operation)
-    job = PreparedJob(archive, request, run, source, database, forced_executor(), is_local)
+    on_cluster = not (is_local or job_process.spark_master().startswith("local"))
+    job = PreparedJob(archive, request, run, source, database, forced_executor(), is_local, on_cluster)
     command = _Command(output, time.monotonic() + wait)
     store = check(job, command)
     if database is not None:

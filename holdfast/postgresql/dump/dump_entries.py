@@ -150,8 +150,7 @@ def parse_script(script: str, section: Section) -> Iterator[DumpEntry]:
     for comments, sql in _pieces(script):
         body, following = _split_settings(sql)
         if comments:
-            entry = replace(_entry(comments, section), sql=body.strip(), settings=" ".join(settings.values()))
-            yield _exactly_named(entry)
+            yield _exactly_named(_entry(comments, section, body.strip(), " ".join(settings.values())))
         # These stand before the comments of the entry that needs them, and last until the next of their name.
         settings.update({found.group(1): found.group() for found in _SETTING.finditer(following)})
 
@@ -181,7 +180,7 @@ def _pieces(script: str) -> Iterator[tuple[list[str], str]]:
     """
     comments: list[str] = []
     parts: list[str] = []
-    for token in tokens(script):
+    for token in tokens(script, coarse=True):
         if token.kind != COMMENT:
             parts.append(token.text)
         elif _begins(token) or _LAST.match(token.text):
@@ -196,7 +195,7 @@ def _begins(token: Token) -> bool:
     return _ENTRY.match(token.text) is not None
 
 
-def _entry(comments: Iterable[str], section: Section) -> DumpEntry:
+def _entry(comments: Iterable[str], section: Section, sql: str, settings: str) -> DumpEntry:
     first, *more = comments
     begin = _ENTRY.match(first)
     title = next((found for comment in more if (found := _TITLE.fullmatch(comment))), None)
@@ -214,5 +213,6 @@ def _entry(comments: Iterable[str], section: Section) -> DumpEntry:
         schema="" if schema == "-" else schema,
         name=title["name"],
         needs=tuple(dict.fromkeys(int(each) for each in needs.split())),
-        sql="",
+        sql=sql,
+        settings=settings,
     )

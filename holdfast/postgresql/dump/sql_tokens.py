@@ -26,8 +26,7 @@ SPACE, COMMENT, STRING, DOLLAR, QUOTED, NAME, NUMBER, CAST, OTHER = (
 )
 
 _LETTER = r"A-Za-z_\x80-\U0010ffff"
-_TOKEN = re.compile(
-    rf"""
+_TOKENS = rf"""
     (?P<space>\s+)
     | (?P<comment>--[^\n]*|/\*)
     | (?P<string>[eE]'(?:[^'\\]|\\.|'')*' | (?:[bBxXnN]|[uU]&)?'(?:[^']|'')*')
@@ -37,9 +36,16 @@ _TOKEN = re.compile(
     | (?P<number>[0-9][A-Za-z0-9_.]*)
     | (?P<cast>::)
     | (?P<other>.)
-    """,
-    re.DOTALL | re.VERBOSE,
-)
+    """
+_TOKEN = re.compile(_TOKENS, re.DOTALL | re.VERBOSE)
+
+# Possessive: the end of a name that stands before a quote begins no string such as E'…'.
+_RUN = rf"""
+    (?P<run>(?:
+      [^-/'"$0-9{_LETTER}]++ | [0-9][A-Za-z0-9_.]*+ | [{_LETTER}][{_LETTER}0-9$]*+ (?!['"]) | -(?!-) | /(?!\*)
+    )++)
+    """
+_COARSE = re.compile(f"{_RUN} | {_TOKENS}", re.DOTALL | re.VERBOSE)
 _COMMENT_EDGE = re.compile(r"/\*|\*/")
 
 
@@ -67,13 +73,16 @@ class Token(NamedTuple):
         return self.text.upper() if self.kind == NAME else ""
 
 
-def tokens(text: str) -> Iterator[Token]:
+def tokens(text: str, *, coarse: bool = False) -> Iterator[Token]:
     """Yield the tokens of any text.
 
     The first character of an unterminated comment or string is a token of its own.
+
+    :param coarse: what lies between comments, strings and quoted names is one token, which is several times faster.
     """
+    pattern = _COARSE if coarse else _TOKEN
     place = 0
-    while found := _TOKEN.match(text, place):
+    while found := pattern.match(text, place):
         kind, end = found.lastgroup or OTHER, found.end()
         if kind == "tag":  # the last group that matched, inside the dollar quote
             kind = DOLLAR

@@ -11,6 +11,8 @@ import uuid
 from abc import ABC, abstractmethod
 from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
+from tenacity import Retrying, retry_if_exception_type, stop_after_attempt
+
 from holdfast.common.errors import DamagedError, RefusedError
 from holdfast.common.side_by_side import do_side_by_side
 from holdfast.common.signing import Signing
@@ -31,6 +33,9 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 PROBE_ROUNDS = 3
+
+PROBE_TRIES = 5
+"""Of a round whose answers are lost, at most."""
 
 _DELETED_AT_ONCE = 8
 
@@ -265,9 +270,14 @@ class ObjectStore(ABC):
         """Return whether exactly one of several concurrent creates wins.
 
         The content of the winner must stand, too. Servers that call themselves S3-compatible have let several win.
-        Leaves nothing behind.
+        Leaves nothing behind. A round whose answers were lost proves nothing, and is repeated.
+
+        :raises StoreOutcomeUnknown: answers were lost each time
         """
-        return all(self._one_creator_wins(threads) for _ in range(PROBE_ROUNDS))
+        again = Retrying(
+            retry=retry_if_exception_type(StoreOutcomeUnknown), stop=stop_after_attempt(PROBE_TRIES), reraise=True
+        )
+        return all(again(self._one_creator_wins, threads) for _ in range(PROBE_ROUNDS))
 
     def _one_creator_wins(self, threads: int) -> bool:
         key = f"probes/create-{uuid.uuid4().hex}"

@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import uuid
 from typing import TYPE_CHECKING
 
 from holdfast.storage.contract.object_store import ConditionNotSupported
 from holdfast.storage.s3.errors import s3_errors
-from locking.store import ObjectNotFound, StoreError, StoreUnavailable
+from holdfast.storage.s3.upload import ATTEMPT, made_by
+from locking.store import ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
@@ -32,16 +34,18 @@ def copy_object(
     :param once: sends each request once.
     :param source: bucket and key; `target` likewise.
     :param sha256: of the object, in hex.
-    :return: True: it is there; False: nothing appeared, since other bytes or none were found, or there was no time;
+    :return: True: it is there; False: it is not, since other bytes or none were found, there was no time, or no answer;
         None: the server does not do this, or not for us.
     :raises ObjectExists: there is one already; nothing was changed.
-    :raises StoreOutcomeUnknown: it may be there.
+    :raises StoreError: there was no answer, and it is not known whether it is there.
     """
     bucket, key = target
-    upload = ""
+    upload, attempt = "", uuid.uuid4().hex
     try:
         with s3_errors("copy", key, writes=True):
-            upload = client.create_multipart_upload(Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256")["UploadId"]
+            upload = client.create_multipart_upload(
+                Bucket=bucket, Key=key, ChecksumAlgorithm="SHA256", Metadata={ATTEMPT: attempt}
+            )["UploadId"]
             copied = client.upload_part_copy(
                 Bucket=bucket,
                 Key=key,
@@ -65,9 +69,13 @@ def copy_object(
     except ConditionNotSupported:
         _give_up(client, bucket, key, upload)
         return None
-    except StoreError:
-        _give_up(client, bucket, key, upload)
-        raise
+    except StoreError as error:
+        is_made = isinstance(error, StoreOutcomeUnknown) and made_by(client, bucket, key) == attempt
+        if not is_made:
+            _give_up(client, bucket, key, upload)
+        if not isinstance(error, (StoreUnavailable, StoreOutcomeUnknown)):
+            raise
+        return is_made
     return True
 
 

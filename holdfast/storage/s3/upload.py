@@ -28,7 +28,7 @@ MOST_UNDER_WAY = 2
 END_TRIES = 5
 """How often the last request is sent where an earlier try of it is still under way (409)."""
 
-_ATTEMPT = "holdfast-attempt"
+ATTEMPT = "holdfast-attempt"
 """Metadata by which an object of this upload differs from one of another.
 
 An etag would not do: it is no checksum where the server encrypts with a key of its own.
@@ -56,6 +56,15 @@ def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
     except BaseException:
         sending.give_up()
         raise
+
+
+def made_by(client: S3Client, bucket: str, key: str) -> str | None:
+    """Return the attempt that made an object; None: there is none, or another program made it."""
+    try:
+        with s3_errors("look at", key, writes=False):
+            return client.head_object(Bucket=bucket, Key=key)["Metadata"].get(ATTEMPT)
+    except ObjectNotFound:
+        return None
 
 
 class _S3Upload:
@@ -90,7 +99,7 @@ class _S3Upload:
     def _begin(self) -> None:
         with s3_errors("write", self._key, writes=True):
             self._id = self._client.create_multipart_upload(
-                Bucket=self._bucket, Key=self._key, Metadata={_ATTEMPT: self._attempt}
+                Bucket=self._bucket, Key=self._key, Metadata={ATTEMPT: self._attempt}
             )["UploadId"]
 
     def _send(self, part: bytes) -> None:
@@ -118,7 +127,7 @@ class _S3Upload:
 
     def _put(self, **condition: Any) -> None:
         self._client.put_object(
-            Bucket=self._bucket, Key=self._key, Body=self._first, Metadata={_ATTEMPT: self._attempt}, **condition
+            Bucket=self._bucket, Key=self._key, Body=self._first, Metadata={ATTEMPT: self._attempt}, **condition
         )
 
     def _join(self, **condition: Any) -> None:
@@ -155,15 +164,11 @@ class _S3Upload:
         :raises StoreOutcomeUnknown: one is there, and it is not known whose
         """
         try:
-            with s3_errors("look at", self._key, writes=False):
-                head = self._client.head_object(Bucket=self._bucket, Key=self._key)
-        except ObjectNotFound:
-            return False
+            return made_by(self._client, self._bucket, self._key) == self._attempt
         except StoreError as unseen:
             if isinstance(error, ObjectExists):
                 raise StoreOutcomeUnknown(f"{self._key} is there, and it is not known who made it: {unseen}") from error
             return False
-        return head["Metadata"].get(_ATTEMPT) == self._attempt
 
     def give_up(self) -> None:
         """Remove the parts that were sent, as far as the store allows."""

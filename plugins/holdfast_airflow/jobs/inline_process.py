@@ -7,7 +7,7 @@ import subprocess
 from collections import deque
 from typing import TYPE_CHECKING
 
-from holdfast.operations.job_process import WORKERS
+from holdfast.operations.ready_process import PYTHON_SETTINGS
 from holdfast_airflow.jobs.processes import end_processes
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def run_inline(
     """
     process = subprocess.Popen(
         command,
-        env={**os.environ, **WORKERS, _UNBUFFERED: "1", **environment},
+        env={**os.environ, **PYTHON_SETTINGS, _UNBUFFERED: "1", **environment},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

@@ -33,7 +33,7 @@ from holdfast.operations.job_process import (
 from holdfast.operations.outcome import JobEnd, last_words
 from holdfast.operations.run import PreparedJob, check, run_locked
 from holdfast_airflow.asset_events import fill_events
-from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection
+from holdfast_airflow.connections import check_spark_connection, find_archive_or_connection, is_cluster_connection
 from holdfast_airflow.deferral import check_event, deadline_in, deferred_until_free
 from holdfast_airflow.exceptions import JobFailed, in_airflow_terms
 from holdfast_airflow.jobs.inline_process import run_inline
@@ -304,7 +304,8 @@ class ArchiveJobOperator(LogsLines, SparkSubmitOperator):  # type: ignore[overri
         request = self.request(settings, source)
         self.application = str(find_application(request.operation))
         run = new_run_id(f"{request.operation}-{source or 'all'}")
-        return PreparedJob(archive, request, run, source, database, executor)
+        on_cluster = is_cluster_connection(self._conn_id)
+        return PreparedJob(archive, request, run, source, database, executor, on_cluster=on_cluster)
 
     def _take_locks(self, store: ObjectStore, job: PreparedJob, context: Context, deadline: datetime) -> HeldLocks:
         """Acquire the locks of the operation. Defer while they are busy."""

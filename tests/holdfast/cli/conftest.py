@@ -18,6 +18,7 @@ from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.document import TableRecord
 from holdfast.cli import main
+from holdfast.operations import ready_process
 from holdfast.replication.log.store import ENVIRONMENT, PASSWORD, CoordinationStore
 from holdfast.storage import ObjectStore, open_store
 from tests.support.archives.evolving import catalog
@@ -44,6 +45,7 @@ def plain_surroundings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Itera
 @pytest.fixture
 def holdfast(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> RunCommand:
     """Runs the command in this process; whatever it does, it never shows a traceback."""
+    monkeypatch.setattr(ready_process, "begin", lambda application: None)
 
     def run(*arguments: str) -> Finished:
         monkeypatch.setattr(sys, "argv", ["holdfast", *arguments])

@@ -81,6 +81,7 @@ class World:
 def world(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> World:
     found = World(Archive.create(open_store(str(tmp_path / "archive")), name="shop").store)
     monkeypatch.setattr(backup_run, "hold_snapshot", found.hold_snapshot)
+    monkeypatch.setattr(backup_run, "database_bytes", lambda address: 0)
     monkeypatch.setattr(backup_run, "decide", lambda store, address, wanted, say: Decision())
     no_waiting(monkeypatch)
     return found
@@ -162,6 +163,7 @@ def hand_over(store: ObjectStore) -> str:
 def test_a_spark_that_does_not_start_after_a_job_was_handed_over_to_it_is_not_started_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(backup_run, "database_bytes", lambda address: 0)
     monkeypatch.setattr(backup_run, "decide", lambda store, address, wanted, say: Decision(kind="changes"))
     world.run(hand_over, lambda store: "", executor="inline")
     assert world.said == []
@@ -170,6 +172,7 @@ def test_a_spark_that_does_not_start_after_a_job_was_handed_over_to_it_is_not_st
 def test_a_job_that_is_killed_after_it_was_handed_over_to_spark_is_started_again(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(backup_run, "database_bytes", lambda address: 0)
     monkeypatch.setattr(backup_run, "decide", lambda store, address, wanted, say: Decision(kind="changes"))
     world.run(hand_over, die, succeed, executor="inline")
     assert [words[-16:] for words in world.said] == ["(attempt 2 of 3)"]
@@ -228,6 +231,7 @@ def test_why_the_source_could_not_be_asked_for_its_log_is_in_the_record(
         raise HoldfastError("cannot connect to shop")
 
     stream = Stream(slot="s", position="0/10", publication="s", publication_oid=1)
+    monkeypatch.setattr(backup_run, "database_bytes", lambda address: 0)
     monkeypatch.setattr(backup_run, "decide", lambda *_: Decision(kind="changes", stream=stream))
     monkeypatch.setattr(backup_run, "connect", connect)
     with pytest.raises(HoldfastError, match="cannot connect to shop"):

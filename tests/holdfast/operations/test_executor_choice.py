@@ -8,6 +8,7 @@ from holdfast.common.errors import UsageError
 from holdfast.operations.executor_choice import (
     FORCED_VARIABLE,
     HAND_OVER,
+    INLINE_DATABASE_BYTES,
     INLINE_LOG_BYTES,
     JOB_VARIABLE,
     ExecutorChoice,
@@ -91,3 +92,14 @@ def test_a_job_that_hands_itself_over_runs_by_spark_after_all() -> None:
         "inline, without Spark: little to do",
         "by Spark: this backup has more to do than small work after all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "on_cluster", "executor"),
+    [(INLINE_DATABASE_BYTES, False, "inline"), (INLINE_DATABASE_BYTES + 1, False, "spark"), (1, True, "spark")],
+)
+def test_a_full_backup_of_a_small_database_needs_no_spark_but_where_there_is_a_cluster(
+    size: int, on_cluster: bool, executor: str
+) -> None:
+    choice = choose_executor("backup", database_bytes=size, on_cluster=on_cluster)
+    assert (choice.executor, choice.bounded) == (executor, False)

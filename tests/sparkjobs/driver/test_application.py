@@ -17,7 +17,8 @@ import pytest
 from holdfast.archive import locks
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError, exit_code_of, sentence
-from holdfast.operations.job_process import LOCKS_VARIABLE, PARENT_VARIABLE, WORKERS, local_environment, process_start
+from holdfast.operations.job_process import LOCKS_VARIABLE, PARENT_VARIABLE, local_environment, process_start
+from holdfast.operations.ready_process import PYTHON_SETTINGS
 from holdfast.storage import ObjectStore
 from holdfast.storage.contract.object_store import StoreFull
 from locking import LeaseHandle, release_handle
@@ -103,7 +104,7 @@ def test_a_step_is_told_however_soon_it_ends(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("is_local", "has_tasks", "prepared"), [(True, True, [WORKERS]), (True, False, []), (False, True, [])]
+    ("is_local", "has_tasks", "prepared"), [(True, True, [PYTHON_SETTINGS]), (True, False, []), (False, True, [])]
 )
 def test_workers_are_prepared_where_they_will_be_on_this_machine_and_there_are_tasks(
     run: Run,

@@ -14,7 +14,8 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from holdfast.operations.job_process import SPARK_CONF, WORKERS
+from holdfast.operations.job_process import SPARK_CONF
+from holdfast.operations.ready_process import PYTHON_SETTINGS
 from sparkjobs.executors import daemon
 from sparkjobs.executors.daemon import PREPARED, Prepared, prepare
 from tests.support.jobs.fresh_python import run
@@ -50,7 +51,7 @@ def test_a_pyspark_that_is_a_zip_alone_is_left_as_it_is(tmp_path: Path) -> None:
 
 
 @contextmanager
-def prepared(environment: Mapping[str, str] = WORKERS) -> Iterator[Prepared]:
+def prepared(environment: Mapping[str, str] = PYTHON_SETTINGS) -> Iterator[Prepared]:
     """Prepare a daemon, and see that none is left."""
     made = prepare(environment)
     try:
@@ -98,14 +99,14 @@ def close(process: subprocess.Popen[bytes]) -> None:
 
 
 def test_a_prepared_daemon_forks_the_workers_of_the_one_that_spark_starts_and_ends_with_it() -> None:
-    with prepared() as made, started_by_spark(**{PREPARED: made.address, **WORKERS}) as process:
+    with prepared() as made, started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS}) as process:
         assert process.stdout is not None
         (port,) = struct.unpack("!i", process.stdout.read(4))
         with socket.create_connection(("127.0.0.1", port)) as connection:
             (pid,) = struct.unpack("!i", connection.recv(4))
             assert parent_of(pid) == made.process.pid
             told = Path(f"/proc/{made.process.pid}/environ").read_bytes().split(b"\0")
-            assert {f"{name}={value}".encode() for name, value in WORKERS.items()} <= set(told)
+            assert {f"{name}={value}".encode() for name, value in PYTHON_SETTINGS.items()} <= set(told)
             connection.sendall(struct.pack("!i6s", 6, b"secret"))  # it has the environment that Spark gave the other
             assert connection.recv(6) == struct.pack("!i2s", 2, b"ok")
         close(process)
@@ -144,9 +145,9 @@ def test_without_a_prepared_daemon_for_this_python_the_one_that_spark_starts_doe
 
 @pytest.mark.exhaustive
 def test_only_one_daemon_takes_a_prepared_one() -> None:
-    with prepared() as made, started_by_spark(**{PREPARED: made.address, **WORKERS}) as first:
+    with prepared() as made, started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS}) as first:
         ask_for_a_worker(first)
-        with started_by_spark(**{PREPARED: made.address, **WORKERS}) as second:
+        with started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS}) as second:
             ask_for_a_worker(second)
             close(second)
         close(first)
@@ -193,7 +194,9 @@ def test_a_prepared_daemon_that_ends_before_it_has_taken_over_leaves_it_to_the_o
 @pytest.mark.exhaustive
 def test_of_daemons_that_ask_at_once_one_takes_the_prepared_one_and_the_others_do_it_themselves() -> None:
     with prepared() as made, ExitStack() as started:
-        several = [started.enter_context(started_by_spark(**{PREPARED: made.address, **WORKERS})) for _ in range(3)]
+        several = [
+            started.enter_context(started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS})) for _ in range(3)
+        ]
         parents = set()
         for process in several:
             assert process.stdout is not None

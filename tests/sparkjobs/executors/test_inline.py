@@ -155,7 +155,7 @@ def test_small_work_is_done_up_to_the_bound_all_together(bounded: Job) -> None:
     bounded.claim(executor_choice.INLINE_STORED_BYTES - 1)
     bounded.claim(1)
     assert bounded.map("step", [1], read, estimated_rows=0) == [1]
-    with pytest.raises(SparkNeededError, match="more than 8 MiB of stored files are to be read"):
+    with pytest.raises(SparkNeededError, match="more than 48 MiB of stored files are to be read"):
         bounded.claim(1)
 
 

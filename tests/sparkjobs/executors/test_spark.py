@@ -13,7 +13,8 @@ from py4j.protocol import Py4JError, Py4JJavaError
 
 from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
 from holdfast.common.remote_environment import RemoteEnvironment, needed
-from holdfast.operations.job_process import OF_WORKERS, WORKERS
+from holdfast.operations.job_process import OF_WORKERS
+from holdfast.operations.ready_process import PYTHON_SETTINGS
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from sparkjobs.executors import Tally, daemon, spark, survey
@@ -116,7 +117,7 @@ def test_its_workers_are_told_of_imports_that_were_begun(
 
     monkeypatch.setattr(daemon, "prepare", prepare)
     executor.prepare()
-    assert asked == [WORKERS]
+    assert asked == [PYTHON_SETTINGS]
     assert context_of(executor).conf[f"{OF_WORKERS}{daemon.PREPARED}"] == "/here"
 
 

@@ -256,7 +256,7 @@ def test_a_backup_that_was_held_up_and_has_lost_its_workers_by_spark_doubles_not
 
 def test_nobody_who_lists_processes_or_reads_their_words_learns_the_password(story: Story, source: Address) -> None:
     assert source.password
-    assert re.search(r"backup(\.py)? --archive", story.shown)
+    assert re.search(r"backup(\.py)? --archive|--ready backup", story.shown)
     for said in (story.survivor, story.impatient, story.patient):
         assert source.password not in said.out + said.err
     files = [path for path in Path(story.store.url).rglob("*") if path.is_file()]

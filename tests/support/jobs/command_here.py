@@ -19,7 +19,7 @@ from unittest.mock import patch
 import pytest
 
 from holdfast.cli import main
-from holdfast.operations import job_process
+from holdfast.operations import job_process, ready_process
 from holdfast.postgresql.connection.address import Address
 from sparkjobs.driver import application as driver
 from tests.support.jobs.command import NOTHING, Finished, environment
@@ -38,6 +38,7 @@ def run_here(*arguments: str, address: Address | None = None, more: Mapping[str,
         patch.dict(os.environ, environment(address, more), clear=True),
         patch.object(sys, "argv", ["holdfast", *arguments]),
         patch.object(job_process, "run_process", _run),
+        patch.object(ready_process, "begin", lambda application: None),
         redirect_stdout(out),
         redirect_stderr(err),
         pytest.raises(SystemExit) as ended,

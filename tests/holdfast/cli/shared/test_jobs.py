@@ -315,6 +315,7 @@ def test_a_machine_without_java_is_told_before_any_lock_is_taken(
 ) -> None:
     monkeypatch.delenv("JAVA_HOME", raising=False)
     monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOLDFAST_EXECUTOR", "spark")
     done = holdfast("backup", store.url, "--source", address.url, "--json")
     assert (done.code, "install openjdk-17-jre-headless" in done.value["error"]) == (1, True)
     assert nothing_was_started(store)

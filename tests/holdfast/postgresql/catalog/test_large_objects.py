@@ -16,7 +16,8 @@ from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.plan import ledger
-from holdfast.postgresql.restore.rows.load import check_empty, content_hash
+from holdfast.postgresql.restore.plan.empty_target import check_empty
+from holdfast.postgresql.restore.rows.load import content_hash
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.postgresql.snapshot.table_reader import Piece, cut, open_reader
 from holdfast.postgresql.values.content_hash import ContentHash

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from itertools import accumulate
+
 import pytest
-from hypothesis import given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from holdfast.postgresql.dump.sql_tokens import Token, chain_at, parse_name, string_value, tokens
+from holdfast.postgresql.dump.sql_tokens import COMMENT, Token, chain_at, parse_name, string_value, tokens
 
 PIECES = [
     "'",
@@ -33,6 +35,23 @@ PIECES = [
 @given(st.one_of(st.text(), st.lists(st.sampled_from(PIECES)).map("".join)))
 def test_the_tokens_of_any_text_are_that_text(text: str) -> None:
     assert "".join(token.text for token in tokens(text)) == text
+    assert "".join(token.text for token in tokens(text, coarse=True)) == text
+
+
+def comments(text: str, *, coarse: bool) -> list[tuple[int, str]]:
+    """The comments of a text, and where they begin."""
+    found = list(tokens(text, coarse=coarse))
+    places = [0, *accumulate(len(token.text) for token in found)]
+    return [(place, token.text) for place, token in zip(places, found, strict=False) if token.kind == COMMENT]
+
+
+@settings(max_examples=1000)
+@given(st.lists(st.sampled_from(["a", "1", "E'", "'", "\\", "--", "$$", '"', "/*"]), max_size=8).map("".join))
+@example(r"aE'\'--'")
+@example(r"E'\'--'")
+@example("/* ' */ --")
+def test_coarse_tokens_have_the_same_comments(text: str) -> None:
+    assert comments(text, coarse=True) == comments(text, coarse=False)
 
 
 @pytest.mark.parametrize(

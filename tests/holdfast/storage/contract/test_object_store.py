@@ -68,6 +68,26 @@ def test_a_store_where_none_or_several_win_fails_the_probe_and_nothing_stays(cre
     assert store.keys() == set()
 
 
+def test_a_round_whose_answers_are_lost_is_repeated_and_says_nothing_of_the_store() -> None:
+    lost = iter([True, False, True, True, False, False, False, *[False] * 20])
+
+    def lose(store: MemoryStore, key: str, body: bytes) -> None:
+        MemoryStore.create(store, key, body)
+        if next(lost):
+            raise StoreOutcomeUnknown(key)
+
+    store = Other(lose)
+    assert store.probe_create_if_absent(threads=1)
+    assert len(store.keys_created) == PROBE_ROUNDS + 3
+    assert store.keys() == set()
+
+    def lose_all(store: MemoryStore, key: str, body: bytes) -> None:
+        raise StoreOutcomeUnknown(key)
+
+    with pytest.raises(StoreOutcomeUnknown):
+        Other(lose_all).probe_create_if_absent(threads=1)
+
+
 def test_an_error_of_the_probe_itself_is_told_and_one_of_its_tidying_is_not() -> None:
     class Broken(MemoryStore):
         def delete(self, key: str) -> None:

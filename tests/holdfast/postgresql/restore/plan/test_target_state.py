@@ -11,6 +11,7 @@ from holdfast.common.errors import BusyError, RefusedError
 from holdfast.postgresql.catalog.catalog import Catalog
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
+from holdfast.postgresql.restore.plan.empty_target import check_empty
 from holdfast.postgresql.restore.rows import load
 
 pytestmark = pytest.mark.service
@@ -26,7 +27,7 @@ def claim(target: Address, catalog: Catalog) -> Iterator[None]:
     """What a restore of everything asks of its target before it begins."""
     with load.hold_target(target) as held:
         load.check_target(held, target, catalog)
-        load.check_empty(held, target)
+        check_empty(held, target)
         yield
 
 
