@@ -182,11 +182,8 @@ def test_a_message_that_anybody_writes_makes_nothing_wrong_look_known(telling: F
     assert "table public.notes" in telling.moment(f"lsn:{between.position}").approximate
 
 
-@pytest.mark.parametrize(
-    "content", ["ALTER TABLE", "[]", '{"objects": [[1]]}', '{"objects": [[-1, 2]]}', '{"objects": null}']
-)
-def test_a_message_without_objects_leaves_them_unknown(telling: Followed, content: str) -> None:
-    telling.run(f"select pg_logical_emit_message(true, '{ddl_triggers.PREFIX}', '{content}')")
+def test_a_message_without_objects_leaves_them_unknown(telling: Followed) -> None:
+    telling.run(f"select pg_logical_emit_message(true, '{ddl_triggers.PREFIX}', '[]')")
     between = Instant.now(telling, "")
     telling.run("alter table notes add column a int")
     telling.back_up()
@@ -242,7 +239,8 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 40))])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(1, 40))
 def test_what_is_called_known_is_what_was_there(telling: Followed, new_database: NewDatabase, seed: int) -> None:
     """Any statements, several between two backups: a schema without a note is the moment's, and so are all rows."""
     draw = random.Random(seed)

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from holdfast.postgresql.connection.server import PostgresServer
 from tests.support.generator.lives import begun
-from tests.support.generator.trials import many, same_few
+from tests.support.generator.trials import many, same_few, tiered
 
 pytestmark = pytest.mark.service
 
@@ -45,13 +45,6 @@ def lived(postgres: PostgresServer, tmp_path: Path) -> Live:
     return check
 
 
-@pytest.mark.exhaustive  # those that are compacted, too, stay in `make test`: they are gone back in as well
-@same_few(2)
-@given(data=st.data())
-def test_a_history_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:
-    lived(data, 5)
-
-
 @pytest.mark.exhaustive
 @many(300)
 @given(data=st.data())
@@ -59,7 +52,7 @@ def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(lived: Live, 
     lived(data, 25)
 
 
-@same_few(2)
+@same_few(tiered(1, 2))
 @given(data=st.data())
 def test_marks_between_migrations_that_nobody_thought_of_are_exact(lived: Live, data: st.DataObject) -> None:
     lived(data, 6, MARKS)

@@ -36,7 +36,10 @@ EXCHANGE = (
     "alter table other rename to green",
 )
 
-TOLD = pytest.mark.parametrize("is_told", [False, True], ids=["log of rows", "log of definitions"])
+TOLD = pytest.mark.parametrize(
+    "is_told",
+    [pytest.param(False, id="log of rows", marks=pytest.mark.exhaustive), pytest.param(True, id="log of definitions")],
+)
 
 
 @pytest.fixture

@@ -22,7 +22,6 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage.folder import FolderStore
 from sparkjobs.tasks import changes
-from tests.support.archives.compacting import compact, everything_told
 from tests.support.following.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 
 pytestmark = pytest.mark.service
@@ -127,21 +126,6 @@ def test_one_table_is_asked_for_by_parts_of_packs(read: Followed, tmp_path: Path
     )  # fmt: skip
     rows = [tuple(row.values()) for batch in query.rows() for row in batch.to_pylist()]
     assert rows == [(4, "of 4", 4, 4), (5, "of 4", 4, 4), (10, "new", 4, 4), (20, "new", 4, 4)]
-
-
-@pytest.mark.exhaustive
-def test_joined_blocks_need_their_packs_no_more(shop: Followed, new_database: NewDatabase) -> None:
-    shop.run("delete from orders_1", _BIG.format(300, 350))
-    shop.back_up()
-    before = everything_told(shop.store)
-    (joined,) = compact(shop.store)["joined"]
-    assert joined["blocks"] == 3
-    assert everything_told(shop.store) == before
-    vacuum(shop.archive(), grace=timedelta(0), check=lambda: None, fence=None)
-    assert packs(shop) == set()
-    assert verify(shop.archive(), deep=True).damage == ()
-    agree(shop, every=4)
-    comes_back(shop, "latest", new_database())
 
 
 @pytest.mark.exhaustive

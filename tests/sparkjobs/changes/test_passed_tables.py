@@ -21,7 +21,10 @@ pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
 
-TOLD = pytest.mark.parametrize("is_told", [False, True], ids=["log of rows", "log of definitions"])
+TOLD = pytest.mark.parametrize(
+    "is_told",
+    [pytest.param(False, id="log of rows", marks=pytest.mark.exhaustive), pytest.param(True, id="log of definitions")],
+)
 
 MINUTES = (
     "create table minutes (id int, at timestamptz, x text not null default 'd', primary key (id, at)) "
