@@ -11,8 +11,7 @@ from typing import cast
 import psycopg
 import pytest
 
-from bench.support.blocks import make_block
-from holdfast.archive import Archive, Change
+from holdfast.archive import Archive
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.setup import grants
@@ -188,23 +187,6 @@ def test_a_role_that_was_set_up_makes_a_whole_backup_and_none_after_its_removal(
     )
     with connect(database) as session:
         session.execute("drop role set_up")
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_another_one_overtook_commits_nothing(
-    run_backup: RunJob, shop: Address, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def overtake(archive: Archive, *arguments: object, **more: object) -> object:
-        change = Change(kind="backup", add=(make_block(source="shop"),))
-        add(Archive.open(store), lambda state: change, check=lambda: None, fence=None)
-        return add(archive, *arguments, **more)  # type: ignore[arg-type]
-
-    add = Archive.add
-    monkeypatch.setattr(Archive, "add", overtake)
-    code, message = failed(run_backup(shop))
-    assert code == 5
-    assert "another backup of shop was committed meanwhile" in message
-    assert Archive.open(store).state.sequence == 1
 
 
 def test_a_backup_keeps_to_the_limits_it_was_given(

@@ -99,19 +99,12 @@ def lanes(new_database: Callable[[], Address], tmp_path: Path, two_sudden: tuple
     return made
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        pytest.param(last_of_each(KINDS), id="others could see"),
-        pytest.param(one_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
-    ],
-)
 def test_a_backup_that_is_killed_before_a_step_of_each_kind_loses_nothing_and_the_next_one_is_whole(
-    lanes: list[Lane], chosen: Callable[[Sequence[str]], list[int]]
+    lanes: list[Lane],
 ) -> None:
     """The last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
     whole = whole_backup(lanes[0])
-    killed = kill_at_every_step(lanes, "before", numbers=chosen(whole.steps))
+    killed = kill_at_every_step(lanes, "before", numbers=last_of_each(KINDS)(whole.steps))
     assert_every_kind_of_step_was_met(killed, least=1)
 
 
@@ -143,33 +136,6 @@ def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one
     assert [name for name in killed if "create runs/" in name]
     assert [name for name in killed if "end data/" in name]
     assert len(kill_drivers(lanes, "after", last_of_each_kind("create commits/"))) == 1
-
-
-@pytest.mark.exhaustive
-def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(lanes: list[Lane]) -> None:
-    killed = kill_drivers(lanes, "before", last_of_each_kind("create commits/", "end data/shop/packs"), packs=True)
-    assert {"commits" if "create commits/" in name else "packs" for name in killed} == {"commits", "packs"}
-    assert len(kill_drivers(lanes, "after", last_of_each_kind("end data/shop/packs"), packs=True)) == 1
-
-
-@pytest.mark.exhaustive
-def test_a_driver_that_is_killed_before_the_last_two_of_what_it_leaves_behind_is_followed_by_one_that_goes_on(
-    lanes: list[Lane],
-) -> None:
-    killed = kill_drivers(lanes, "before", last_two_of_each_kind("create ", "end data/"))
-    assert len([name for name in killed if "create runs/" in name]) == 2
-    assert len([name for name in killed if "end data/" in name]) >= 2
-
-
-@pytest.mark.exhaustive
-def test_what_is_in_a_pack_is_whole_or_read_again_when_a_driver_is_killed_within_it_or_behind_it(
-    lanes: list[Lane],
-) -> None:
-    chosen = last_two_of_each_kind("create commits/", "end data/shop/packs", "write data/shop/packs")
-    killed = kill_drivers(lanes, "before", chosen, packs=True)
-    assert len([name for name in killed if "/packs/" in name]) >= 2
-    chosen = last_two_of_each_kind("end data/shop/packs")
-    assert len(kill_drivers(lanes, "after", chosen, packs=True)) >= 1
 
 
 @pytest.mark.exhaustive
@@ -236,18 +202,6 @@ def last_of_each_kind(*beginnings: str) -> Chosen:
     def choose(steps: Sequence[str]) -> list[int]:
         wanted = [name if name.startswith(beginnings) else "" for name in steps]
         return [number for number in one_of_each_kind(wanted) if wanted[number - 1]]
-
-    return choose
-
-
-def last_two_of_each_kind(*beginnings: str) -> Chosen:
-    """Return what chooses among steps whose names begin so: the last of each kind, and the last of those before it."""
-
-    def choose(steps: Sequence[str]) -> list[int]:
-        wanted = [name if name.startswith(beginnings) else "" for name in steps]
-        last = one_of_each_kind(wanted)
-        before = one_of_each_kind(["" if number in last else name for number, name in enumerate(wanted, 1)])
-        return sorted(number for number in {*last, *before} if wanted[number - 1])
 
     return choose
 

@@ -126,27 +126,8 @@ ONE_OF_EACH = (
 """In the midst of a table's changes, each at another table; when one's are done; when all are; at the very end."""
 
 
-def the_others() -> list[Kill]:
-    """Return where a restore is killed, too: the same at other tables, and behind all of them."""
-    kills = [Kill(4, "create runs/"), Kill(2, "COPY __exit__")]
-    for table in range(1, TABLES + 1):  # in the midst of it, and when it is done
-        kills.append((Kill(table, STAGED, "after"), Kill(table, DELETES, "after"))[table % 2])
-        done = Kill(FILES + table + BEFORE_FILES, "transaction __exit__", "after")
-        kills.append((Kill(table, NOTED), done)[table % 2])
-    return [*kills, Kill(1, "setval"), Kill(1, 'analyze "public"')]
-
-
-@pytest.mark.parametrize(
-    "kills",
-    [
-        pytest.param(ONE_OF_EACH, id="one of each"),
-        pytest.param(the_others(), id="the others", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_a_restore_to_a_moment_that_is_killed_is_gone_on_with_and_applies_no_change_twice(
-    lanes: list[Lane], kills: Sequence[Kill]
-) -> None:
-    kill_all(lanes, kills)
+def test_a_restore_to_a_moment_that_is_killed_is_gone_on_with_and_applies_no_change_twice(lanes: list[Lane]) -> None:
+    kill_all(lanes, ONE_OF_EACH)
 
 
 @pytest.mark.exhaustive
