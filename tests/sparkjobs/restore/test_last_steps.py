@@ -162,26 +162,6 @@ def test_no_foreign_server_is_asked_and_what_would_have_asked_it_is_named(
 
 
 @pytest.mark.exhaustive
-def test_statistics_that_fail_are_named(
-    run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase
-) -> None:
-    source = create_database(
-        "create function strict_f(x int) returns int language plpgsql immutable as "
-        "$$ begin if x > 15 then raise exception 'too big: %', x; end if; return x; end $$",
-        "create table t2 (id int primary key, x int)",
-        "create statistics st2 on (strict_f(x)), id from t2",
-        "insert into t2 select i, i from generate_series(1, 20) i",
-    )
-    target = create_database()
-
-    left = brought_back(run_backup, run_restore, source, target)
-
-    assert rows(target, "select count(*) from public.t2") == [(20,)]
-    assert left.keys() == {"statistics of public.t2"}
-    assert "too big" in left["statistics of public.t2"]["reason"]
-
-
-@pytest.mark.exhaustive
 def test_a_view_whose_file_is_gone_stays_empty_and_one_that_needs_a_later_one_is_filled(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase
 ) -> None:

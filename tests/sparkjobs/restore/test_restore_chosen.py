@@ -276,19 +276,6 @@ def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
 
 
 @pytest.mark.exhaustive
-def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    live = create_database("create table mine (id int)")
-    with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lose)
-        code, message = failed(run_restore(live, "--tables", "public.orders"))
-    assert (code, message.endswith("run it again: it goes on from 1 of 1 files")) == (1, True)
-    result = done(run_restore(live, "--tables", "public.orders"))
-    assert (result["resumed"]["files"], result["resumed"]["rows"], result["equal"]) == (1, 1000, True)
-
-
-@pytest.mark.exhaustive
 def test_a_crash_of_the_server_that_emptied_an_unlogged_table_is_noticed(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

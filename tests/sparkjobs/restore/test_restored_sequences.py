@@ -138,19 +138,6 @@ def test_between_two_backups_the_later_record_stands_and_who_was_set_back_is_nam
 
 
 @pytest.mark.exhaustive
-def test_chosen_tables_under_other_names_have_their_sequences_where_these_stood(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    followed.back_up()
-    position = followed.run(*BETWEEN)
-    followed.run(*AFTER)
-    followed.back_up("changes")
-    target = new_database()
-    followed.restore(f"lsn:{position}", target, "public.sentinel", "public.back")
-    assert standing(target) == {"sentinel_id_seq": (4, True), "back_id_seq": (9, True)}
-
-
-@pytest.mark.exhaustive
 def test_rows_that_policies_hide_from_their_owner_still_tell_where_a_sequence_that_was_set_back_is(
     followed: Followed, new_database: NewDatabase, address: Address
 ) -> None:
