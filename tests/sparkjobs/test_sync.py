@@ -244,13 +244,8 @@ def test_what_lies_in_the_place_of_a_file_is_replaced_by_the_driver(
     [
         ("write data/", 3, "after"),
         ("create commits/", 1, "after"),
-        *(
-            pytest.param(*each, marks=pytest.mark.exhaustive)
-            for each in (
-                *(("begin data/", 2, "before"), ("end data/", 3, "before"), ("end data/", 4, "after")),
-                *(("create commits/", 1, "before"), ("create commits/", 2, "after")),
-            )
-        ),
+        ("end data/", 4, "after"),
+        ("create commits/", 1, "before"),
     ],
 )
 def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_the_rest(
@@ -269,23 +264,6 @@ def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_
     assert three.state("far").ends == three.state("off").ends
     assert three.is_whole("far")
     assert sync_and_die(three, "far", "again", Kill(0)).code == 0
-
-
-@pytest.mark.exhaustive
-@pytest.mark.service
-@pytest.mark.usefixtures("small_tasks", "on_spark")
-def test_files_go_through_spark(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
-    back_up_many(three, "near", 20)
-    three.sync("off")
-    path = next((three.folder / "near").rglob("many/00007.parquet"))
-    rot(path)  # which a task says, and the driver asks another replica for
-    code, record = started(three, "far", monkeypatch)
-    assert (code, record.state) == (0, "succeeded"), record.error
-    assert record.result is not None
-    assert (record.result["entries"], record.size) == (1, record.result["bytes"])
-    assert three.is_whole("far")
-    rows = [(three.folder / name / path.relative_to(three.folder / "near")).read_bytes() for name in ("far", "off")]
-    assert rows == [b"row 7", b"row 7"]
 
 
 def test_the_job_fails_as_a_sync_without_spark_does(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:

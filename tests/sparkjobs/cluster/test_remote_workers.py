@@ -12,6 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+import holdfast
 from bench.support.spark_cluster import SparkCluster, running_cluster
 from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
 from holdfast.archive import Archive
@@ -147,15 +148,23 @@ def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
 
 @pytest.mark.exhaustive  # each starts a cluster of its own
 @pytest.mark.parametrize(
-    ("worker", "told"),
+    ("worker", "said", "remedy"),
     [
-        ("exec {python} -S", "Spark's workers have no Holdfast in their Python: install Holdfast"),
-        ("PYTHONPATH={folder}:$PYTHONPATH exec {python}", "has Holdfast 0.0.9 at"),
+        (
+            "exec {python} -S",
+            "Spark's workers have no Holdfast in their Python: install Holdfast",
+            f"Holdfast is missing there and {holdfast.__version__} here",
+        ),
+        (
+            "PYTHONPATH={folder}:$PYTHONPATH exec {python}",
+            "has Holdfast 0.0.9 at",
+            f"Holdfast 0.0.9 there and {holdfast.__version__} here",
+        ),
     ],
     ids=["none", "another release"],
 )
-def test_workers_without_this_release_are_named_in_one_sentence(
-    worker: str, told: str, store: ObjectStore, create_database: Callable[..., Address], tmp_path: Path
+def test_workers_without_this_release_are_named_by_a_job_and_by_the_doctor(
+    worker: str, said: str, remedy: str, store: ObjectStore, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text('import holdfast\nholdfast.__version__ = "0.0.9"\n')
     python = tmp_path / "python"
@@ -164,9 +173,14 @@ def test_workers_without_this_release_are_named_in_one_sentence(
     source = create_database("create table orders as select 1 as id")
     with running_cluster(workers=1, python=str(python)) as cluster:
         done = run("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
-    assert (done.code, told in done.value["error"]) == (2, True), done.err
+        doctor = run("doctor", store.url, "--cluster", "--json", more=cluster.environment)
+    assert (done.code, said in done.value["error"]) == (2, True), done.err
+    (finding,) = (each for each in doctor.value["findings"] if each["remedy"])
+    assert (doctor.code, finding["what"].rpartition(": ")[2]) == (1, "release"), doctor.err
+    assert finding["remedy"].startswith(remedy)
 
 
+@pytest.mark.exhaustive
 def test_what_workers_cannot_reach_is_said_before_any_work(
     s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -81,6 +81,7 @@ def archive(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
+@pytest.mark.representatives("system")
 @pytest.mark.parametrize("roots", ["file", "system", "environment"])
 def test_a_database_behind_tls_is_backed_up_restored_and_drilled(roots: str, secured: Secured, tmp_path: Path) -> None:
     trusted = str(secured.own.certificate)
@@ -110,6 +111,7 @@ def test_a_database_behind_tls_is_backed_up_restored_and_drilled(roots: str, sec
     run("drill", archive)
 
 
+@pytest.mark.representatives("by nobody known")
 @pytest.mark.parametrize(
     ("host", "trusts", "told"),
     [
@@ -133,14 +135,6 @@ def test_no_job_begins_where_the_servers_certificate_is_not_good(
         done = run_here(*arguments, address=there)
         assert (done.code, told in done.err) == (1, True), done.err
         assert secured.server.password not in done.err
-
-
-def test_an_expired_certificate_is_told(secured: Secured, tmp_path: Path) -> None:
-    trusted = {"sslmode": "verify-full", "sslrootcert": str(secured.own.certificate)}
-    with TlsServer(secured.own.server(tmp_path, host="localhost", days=-1), secured.own) as server:
-        expired = Address.parse(server.at("localhost", **trusted), server.password)
-        done = run_here("source", "check", expired.url, address=expired)
-    assert (done.code, "has expired, or is of no authority" in done.err) == (1, True)
 
 
 def test_a_client_shows_its_certificate_where_the_server_asks_for_one(secured: Secured, tmp_path: Path) -> None:

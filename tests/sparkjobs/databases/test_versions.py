@@ -21,7 +21,7 @@ grant select on large object 4242 to torture_reader;
 
 
 @pytest.mark.usefixtures("archive_key")
-@pytest.mark.representatives("14 to 14 and 18", "16 to 17", "17 to 18")
+@pytest.mark.representatives("14 to 14 and 18")
 @pytest.mark.parametrize(
     ("source", "targets", "extensions"),
     [
@@ -29,11 +29,9 @@ grant select on large object 4242 to torture_reader;
         pytest.param(15, (15,), True, id="15 to 15"),
         pytest.param(16, (17,), False, id="16 to 17"),
         pytest.param(17, (18,), True, id="17 to 18"),
-        pytest.param(14, (17,), True, id="14 to 17", marks=pytest.mark.exhaustive),
-        pytest.param(15, (18,), True, id="15 to 18", marks=pytest.mark.exhaustive),
-        pytest.param(15, (16,), False, id="15 to 16", marks=pytest.mark.exhaustive),
-        pytest.param(16, (16, 18), False, id="16 to 16 and 18", marks=pytest.mark.exhaustive),
-        pytest.param(17, (17,), True, id="17 to 17", marks=pytest.mark.exhaustive),
+        pytest.param(15, (18,), True, id="15 to 18"),
+        pytest.param(16, (16, 18), False, id="16 to 16 and 18"),
+        pytest.param(17, (17,), True, id="17 to 17"),
     ],
 )
 def test_every_object_and_every_row_comes_back(
@@ -65,23 +63,14 @@ def test_every_object_and_every_row_comes_back(
             assert schema_of(target) == schema_of(original)
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [(18, 17), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((17, 14), (16, 15)))],
-)
 def test_an_older_server_is_refused_before_anything_is_made(
-    source: int,
-    target: int,
-    create_on: Callable[..., Address],
-    run_backup: RunJob,
-    run_restore: RunJob,
-    monkeypatch: pytest.MonkeyPatch,
+    create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:
-    assert run_backup(create_on(source, "create table things (id int)"))[0] == 0
-    there = create_on(target)
+    assert run_backup(create_on(18, "create table things (id int)"))[0] == 0
+    there = create_on(14)
     empty = schema_of(there)
     for wish in ((), ("--tables", "public.things"), ("--map", "public=other")):
         code, sentence = failed(run_restore(there, *wish))
         assert code == 5
-        assert f"is PostgreSQL {target}; the backup is of {source}, whose schema an older server does not" in sentence
+        assert "is PostgreSQL 14; the backup is of 18, whose schema an older server does not" in sentence
     assert schema_of(there) == empty

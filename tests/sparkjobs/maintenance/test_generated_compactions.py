@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from holdfast.postgresql.connection.server import PostgresServer
 from tests.support.archives.compacting import compact, everything_told
 from tests.support.generator.lives import begun
-from tests.support.generator.trials import many, same_few
+from tests.support.generator.trials import many, same_few, tiered
 
 pytestmark = pytest.mark.service
 
@@ -43,7 +43,7 @@ def live(postgres: PostgresServer, tmp_path: Path) -> Live:
     return check
 
 
-@same_few(2)
+@same_few(tiered(1, 2))
 @given(data=st.data())
 def test_a_history_that_nobody_thought_of_stays_what_it_was_when_it_is_compacted(
     live: Live, data: st.DataObject

@@ -59,7 +59,7 @@ def restored(ran: Any) -> dict[str, dict[str, str]]:
     return {each["object"]: each for each in record.result["not_restored"]}
 
 
-@pytest.mark.representatives("18-everything", "18-map")
+@pytest.mark.representatives("18-map")
 @pytest.mark.parametrize(
     ("options", "schema"),
     [((), "s"), (("--tables", "s.*"), "s"), (("--map", "s=other"), "other")],
@@ -84,21 +84,6 @@ def test_an_owner_restores_what_is_the_owners(
     assert not {name for name in left if not name.startswith("view s.v")}
     assert rows(target, f"select * from {schema}.t order by id") == rows(source, "select * from s.t order by id")
     assert rows(target, f"select * from {schema}.u") == [(1,)]
-
-
-@pytest.mark.exhaustive
-def test_an_owner_takes_back_what_an_ended_restore_left(
-    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = owned_by("dbo", *OWNED), owned_by("dbo")
-    assert run_backup(source)[0] == 0
-    with monkeypatch.context() as patched:
-        patched.setattr(object_creation, "hide_rows", lost)
-        assert run_restore(target, "--tables", "s.t")[0] == 1
-
-    restored(run_restore(target, "--tables", "s.*", "--map", "s=other"))
-
-    assert rows(target, "select relname::text from pg_class where relnamespace = (select to_regnamespace('s'))") == []
 
 
 def test_rows_that_their_owner_may_not_see_by_policy_are_compared(

@@ -54,17 +54,17 @@ def test_both_write_in_turn_until_the_archive_has_a_format_that_only_one_knows(
     url = str(archive)
     backup = ("backup", url, "--source", source.url, "--json")
     assert newer.run("init", url, "--format", "2").code == 0
-    for number, run in enumerate((run_here, newer.run, run_here, newer.run), start=1):
+    for number, run in enumerate((run_here, newer.run, run_here), start=1):
         with connect(source) as session:
             session.execute(b"insert into public.orders values (0, 'more')")
         done = run(*backup, address=source)
         assert (done.code, done.value["rows"]) == (0, 500 + number), done.err
     writers = [json.loads(path.read_bytes())["writer"] for path in sorted((archive / "commits").iterdir())]
-    assert writers == [WRITER, f"holdfast {VERSION}"] * 2
+    assert writers == [WRITER, f"holdfast {VERSION}", WRITER]
     for run in (run_here, newer.run):
         assert run("verify", url, "--deep").code == 0
     restored = run_here("restore", url, "--to", target.url, "--json", address=target)
-    assert (restored.code, restored.value["equal"], restored.value["rows"]) == (0, True, 504), restored.err
+    assert (restored.code, restored.value["equal"], restored.value["rows"]) == (0, True, 503), restored.err
 
     assert newer.run("migrate", url, "--to", str(NEXT)).code == 0
     before = files(archive)
@@ -94,6 +94,7 @@ def replicas(tmp_path: Path, source: Address, monkeypatch: pytest.MonkeyPatch) -
     return near, far
 
 
+@pytest.mark.exhaustive
 def test_a_writer_that_is_too_old_is_refused_and_still_reads(
     newer: NewerRelease,
     source: Address,
