@@ -196,19 +196,6 @@ def test_a_pg_dump_without_tls_is_refused_before_any_lock_where_tls_is_asked_for
     assert any("built without TLS" in each["what"] for each in checked.value["problems"])
 
 
-def test_what_each_client_uses_is_shown(secured: Secured) -> None:
-    there = secured.at("localhost", "shop", sslmode="verify-full", sslrootcert=str(secured.own.certificate))
-    checked = run_here("source", "check", there.url, "--json", address=there)
-    facts = checked.value["facts"]["tls"]
-    assert (facts["sslmode"], facts["psycopg"], facts["arrow_driver"]) == ("verify-full", "TLSv1.3", "TLSv1.3")
-    assert facts["pg_dump"] is True
-    shown = run_here("source", "check", there.url, address=there)
-    assert (
-        f"TLS: sslmode verify-full, certificates of {secured.own.certificate}: psycopg TLSv1.3, Arrow driver TLSv1.3, "
-        "pg_dump with TLS\n" in shown.out
-    )
-
-
 def test_a_connection_over_a_network_that_is_not_checked_is_warned_of_by_all(secured: Secured, archive: str) -> None:
     source, target = (secured.at(OVER_A_NETWORK, name, sslmode="require") for name in ("shop", "empty"))
     told = "goes over a network with sslmode=require: it is encrypted, and the server's certificate is not checked"

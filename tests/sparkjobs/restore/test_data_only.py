@@ -241,27 +241,6 @@ def test_one_that_was_interrupted_goes_on(
     assert asked(target, SHOWN) == [FILLED]
 
 
-def test_one_that_is_killed_behind_its_last_commit_but_one_goes_on(
-    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.restoring.object_creation.finish", lambda *given: 1 / 0)
-        assert run_restore(target, "--data-only")[0] == 1
-    assert done(run_restore(target, "--data-only"))["equal"]
-    assert asked(target, SHOWN) == [FILLED]
-
-
-def test_another_restore_takes_back_what_one_has_left(
-    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(building, "find_places", lambda *given: 1 / 0)
-        assert run_restore(target, "--data-only")[0] == 1
-    options = ("--tables", "public.audit", "--map", "public.audit=public.audit_before")
-    assert done(run_restore(target, *options))["equal"]
-    assert asked(target, SHOWN) == [EMPTY]
-
-
 def test_a_role_that_is_no_superuser_fills_its_own_tables(
     backed_up: None, create_database: Callable[..., Address], run_restore: RunJob, shop: Address
 ) -> None:
