@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -36,8 +35,6 @@ from sparkjobs.driver import application
 from tests.support.jobs.command import ON_SPARK, Finished, run
 from tests.support.jobs.command_here import run_here
 from tests.support.jobs.inline_jobs import SteadyExecutor, failed, session_arguments
-from tests.support.jobs.steps import Kill, When
-from tests.support.jobs.sudden_sync import sync_and_die
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -235,35 +232,6 @@ def test_what_lies_in_the_place_of_a_file_is_replaced_by_the_driver(
     assert synced(two, "far")[0]["files"] == 2
     assert [two.folder / "far" / path for path in replaced] == [wrong]
     assert two.is_whole("far")
-
-
-@pytest.mark.representatives("create commits/-1-after")
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("named", "at", "when"),
-    [
-        ("write data/", 3, "after"),
-        ("create commits/", 1, "after"),
-        ("end data/", 4, "after"),
-        ("create commits/", 1, "before"),
-    ],
-)
-def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_the_rest(
-    three: Replicas, named: str, at: int, when: When
-) -> None:
-    for source in ("shop_db", "crm"):
-        three.back_up("near", source)
-    three.sync("off")
-    ended = sync_and_die(three, "far", "killed", Kill(at, named, when))
-    assert ended.code == -signal.SIGKILL, ended.said
-    committed = three.place_of("far").index
-    assert committed == ((at - (when == "before")) if "commits" in named else (at - 1) // 2)
-    told, _ = synced(three, "far")
-    assert (told["index"], told["entries"]) == (2, 2 - committed)
-    assert three.state("far").blocks.keys() == three.state("off").blocks.keys()
-    assert three.state("far").ends == three.state("off").ends
-    assert three.is_whole("far")
-    assert sync_and_die(three, "far", "again", Kill(0)).code == 0
 
 
 def test_the_job_fails_as_a_sync_without_spark_does(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:

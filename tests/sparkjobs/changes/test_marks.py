@@ -15,10 +15,8 @@ from holdfast.operations import marks
 from holdfast.operations.marks import SetMark, set_mark
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
-from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical import ddl_triggers
 from holdfast.postgresql.logical.flush_position import emit
-from holdfast.postgresql.logical.stream import drop_stream, stream_name
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.following.followed import Followed, open_followed
@@ -273,47 +271,6 @@ def test_a_mark_of_who_may_not_read_the_catalog_is_a_mark_all_the_same(
         followed.make(("insert into counted (n) values (5)",))
     followed.back_up()
     assert followed.moment("read_objects").approximate == ""
-
-
-@pytest.mark.exhaustive
-def test_what_a_mark_has_left_counts_for_nothing_where_it_is_damaged_or_of_another_stream(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    assert mark(followed, "damaged").why_unknown == ""
-    (left,) = followed.store.list("marks/").objects
-    followed.store.put(left.key, followed.store.get(left.key)[:-40])
-    followed.make(MIGRATIONS["another key"])
-    assert mark(followed, "other").why_unknown == ""
-    with connect(followed.address) as session:
-        drop_stream(session, stream_name(followed.archive().identity.id, "shop"))
-    assert followed.back_up()["kind"] == "full"
-    followed.make(("insert into counted (n) values (5)",))
-    followed.back_up()
-    assert followed.store.list("marks/").objects == ()
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_is_ended_before_it_forgets_a_mark_is_repeated_without_it(
-    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    followed.make(WORK)
-    assert mark(followed, "before").why_unknown == ""
-    found = hashes(followed.address)
-    followed.make(MIGRATIONS["another key"])
-
-    def ended(*_: object) -> None:
-        raise OSError("ended")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(marks, "forget", ended)
-        with pytest.raises(OSError, match="ended"):
-            followed.back_up()
-    assert len(followed.store.list("marks/").objects) == 1
-    followed.back_up()
-    assert followed.store.list("marks/").objects == ()
-    target = new_database()
-    assert followed.restore("before", target)["stale"] == []
-    assert hashes(target) == found
 
 
 @pytest.mark.representatives("there and back")

@@ -17,7 +17,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from tests.support.archives.compacting import compact, everything_told
 from tests.support.following.followed import Followed, agree, agree_at, comes_back, open_followed
-from tests.support.following.followed_tables import begin, gaps, names, oid
+from tests.support.following.followed_tables import begin, gaps, oid
 from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.service
@@ -127,29 +127,3 @@ def test_each_release_tells_how_a_partition_was_made(older: PostgresServer, tmp_
         make_partitions(followed)
         agree(followed, 1, every=6)
         assert gaps(followed).keys() == BEGUN_ANEW
-
-
-@pytest.mark.exhaustive
-def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Followed) -> None:
-    excluded = ("--exclude", "public.secret*")
-    followed.make(
-        (
-            "create table root (id int primary key) partition by range (id)",
-            "create table zero partition of root for values from (0) to (1)",
-        )
-    )
-    followed.back_up("changes", *excluded)
-    followed.run("create table secret_made partition of root for values from (1) to (9)", "insert into root values (1)")
-    followed.run("create table secret_other (like root including all)", "insert into secret_other values (11)")
-    followed.run(
-        "alter table root attach partition secret_other for values from (11) to (19)", "insert into root values (12)"
-    )
-    followed.run("insert into root values (0)")
-
-    for number in range(2):
-        assert "begun" not in followed.back_up("changes", *excluded)
-        followed.run(f"insert into root values (3 + {number}), (13 + {number})")
-
-    assert names(followed, "latest") == {"public.zero"}
-    changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
-    assert not {each for each in changed if "secret" in each}

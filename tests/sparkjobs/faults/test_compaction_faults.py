@@ -1,10 +1,9 @@
-"""Compactions that are killed, or whose store fails, change no restore point; the next one finds what is left to do."""
+"""Compactions whose store fails change no restore point, and the next one finds what is left to do."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,7 @@ from sparkjobs.driver import application
 from tests.support.archives.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes, request_of
 from tests.support.following.followed import open_followed
 from tests.support.following.followed_shop import CHANGES, MORE_CHANGES, begin
-from tests.support.jobs.steps import Kill, SteppedStore, When
-from tests.support.jobs.sudden_compaction import compact_and_die
+from tests.support.jobs.steps import SteppedStore, When
 from tests.support.servers.postgres import passing_database
 from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
@@ -35,8 +33,6 @@ pytestmark = pytest.mark.service
 
 BLOCKS = [5, 3]
 """In each of the two groups."""
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -86,34 +82,6 @@ def assert_unharmed(store: ObjectStore, truth: dict[str, Any], place: str) -> No
 class _Store(SteppedStore):
     def filesystem(self) -> tuple[FileSystem, str]:
         return self._store.filesystem()
-
-
-@pytest.mark.representatives("create commits/-2-before")
-@pytest.mark.parametrize(
-    ("named", "at", "when"),
-    [
-        ("end data/", 2, "before"),
-        ("create commits/", 2, "before"),
-        *(
-            pytest.param("create commits/", at, when, marks=pytest.mark.exhaustive)
-            for at, when in ((1, "before"), (1, "after"), (3, "after"))
-        ),
-    ],
-)
-def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_the_rest(
-    store: ObjectStore, truth: dict[str, Any], named: str, at: int, when: When
-) -> None:
-    before = Archive.open(store).state.sequence
-    ended = compact_and_die(store, f"killed-{next(_numbers)}", Kill(at, named, when))
-    assert ended.code == -signal.SIGKILL, ended.said
-    made = Archive.open(store).state.sequence - before
-    if "commits" in named:
-        assert made == at - (when == "before")
-    assert_unharmed(store, truth, f"{when} {named} {at}")
-    said = compact(store, consolidate=True)
-    assert len(said["joined"]) + len(said["consolidated"]) == 3 - made
-    assert_unharmed(store, truth, f"after {when} {named} {at}")
-    assert compact(store, consolidate=True)["commit"] is None
 
 
 @pytest.mark.parametrize(

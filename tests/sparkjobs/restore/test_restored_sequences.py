@@ -135,31 +135,3 @@ def test_between_two_backups_the_later_record_stands_and_who_was_set_back_is_nam
     assert "outside of its bounds here (1 to 2147483647)" in named["wider"]["reason"]
     assert named["wider"]["statement"] == ""
     assert "no later backup has it" in named["dropped"]["reason"]
-
-
-@pytest.mark.exhaustive
-def test_rows_that_policies_hide_from_their_owner_still_tell_where_a_sequence_that_was_set_back_is(
-    followed: Followed, new_database: NewDatabase, address: Address
-) -> None:
-    followed.run(
-        "create role keeper login password 'keeper'",
-        "alter table back owner to keeper",
-        "alter table back enable row level security",
-        "alter table back force row level security",
-    )
-    followed.back_up()
-    position = followed.run(*BETWEEN)
-    followed.run(*AFTER)
-    followed.back_up("changes")
-    target = new_database()
-    with connect(target) as session:
-        session.execute("grant create on schema public to keeper")
-        session.execute(f"grant create on database {target.database} to keeper".encode())
-    as_keeper = Address(target.url.replace("postgres@", "keeper@"), "keeper")
-
-    said = followed.restore(f"lsn:{position}", as_keeper, "public.back")
-
-    assert standing(target) == {"back_id_seq": (9, True)}
-    assert unknown(said).keys() == {"back_id_seq"}
-    with connect(target) as session:
-        assert session.execute("select count(*) from public.back").fetchone() == (9,)
