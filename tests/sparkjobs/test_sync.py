@@ -20,16 +20,13 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
+from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work import fetch_files
-from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 from holdfast.storage.encryption.key_source import new_key
 from locking import Owner
-from locking.store import StoreError
 from sparkjobs import sync
 from sparkjobs.driver import application
 from tests.support.jobs.command import ON_SPARK, Finished, run
@@ -164,37 +161,6 @@ def test_where_a_file_is_damaged_at_one_replica_another_one_is_asked(three: Repl
     told, _ = synced(three, "far")
     assert (told["index"], told["entries"]) == (1, 1)
     assert three.is_whole("far")
-
-
-@pytest.mark.usefixtures("small_tasks")
-def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
-    three: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    three.back_up("near")
-    three.sync("off")
-    whole, asked = fetch_files.send, []
-
-    def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
-        asked.append(Path(source.url).name)
-        if asked == ["near"]:
-            raise StoreError("the network is down")
-        return whole(source, target, files)
-
-    monkeypatch.setattr(sync, "send", send)
-    assert synced(three, "far")[0]["entries"] == 1
-    assert asked == ["near", "off", "off"]
-    assert three.is_whole("far")
-
-
-def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def sync_log(self: ReplicatedArchive, **_: object) -> None:
-        raise FilesAwayError("near cannot be read", 2)
-
-    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
-    with pytest.raises(FilesAwayError, match="near cannot be read"):
-        sync_of_result(synced(two, "far")[0])
 
 
 @pytest.mark.usefixtures("small_tasks")

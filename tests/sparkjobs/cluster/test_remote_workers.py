@@ -14,18 +14,15 @@ import pytest
 
 import holdfast
 from bench.support.spark_cluster import SparkCluster, running_cluster
-from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
+from bench.support.versitygw import SECRET_KEY, S3Server
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.remote_environment import IDENTITY_VARIABLE
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import new_key
 from tests.support.jobs.command import finish, run, start, until
 from tests.support.jobs.command_here import run_here
-from tests.support.servers.certificates import Authority
-from tests.support.servers.tls_server import CERTIFIED, TlsServer
 
 pytestmark = pytest.mark.service
 
@@ -101,39 +98,6 @@ def test_the_doctor_asks_each_worker_for_what_jobs_need(
 
 
 @pytest.mark.exhaustive
-def test_certificates_that_the_driver_alone_has_reach_the_workers(cluster: SparkCluster, tmp_path: Path) -> None:
-    own = Authority.made(tmp_path)
-    certificate, key = own.client(tmp_path, CERTIFIED)
-    driver = {
-        "PGSSLMODE": "verify-full",
-        "PGSSLROOTCERT": str(own.certificate),
-        "PGSSLCERT": str(certificate),
-        "PGSSLKEY": str(key),
-        "AWS_CA_BUNDLE": str(own.certificate),
-    }
-    with (
-        TlsServer(own.server(tmp_path, host="localhost"), own) as server,
-        running_versitygw(certificate=own.server(tmp_path)) as s3,
-    ):
-        s3.make_bucket("backups")
-        roots = f"sslmode=verify-full&sslrootcert={own.certificate}"
-        with connect(Address.parse(f"{server.at('localhost')}?{roots}", server.password)) as session:
-            session.execute(f"create role {CERTIFIED} login superuser password 's3cret'".encode())
-            session.execute("create database restored")
-            session.execute("create table public.orders as select i as id from generate_series(1, 999) i")
-        source, target = (
-            Address(server.at("localhost", name).replace("postgres@", f"{CERTIFIED}@"), "s3cret")
-            for name in ("postgres", "restored")
-        )
-        more = {**s3.environment, **driver, **cluster.environment}
-        assert run_here("init", URL, more={**s3.environment, **driver}).code == 0
-        backup = ("backup", URL, "--source", source.url)
-        for words in (backup, ("restore", URL, "--to", target.url)):
-            done = run(*words, "--json", address=source, more=more)
-            assert (done.code, done.value["rows"]) == (0, 999), done.err
-
-
-@pytest.mark.exhaustive
 def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
     store: ObjectStore, cluster: SparkCluster, create_database: Callable[..., Address]
 ) -> None:
@@ -199,15 +163,6 @@ def test_what_workers_cannot_reach_is_said_before_any_work(
     assert done.code == 1
     assert "Spark's workers cannot do what this machine can: on " in done.value["error"]
     assert "credentials" in done.value["error"].lower()
-
-
-@pytest.mark.exhaustive
-def test_a_cluster_without_a_secret_is_not_used(store: ObjectStore, create_database: Callable[..., Address]) -> None:
-    source = create_database("create table orders as select 1 as id")
-    with running_cluster(workers=0, secret=False) as cluster:
-        done = run("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
-    assert done.code == 2
-    assert "set spark.authenticate and spark.authenticate.secret" in done.value["error"]
 
 
 @pytest.mark.exhaustive

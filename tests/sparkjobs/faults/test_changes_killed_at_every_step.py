@@ -145,7 +145,11 @@ in packs, and by drivers, below.
 PACK = "data/shop/packs/changes"
 
 
-OF_THE_FIRST = (Kill(1, "pg_create_logical_replication_slot", "after"), Kill(1, "create commits/", "after"))
+OF_THE_FIRST = (
+    Kill(1, "pg_create_logical_replication_slot", "after"),
+    Kill(2, "end data/", "after"),
+    Kill(1, "create commits/", "after"),
+)
 
 OF_DRIVERS = (Kill(2, "create commits/"), Kill(4, "create commits/", "after"))
 MORE_OF_DRIVERS = (Kill(3, PEEK), Kill(3, ADVANCE), Kill(2, "create commits/", "after"), Kill(4, "create commits/"))

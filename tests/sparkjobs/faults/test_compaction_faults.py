@@ -114,14 +114,6 @@ def test_a_store_that_fails_at_any_request_leaves_an_archive_that_can_be_compact
     assert_unharmed(store, truth, f"after {when} {at}")
 
 
-def test_an_answer_to_a_commit_that_is_lost_makes_it_once(store: ObjectStore, truth: dict[str, Any]) -> None:
-    before = Archive.open(store).state.sequence
-    said = compact(_Store(store, Failing(1, "after", UNKNOWN, named="commits/")), EVERYTHING)
-    assert Archive.open(store).state.sequence == before + 2
-    assert [each["commit"] for each in said["joined"]] == [before + 1, before + 2]
-    assert told(store) == truth
-
-
 @pytest.mark.parametrize("consolidate", [False, True], ids=["join", "consolidate"])
 def test_a_compaction_hands_itself_over_to_spark_before_its_first_commit_or_not_at_all(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch, *, consolidate: bool

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
 import signal
 import subprocess
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -147,20 +145,6 @@ def pieces_of_the_run(store: ObjectStore) -> tuple[FinishedPiece, ...]:
 def stem_of(piece: FinishedPiece) -> str:
     """Return what the names of all files of a piece begin with, whoever wrote them."""
     return f"{piece.files[0].path.rpartition('/')[0]}/{piece.number:05d}"
-
-
-@pytest.mark.exhaustive
-def test_a_backup_whose_server_restarts_starts_again_and_says_why(store: ObjectStore, source: Address) -> None:
-    with suppress(psycopg.OperationalError), reading_held_up(source, HELD) as gate:
-        command = start_backup(store, source)
-        gate.wait_for_somebody()
-        with connect(source) as session:
-            os.kill(session.info.backend_pid, signal.SIGKILL)  # after which the server ends all sessions and recovers
-    done = finish(command)
-    assert (done.code, done.value["commit"], done.value["rows"]) == (0, 1, ROWS), done.err
-    assert "starting again from nothing: the session that held the snapshot was cut" in done.err
-    assert "going on" not in done.err
-    assert_whole(store, source, commits=1)
 
 
 def test_a_command_that_is_told_to_stop_ends_its_job_and_releases_its_locks(

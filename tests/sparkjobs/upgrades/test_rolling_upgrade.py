@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.archive.format.versions import READS, WRITER, WRITES
+from holdfast.archive.format.versions import READS, WRITER
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.replication.log.settings import COORDINATION_VARIABLE
@@ -22,7 +22,6 @@ from tests.support.jobs.newer_release import NEXT, VERSION, NewerRelease
 pytestmark = pytest.mark.service
 
 NO_READER = f"needs a reader of format {READS + 1}; {WRITER} reads up to format {READS}. Upgrade holdfast."
-NO_WRITER = f"needs a writer of format {NEXT}; {WRITER} writes up to format {WRITES}. Upgrade holdfast."
 TABLE = "create table orders as select i as id, md5(i::text) as name from generate_series(1, 500) i"
 
 
@@ -92,30 +91,6 @@ def replicas(tmp_path: Path, source: Address, monkeypatch: pytest.MonkeyPatch) -
         done = run_here(*words, address=source, more=store)
         assert done.code == 0, done.err
     return near, far
-
-
-@pytest.mark.exhaustive
-def test_a_writer_that_is_too_old_is_refused_and_still_reads(
-    newer: NewerRelease,
-    source: Address,
-    replicas: tuple[str, str],
-    create_database: Callable[..., Address],
-    tmp_path: Path,
-) -> None:
-    newer.add_decisions()
-    near, _ = replicas
-    more = {COORDINATION_VARIABLE: f"sqlite:///{tmp_path}/store.db"}
-    done = newer.run("backup", near, "--source", source.url, "--quorum", "2", address=source, more=more)
-    assert done.code == 0, done.err
-    points = run_here("points", near, "--json", more=more)
-    assert (points.code, len(points.value["sources"][0]["intervals"])) == (0, 2), points.err
-    assert run_here("verify", near, "--deep", more=more).code == 0
-    target = create_database()
-    restored = run_here("restore", near, "--to", target.url, "--json", address=target, more=more)
-    assert (restored.code, restored.value["equal"]) == (0, True), restored.err
-    for words in (("backup", near, "--source", source.url), ("vacuum", near), ("truncate", near, "--keep", "last=1")):
-        refused(run_here(*words, address=source, more=more), NO_WRITER)
-    assert newer.run("backup", near, "--source", source.url, address=source, more=more).code == 0
 
 
 def test_a_store_of_a_newer_release_is_refused_and_one_of_this_release_is_rebuilt(
