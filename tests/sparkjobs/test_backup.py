@@ -40,18 +40,6 @@ def assert_nothing_committed(store: ObjectStore) -> None:
 def test_a_backup_commits_one_block_that_says_what_it_holds_and_no_password(
     run_backup: RunJob, shop: Address, store: ObjectStore
 ) -> None:
-    commits_one_block(run_backup, shop, store)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("on_spark")
-def test_a_backup_by_spark_commits_one_block_that_says_what_it_holds_and_no_password(
-    run_backup: RunJob, shop: Address, store: ObjectStore
-) -> None:
-    commits_one_block(run_backup, shop, store)
-
-
-def commits_one_block(run_backup: RunJob, shop: Address, store: ObjectStore) -> None:
     code, record = run_backup(shop)
     assert record.result is not None
     (commit,) = Archive.open(store).commits()
@@ -113,11 +101,10 @@ def test_a_value_above_the_limit_is_named_by_table_column_and_row(
     assert_nothing_committed(store)
 
 
-@pytest.mark.parametrize("limit", ["0", "-1", "a lot", ""])
 def test_a_limit_that_is_no_number_is_refused(
-    run_backup: RunJob, shop: Address, store: ObjectStore, monkeypatch: pytest.MonkeyPatch, limit: str
+    run_backup: RunJob, shop: Address, store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("HOLDFAST_MAX_VALUE_BYTES", limit)
+    monkeypatch.setenv("HOLDFAST_MAX_VALUE_BYTES", "a lot")
     code, message = failed(run_backup(shop))
     assert (code, "write a number of bytes, such as 268435456" in message) == (2, True)
 

@@ -47,12 +47,6 @@ def relations(address: Address) -> list[str]:
         return [row[0] for row in session.execute(query)]
 
 
-def test_everything_comes_back_and_no_mark_is_left(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, shop: Address
-) -> None:
-    everything_comes_back(run_restore, create_database, shop)
-
-
 def test_a_pg_restore_with_known_vulnerabilities_is_warned_of_and_used(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -65,15 +59,9 @@ def test_a_pg_restore_with_known_vulnerabilities_is_warned_of_and_used(
     assert "the restore goes on; install postgresql-client-18 18.6 or newer" in said
 
 
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("on_spark")
-def test_everything_comes_back_by_spark(
+def test_everything_comes_back_and_no_mark_is_left(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, shop: Address
 ) -> None:
-    everything_comes_back(run_restore, create_database, shop)
-
-
-def everything_comes_back(run_restore: RunJob, create_database: CreateDatabase, shop: Address) -> None:
     target = create_database()
     code, record = run_restore(target)
     assert record.result is not None
