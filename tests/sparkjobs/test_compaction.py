@@ -168,24 +168,6 @@ def test_blocks_that_a_truncation_has_removed_meanwhile_are_not_joined(
     assert len(shop.archive().state.blocks) == len(STEPS)
 
 
-@pytest.mark.exhaustive
-def test_a_joined_block_stays_as_long_as_a_part_of_it_is_needed(young: Followed) -> None:
-    assert compact(young.store)["blocks_removed"] == len(FEW)
-    young.back_up("full")
-    young.run("insert into words values ('late', 1)")
-    young.back_up()
-    keep_newest(young, min_chains=2)
-    agree(young)
-    keep_newest(young)
-    state = young.archive().state
-    assert all(not placed.head.parts for placed in state.blocks.values())
-    (position, _), *_ = young.moments
-    with pytest.raises(RefusedError, match="cannot be restored"):
-        young.moment(f"lsn:{position}")
-    del young.moments[:-1]
-    agree(young)
-
-
 def test_nothing_that_is_needed_goes_with_the_blocks_that_were_joined(shop: Followed) -> None:
     compact(shop.store, consolidate=True)
     gone = vacuum_at_once(shop)

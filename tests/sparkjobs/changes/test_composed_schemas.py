@@ -150,6 +150,7 @@ def test_each_moment_between_migrations_has_its_own_schema_and_rows(
     ]
 
 
+@pytest.mark.exhaustive
 def test_what_is_altered_twice_is_named_or_taken_from_one_backup(telling: Followed, new_database: NewDatabase) -> None:
     telling.run("create or replace function twice(n int) returns int language sql immutable as 'select n + n'")
     first = Instant.now(telling, "a function, once")

@@ -145,6 +145,7 @@ def test_names_that_the_log_announces_and_neither_backup_has_come_back_and_are_s
     assert said["equal"] is False
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_told", [True])
 def test_other_changes_of_a_table_leave_its_name_proved(followed: Followed, new_database: NewDatabase) -> None:
     followed.run("create index on blue (x)")

@@ -103,6 +103,7 @@ def test_one_minute_partitions_have_all_rows_at_each_moment(
         assert rows(target, keys) == [(2,)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_told", [False])
 def test_the_later_schema_leaves_out_what_may_have_been_dropped(followed: Followed, new_database: NewDatabase) -> None:
     begin(followed, *MINUTES, "create table calm (n int primary key)", *map(make_minute, range(2)))
@@ -219,6 +220,7 @@ def test_what_was_not_chosen_is_not_kept(followed: Followed, new_database: NewDa
     assert "public.secret_1" not in changed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_told", [False])
 def test_rows_from_before_a_partition_was_attached_end_no_restore(
     followed: Followed, new_database: NewDatabase

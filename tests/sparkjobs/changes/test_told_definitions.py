@@ -29,6 +29,7 @@ pytestmark = pytest.mark.service
 NewDatabase = Callable[..., Address]
 
 
+@pytest.mark.exhaustive
 def test_each_release_lets_the_log_tell_of_definitions(older: PostgresServer, tmp_path: Path) -> None:
     with open_followed(create_database(older), tmp_path / "archive") as followed:
         for statement in ddl_triggers.CREATED:

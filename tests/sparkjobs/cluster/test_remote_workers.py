@@ -70,6 +70,7 @@ def test_an_encrypted_backup_on_s3_comes_back_and_no_worker_keeps_a_secret(
         assert not any(secret.encode() in page for page in pages)
 
 
+@pytest.mark.exhaustive
 def test_the_doctor_asks_each_worker_for_what_jobs_need(
     s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:

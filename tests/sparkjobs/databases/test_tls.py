@@ -137,6 +137,7 @@ def test_no_job_begins_where_the_servers_certificate_is_not_good(
         assert secured.server.password not in done.err
 
 
+@pytest.mark.exhaustive
 def test_a_client_shows_its_certificate_where_the_server_asks_for_one(secured: Secured, tmp_path: Path) -> None:
     trusted = {"sslmode": "verify-full", "sslrootcert": str(secured.own.certificate)}
     without = Address.parse(

@@ -95,7 +95,7 @@ def between_pieces(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], None],
     monkeypatch.setattr(application.Job, "map", interrupted)
 
 
-@pytest.mark.representatives("without a word")
+@pytest.mark.representatives("while the schema is dumped")
 @pytest.mark.parametrize(
     ("fault", "carried"),
     [
@@ -192,7 +192,7 @@ def test_a_disk_of_a_target_that_is_full_fails_a_restore_with_a_sentence(
     assert run_restore(create_database(server))[0] == 0
 
 
-@pytest.mark.representatives("while rows are loaded")
+@pytest.mark.representatives("without a word")
 @pytest.mark.parametrize(
     ("fault", "carried"),
     [

@@ -5,18 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.history.restore_points import describe
-from holdfast.common.errors import BusyError, HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.common.errors import BusyError, UsageError
 from holdfast.operations.marks import set_mark
-from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
-from holdfast.postgresql.restore.rows import load
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.giving_up import give_up
@@ -26,11 +23,9 @@ from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_backup import source_taken
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import restore
 from tests.support.databases.roundtrips import hashes
 from tests.support.following.followed import Followed, agree, comes_back, open_followed
 from tests.support.jobs.command_here import run_here
-from tests.support.jobs.inline_jobs import job_without_spark
 from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
@@ -147,35 +142,6 @@ def test_a_sequential_restore_leaves_out_what_waits_for_its_quorum(shop: Shop, n
     told = done.value["read_from"]
     assert (told["replica"], told["index"], told["entries_behind"]) == ("near", 1, 0)
     assert "read from replica near at entry 1, 0 entries behind the log" in done.err
-
-
-@pytest.mark.exhaustive
-def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the_same_moment(
-    shop: Shop, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = new_database()
-    at = f"lsn:{shop.near.archive().state.streams['shop']}"
-
-    def bring_back(followed: Followed, name: str, at: str) -> dict[str, Any]:
-        wish = RestoreRequest(at=at, consistency="sequential")
-        with job_without_spark(followed.store, followed.held, name, "target", address) as job:
-            return restore.restore(job, wish)
-
-    def end(*args: object) -> None:
-        raise HoldfastError("ended from outside")
-
-    with monkeypatch.context() as ended:
-        ended.setattr(load, "differences", end)
-        with pytest.raises(ReportedError, match="ended from outside"):
-            bring_back(shop.near, "run-1", at)
-    shop.near.run("insert into t values (3, 'three')")
-    shop.near.back_up("full", "--quorum", "2")
-    shop.sync("far")
-    with pytest.raises(RefusedError, match="holds an unfinished restore"):
-        bring_back(shop.far, "run-2", "latest")
-    done = bring_back(shop.far, "run-3", at)
-    assert (done["rows"], done["read_from"]["replica"]) == (2, "far")
-    assert done["resumed"]["run"] == "run-1"
 
 
 @pytest.mark.exhaustive

@@ -131,6 +131,7 @@ def test_a_restore_that_ended_while_their_rows_were_aside_goes_on(
     assert rows(target, "he") == rows(followed.address, "he")
 
 
+@pytest.mark.exhaustive
 def test_text_that_has_other_bytes_in_the_target_comes_back_through_its_root(
     create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:
@@ -187,6 +188,7 @@ FORMULA = (
 )
 
 
+@pytest.mark.exhaustive
 def test_a_formula_that_fails_leaves_the_values_of_all_partitions(
     create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:

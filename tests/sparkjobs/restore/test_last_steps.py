@@ -159,29 +159,3 @@ def test_no_foreign_server_is_asked_and_what_would_have_asked_it_is_named(
         'statistics of "public"."heir"': 'analyze "public"."heir";',
     }
     assert rows(target, "select count(*) > 0 from pg_stats where tablename = 'ev_hot'") == [(True,)]
-
-
-@pytest.mark.exhaustive
-def test_a_view_whose_file_is_gone_stays_empty_and_one_that_needs_a_later_one_is_filled(
-    run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase
-) -> None:
-    source = create_database(
-        "create table own (id int primary key)",
-        "create function from_file() returns bigint language plpgsql as $$ begin "
-        "if exists (select from public.own) then raise exception 'no such file' using errcode = '58P01'; end if; "
-        "return 1; end $$",
-        "create materialized view cache as select from_file()",
-        "insert into own values (1)",
-        "create materialized view late as select count(*) from own",
-        "create function from_late() returns bigint language plpgsql as "
-        "'begin return (select count from public.late); end'",
-        "create materialized view a_first as select from_late()",  # by its name, pg_dump has it before the other one
-    )
-    target = create_database()
-
-    left = brought_back(run_backup, run_restore, source, target)
-
-    assert rows(target, "select * from public.a_first") == [(1,)]
-    assert left.keys() == {"rows of materialized view public.cache"}
-    assert left["rows of materialized view public.cache"]["statement"] == 'refresh materialized view "public"."cache";'
-    assert "no such file" in left["rows of materialized view public.cache"]["reason"]

@@ -17,6 +17,7 @@ pytestmark = pytest.mark.service
 PARTITIONS = 100
 
 
+@pytest.mark.exhaustive
 def test_each_partition_has_statistics_of_its_own_and_the_root_is_named(tmp_path: Path) -> None:
     few_locks = {"max_locks_per_transaction": "10", "max_connections": "30", "max_wal_senders": "5"}
     with running(PostgresServer(settings=few_locks)) as server:

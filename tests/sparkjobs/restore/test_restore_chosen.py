@@ -253,29 +253,6 @@ def test_a_killed_restore_is_gone_on_with_as_it_was_planned(
 
 
 @pytest.mark.exhaustive
-def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
-) -> None:
-    live = create_database("create table mine (id int)", "create type state as enum ('open', 'paid')")
-    before = schema_of(live)
-    kill(store, live, "--tables", "public.*")
-    assert rows(live, "select to_regclass('public.orders') is not null") == [(True,)]
-    other = ["--tables", "public.customers", "--tables", "public.events_1"]
-    code, message = failed(run_restore(live, *other, "--dry-run"))
-    assert (code, "the next restore that is not a dry run drops what that has left" in message) == (5, True)
-    code, record = run_restore(live, *other)
-    assert (
-        "had left, since this one is of other tables or names: table public.scratch, table public.orders,"
-        in record.said[0]
-    )
-    result = done((code, record))
-    assert (result["rows"], result["resumed"]) == (599, None)
-    with connect(live) as session:
-        session.execute("drop table public.customers, public.events_1")
-    assert schema_of(live) == before
-
-
-@pytest.mark.exhaustive
 def test_a_crash_of_the_server_that_emptied_an_unlogged_table_is_noticed(
     backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

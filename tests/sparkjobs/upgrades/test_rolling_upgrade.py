@@ -93,6 +93,7 @@ def replicas(tmp_path: Path, source: Address, monkeypatch: pytest.MonkeyPatch) -
     return near, far
 
 
+@pytest.mark.exhaustive
 def test_a_store_of_a_newer_release_is_refused_and_one_of_this_release_is_rebuilt(
     newer: NewerRelease, source: Address, replicas: tuple[str, str], tmp_path: Path
 ) -> None:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from holdfast.common.errors import ReportedError
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from tests.support.following.conditioned import (
@@ -89,26 +88,6 @@ def test_a_moment_comes_back_though_older_rows_break_what_came_later(
 
 
 @pytest.mark.exhaustive
-def test_rows_that_break_a_condition_and_never_change_end_a_strict_restore_with_its_name(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    fine = "create or replace function public.fine(n int) returns boolean language sql as"
-    change(
-        followed,
-        (f"{fine} 'select true'", "alter table plain add constraint later check (fine(a))"),
-        (f"{fine} 'select n > 0'", "update plain set b = 7 where a > 0"),
-    )
-
-    with pytest.raises(ReportedError, match=r'public.plain does not take its rows: .*"later"'):
-        followed.restore("latest", new_database(), strict=True)
-
-    target = new_database()
-    assert left_out(followed.restore("latest", target)) == {
-        "CHECK later of public.plain": 'alter table public.plain validate constraint "later";'
-    }
-    assert rows(target) == rows(followed.address)
-
-
 def test_conditions_that_may_have_gone_before_the_moment_give_way_to_its_rows(
     followed: Followed, new_database: NewDatabase
 ) -> None:

@@ -182,6 +182,7 @@ def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
             session.execute(each.encode())
 
 
+@pytest.mark.exhaustive
 def test_what_older_rows_break_gives_way_beside_other_tables_and_goes_with_a_restore_that_fails(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

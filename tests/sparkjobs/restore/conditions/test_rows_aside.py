@@ -104,6 +104,7 @@ FORBIDS = (
 )
 
 
+@pytest.mark.exhaustive
 def test_an_event_trigger_of_the_target_that_refuses_every_drop_ends_nothing(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
