@@ -182,6 +182,7 @@ def test_a_mark_behind_what_made_rows_unfit_has_these_rows_as_they_were(
     assert followed.restore("behind", new_database(), schema="later")["stale"][0]["as_of"] is None
 
 
+@pytest.mark.exhaustive
 def test_a_mark_behind_a_label_that_was_added_and_renamed_can_be_restored(
     followed: Followed, new_database: NewDatabase
 ) -> None:

@@ -21,11 +21,11 @@ pytestmark = pytest.mark.service
 NewDatabase = Callable[..., Address]
 
 
-@pytest.fixture
-def windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A window for each transaction."""
-    monkeypatch.setattr(log_windows, "MOST_CHANGES", 1)
-    monkeypatch.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
+@pytest.fixture(params=[pytest.param("one window", marks=pytest.mark.exhaustive), "a window for each transaction"])
+def windows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if request.param != "one window":
+        monkeypatch.setattr(log_windows, "MOST_CHANGES", 1)
+        monkeypatch.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
 
 
 _ID = ["create table t (id int primary key)", "insert into t values (1)"]
