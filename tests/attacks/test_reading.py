@@ -104,6 +104,7 @@ def test_a_backup_runs_no_code_of_an_owner(tenant: Address, tmp_path: Path) -> N
     assert done.code == 0, done.err
 
 
+@pytest.mark.representatives("index", "inlined function", "statistics")
 @pytest.mark.parametrize("code", CODE)
 def test_a_table_large_enough_for_pieces_is_cut_only_where_nothing_of_its_owner_is_planned(
     tenant: Address, code: str

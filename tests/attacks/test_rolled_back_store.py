@@ -17,6 +17,7 @@ from tests.support.jobs.command_here import run_here
 pytestmark = pytest.mark.service
 
 
+@pytest.mark.representatives("encrypted")
 @pytest.mark.parametrize("encrypted", [False, True], ids=["in the clear", "encrypted"])
 def test_an_older_state_and_an_exchanged_archive_are_refused_by_every_command(
     tmp_path: Path, new_database: Callable[..., Address], encrypted: bool

@@ -14,12 +14,9 @@ from bench.parse_time import (
     ParseTimes,
     archives_yaml,
     as_markdown,
-    in_processor,
     measure,
-    plain_files,
 )
 from bench.support.figures import Series
-from bench.support.processes import ProgramError
 from holdfast.config.archives_yaml import read_archives
 
 
@@ -38,34 +35,6 @@ def test_the_plain_dags_are_as_many_as_ours() -> None:
     assert (found.dags, found.tasks) == (23, 45)
     assert all(0 < series.best < 60 for series in found.series.values())
     assert len(found.files) == 16
-
-
-@pytest.mark.slow
-@pytest.mark.exhaustive
-def test_plain_files_make_the_dags_of_every_archive_with_and_without_forms(tmp_path: Path) -> None:
-    dag = {
-        "dag_id": "kind_a0",
-        "fileloc": "/dags/kind.py",
-        "timetable": {"__var": {"expression": "@daily"}},
-        "doc_md": "It's a text.",
-        "description": "What it does",
-        "tags": ["x"],
-        "params": [["n", {"default": 3, "description": "So many.", "schema": {"__var": {"type": "integer"}}}]],
-        "tasks": [{"__var": {"task_id": "t"}}, {"__var": {"task_id": "u"}}],
-    }
-    (tmp_path / "archives.yaml").write_text(archives_yaml(1, 1))
-    for with_forms in (True, False):
-        folder = tmp_path / str(with_forms)
-        folder.mkdir()
-        ((name, text),) = plain_files([dag, {**dag, "dag_id": "kind_a1"}], 2, with_forms=with_forms).items()
-        (folder / name).write_text(text)
-        made = in_processor(folder, tmp_path)["dags"]
-        assert sorted(each["dag_id"] for each in made) == ["kind_a0", "kind_a1"]
-        assert {len(each["tasks"]) for each in made} == {2}
-        assert {len(each["params"]) for each in made} == {int(with_forms)}
-    (folder / name).write_text("from airflow.sdk import DAG\nraise ValueError('broken')\n")
-    with pytest.raises(ProgramError, match="broken"):
-        in_processor(folder, tmp_path)
 
 
 def test_the_report_says_what_was_not_reached() -> None:

@@ -37,6 +37,7 @@ def test_what_is_too_small_tells_nothing() -> None:
     assert Growth("files", (1, 10, 100), {OPEN: costs[:1] * 3}).exponent(OPEN, "seconds") is None
 
 
+@pytest.mark.exhaustive
 @pytest.mark.slow
 def test_each_operation_is_measured_and_shown() -> None:
     found = measure({"sources": (1, 3)}, rounds=1)

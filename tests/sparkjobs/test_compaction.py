@@ -23,7 +23,6 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage import open_store
 from locking import Owner
-from sparkjobs.tasks.merging import SHARE_BYTES
 from tests.support.archives.compacting import NOTHING, compact, everything_told
 from tests.support.following.followed import Followed, agree, comes_back, open_followed
 from tests.support.jobs.command import ON_SPARK, run
@@ -120,11 +119,10 @@ def hashes_of(moment: RecoveryTarget) -> dict[str, str]:
     return {record.label: record.digest for record in moment.full.block.tables}
 
 
-@pytest.mark.parametrize("share_bytes", [pytest.param(SHARE_BYTES, marks=pytest.mark.exhaustive), 1])
 def test_a_snapshot_that_was_made_is_what_a_full_backup_of_that_moment_takes(
-    shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, share_bytes: int
+    shop: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("sparkjobs.tasks.merging.SHARE_BYTES", share_bytes)
+    monkeypatch.setattr("sparkjobs.tasks.merging.SHARE_BYTES", 1)
     before = shop.archive().state
     said = compact(shop.store, NOTHING, consolidate=True)
     made = shop.moment(f"commit:{said['commit']}")
@@ -138,7 +136,7 @@ def test_a_snapshot_that_was_made_is_what_a_full_backup_of_that_moment_takes(
     files = {record.label: len(record.files) for record in made.full.block.tables}
     # Where keys are not enough to tell the rows, the first of the tasks makes all of them.
     assert files == {
-        "public.orders": 1 if share_bytes > 1 else 2,
+        "public.orders": 2,
         "public.docs": 1,
         "public.words": 1,
         "public.quiet": 1,
@@ -151,56 +149,6 @@ def test_a_table_that_nothing_changed_keeps_its_files(shop: Followed) -> None:
     compact(shop.store, NOTHING, consolidate=True)
     new = {record.label: record.files for record in shop.moment("latest").full.block.tables}
     assert [label for label in new if new[label] == old[label]] == ["public.quiet"]
-
-
-@pytest.mark.exhaustive
-def test_backups_go_on_behind_a_snapshot_that_was_made(young: Followed, new_database: NewDatabase) -> None:
-    compact(young.store, consolidate=True)
-    young.run("update orders set name = 'later' where id % 2 = 0", "delete from quiet")
-    young.back_up()
-    young.run("insert into quiet values (2)")
-    young.back_up()
-    agree(young)
-    before = everything_told(young.store)
-    compact(young.store)
-    assert everything_told(young.store) == before
-    comes_back(young, "latest", new_database())
-    assert compact(young.store, consolidate=True)["consolidated"]
-    assert compact(young.store, consolidate=True)["commit"] is None
-    agree(young)
-
-
-@pytest.mark.exhaustive
-def test_a_table_whose_key_was_changed_has_that_of_each_moment(young: Followed, new_database: NewDatabase) -> None:
-    young.run("delete from orders where at is null")
-    young.back_up("full")
-    young.run("alter table orders drop constraint orders_pkey, add primary key (id, at)")
-    young.back_up()
-    young.run(
-        "update orders set at = '2026-05-05' where id = 30", "insert into orders values (30, 'b', 1, '2026-06-06')"
-    )
-    young.back_up()
-    young.run("update orders set at = '2026-07-07' where id = 30 and at = '2026-06-06'")
-    young.back_up()
-    assert [each["blocks"] for each in compact(young.store)["joined"]] == [len(FEW) + 1, 3]
-    agree(young)
-    comes_back(young, f"lsn:{young.moments[-1][0]}", new_database())
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_commits_beside_a_compaction_keeps_its_changes(
-    young: Followed, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def meanwhile(*given: Any, **more: Any) -> Any:
-        young.run("update orders set name = 'meanwhile' where id = 100")
-        young.back_up()
-        return join(*given, **more)
-
-    monkeypatch.setattr("sparkjobs.compaction.join", meanwhile)
-    said = compact(young.store)
-    assert said["blocks_removed"] == len(FEW)
-    assert said["commit"] == len(FEW) + 3
-    agree(young)
 
 
 def test_blocks_that_a_truncation_has_removed_meanwhile_are_not_joined(
@@ -218,42 +166,6 @@ def test_blocks_that_a_truncation_has_removed_meanwhile_are_not_joined(
         compact(shop.store)
     assert gone not in shop.archive().state.blocks
     assert len(shop.archive().state.blocks) == len(STEPS)
-
-
-@pytest.mark.exhaustive
-def test_a_joined_block_stays_as_long_as_a_part_of_it_is_needed(young: Followed) -> None:
-    assert compact(young.store)["blocks_removed"] == len(FEW)
-    young.back_up("full")
-    young.run("insert into words values ('late', 1)")
-    young.back_up()
-    keep_newest(young, min_chains=2)
-    agree(young)
-    keep_newest(young)
-    state = young.archive().state
-    assert all(not placed.head.parts for placed in state.blocks.values())
-    (position, _), *_ = young.moments
-    with pytest.raises(RefusedError, match="cannot be restored"):
-        young.moment(f"lsn:{position}")
-    del young.moments[:-1]
-    agree(young)
-
-
-@pytest.mark.exhaustive
-def test_a_snapshot_that_was_made_lets_the_older_ones_go(young: Followed, new_database: NewDatabase) -> None:
-    compact(young.store, consolidate=True)
-    young.run("update docs set hits = 100")
-    young.back_up()
-    before = len(young.archive().state.blocks)
-    keep_newest(young)
-    state = young.archive().state
-    assert (before, len(state.blocks)) == (4, 2)
-    del young.moments[:-1]
-    agree(young)
-    comes_back(young, "latest", new_database())
-    young.run("delete from docs")
-    young.back_up()
-    agree(young)
-    assert verify(young.archive(), deep=True).damage == ()
 
 
 def test_nothing_that_is_needed_goes_with_the_blocks_that_were_joined(shop: Followed) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import itertools
 import re
-import signal
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -21,23 +20,18 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
+from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work import fetch_files
-from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
 from holdfast.storage.encryption.key_source import new_key
 from locking import Owner
-from locking.store import StoreError
 from sparkjobs import sync
 from sparkjobs.driver import application
 from tests.support.jobs.command import ON_SPARK, Finished, run
 from tests.support.jobs.command_here import run_here
 from tests.support.jobs.inline_jobs import SteadyExecutor, failed, session_arguments
-from tests.support.jobs.steps import Kill, When
-from tests.support.jobs.sudden_sync import sync_and_die
 from tests.support.replicas.replicated import Replicas, nothing
 
 pytestmark = pytest.mark.slow
@@ -170,37 +164,6 @@ def test_where_a_file_is_damaged_at_one_replica_another_one_is_asked(three: Repl
 
 
 @pytest.mark.usefixtures("small_tasks")
-def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
-    three: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    three.back_up("near")
-    three.sync("off")
-    whole, asked = fetch_files.send, []
-
-    def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
-        asked.append(Path(source.url).name)
-        if asked == ["near"]:
-            raise StoreError("the network is down")
-        return whole(source, target, files)
-
-    monkeypatch.setattr(sync, "send", send)
-    assert synced(three, "far")[0]["entries"] == 1
-    assert asked == ["near", "off", "off"]
-    assert three.is_whole("far")
-
-
-def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def sync_log(self: ReplicatedArchive, **_: object) -> None:
-        raise FilesAwayError("near cannot be read", 2)
-
-    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
-    with pytest.raises(FilesAwayError, match="near cannot be read"):
-        sync_of_result(synced(two, "far")[0])
-
-
-@pytest.mark.usefixtures("small_tasks")
 def test_files_that_nobody_has_whole_are_told_with_what_to_do(two: Replicas) -> None:
     two.back_up("near")
     two.back_up("near")
@@ -235,57 +198,6 @@ def test_what_lies_in_the_place_of_a_file_is_replaced_by_the_driver(
     assert synced(two, "far")[0]["files"] == 2
     assert [two.folder / "far" / path for path in replaced] == [wrong]
     assert two.is_whole("far")
-
-
-@pytest.mark.representatives("create commits/-1-after")
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("named", "at", "when"),
-    [
-        ("write data/", 3, "after"),
-        ("create commits/", 1, "after"),
-        *(
-            pytest.param(*each, marks=pytest.mark.exhaustive)
-            for each in (
-                *(("begin data/", 2, "before"), ("end data/", 3, "before"), ("end data/", 4, "after")),
-                *(("create commits/", 1, "before"), ("create commits/", 2, "after")),
-            )
-        ),
-    ],
-)
-def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_the_rest(
-    three: Replicas, named: str, at: int, when: When
-) -> None:
-    for source in ("shop_db", "crm"):
-        three.back_up("near", source)
-    three.sync("off")
-    ended = sync_and_die(three, "far", "killed", Kill(at, named, when))
-    assert ended.code == -signal.SIGKILL, ended.said
-    committed = three.place_of("far").index
-    assert committed == ((at - (when == "before")) if "commits" in named else (at - 1) // 2)
-    told, _ = synced(three, "far")
-    assert (told["index"], told["entries"]) == (2, 2 - committed)
-    assert three.state("far").blocks.keys() == three.state("off").blocks.keys()
-    assert three.state("far").ends == three.state("off").ends
-    assert three.is_whole("far")
-    assert sync_and_die(three, "far", "again", Kill(0)).code == 0
-
-
-@pytest.mark.exhaustive
-@pytest.mark.service
-@pytest.mark.usefixtures("small_tasks", "on_spark")
-def test_files_go_through_spark(three: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:
-    back_up_many(three, "near", 20)
-    three.sync("off")
-    path = next((three.folder / "near").rglob("many/00007.parquet"))
-    rot(path)  # which a task says, and the driver asks another replica for
-    code, record = started(three, "far", monkeypatch)
-    assert (code, record.state) == (0, "succeeded"), record.error
-    assert record.result is not None
-    assert (record.result["entries"], record.size) == (1, record.result["bytes"])
-    assert three.is_whole("far")
-    rows = [(three.folder / name / path.relative_to(three.folder / "near")).read_bytes() for name in ("far", "off")]
-    assert rows == [b"row 7", b"row 7"]
 
 
 def test_the_job_fails_as_a_sync_without_spark_does(two: Replicas, monkeypatch: pytest.MonkeyPatch) -> None:

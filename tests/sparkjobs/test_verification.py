@@ -14,19 +14,6 @@ from tests.support.archives.maintaining import RunMaintenance, result_of
 def test_a_verification_reads_all_files_and_goes_on_where_it_ended(
     filled: ObjectStore, maintain: RunMaintenance
 ) -> None:
-    reads_all_and_goes_on(filled, maintain)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.service
-@pytest.mark.usefixtures("on_spark")
-def test_a_verification_reads_all_files_in_spark_and_goes_on_where_it_ended(
-    filled: ObjectStore, maintain: RunMaintenance
-) -> None:
-    reads_all_and_goes_on(filled, maintain)
-
-
-def reads_all_and_goes_on(filled: ObjectStore, maintain: RunMaintenance) -> None:
     whole = result_of(maintain(verification.main, "verification", "--deep"))
     assert (whole["files"], whole["damage"], whole["costs"], whole["deep"]) == (16, [], [], True)
     assert whole["read_since"] is not None

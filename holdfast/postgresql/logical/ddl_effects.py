@@ -63,7 +63,7 @@ EFFECTS: Final = (
         "`ADD COLUMN` (with a default that stands in the catalog, or none), `DROP COLUMN`, `RENAME COLUMN`",
         "followed",
         _NUMBERS,
-        "changes/test_reused_columns.py::test_what_the_log_tells_begins_nothing_anew",
+        "changes/test_refiled_tables.py::test_tables_are_followed_or_begin_anew_side_by_side",
         detail="columns are told apart "
         "[by number](decisions/postgresql.md#changed-values-are-matched-to-columns-by-number); "
         "rows are brought to the schema of the recovery target",
@@ -110,7 +110,7 @@ EFFECTS: Final = (
         "`ALTER TYPE … ADD VALUE`",
         "followed",
         _FOLLOWED,
-        "changes/test_reused_columns.py::test_what_the_log_tells_begins_nothing_anew",
+        "changes/test_reused_types.py::test_a_label_that_another_type_always_had_tells_nothing_of_when_one_got_it",
     ),
     DdlEffect(
         "`DROP EXPRESSION`",
@@ -160,13 +160,13 @@ EFFECTS: Final = (
         "`DROP TABLE`",
         "followed to its end",
         _FOLLOWED,
-        "changes/test_altered_tables.py::test_a_time_before_a_table_was_dropped_has_it_and_none_of_what_came_later",
+        "changes/test_dropped_tables.py::test_the_last_moment_has_all_rows_that_the_table_had",
     ),
     DdlEffect(
         "indexes, constraints, views, functions, privileges",
         "followed",
         "holdfast.archive.history.schema_history:schema_changes",
-        "changes/test_altered_tables.py::test_definitions_may_change_between_two_backups",
+        "changes/test_composed_schemas.py::test_each_moment_between_migrations_has_its_own_schema_and_rows",
         detail="rows are not concerned; see [the schema of a moment](#the-schema-of-a-moment)",
     ),
 )

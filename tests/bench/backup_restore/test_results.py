@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 
 import pytest
 
 from bench.backup_restore.hashes import Rate
-from bench.backup_restore.results import Results, as_json, as_markdown
+from bench.backup_restore.results import Results, as_markdown
 from bench.support.figures import Comparison, Series
 from bench.support.memory import Memory
 
@@ -30,21 +29,6 @@ RESULTS = Results(
 
 def test_the_report_shows_ratios_with_their_rounds_and_targets() -> None:
     assert "| ours against theirs | **2.00** | (1.60 to 2.50) | ≥ 1.6: yes |" in as_markdown(RESULTS, [])
-
-
-def test_the_report_shows_times_rates_and_sizes() -> None:
-    text = as_markdown(RESULTS, ["Everybody had a turn."])
-    assert "| ours | 2.00 | 2.25 | 2.50 | 500,000 | 50 | 20 |" in text
-    assert "| theirs | 4.00 | 4.50 | 5.00 | 250,000 | 25 |  |" in text
-    assert "Load average before each round: 0.1, 2.2." in text
-    assert "- Everybody had a turn." in text
-    assert "`fsync = off`" in text
-
-
-def test_times_of_small_tables_have_no_rates_of_the_large_one() -> None:
-    text = as_markdown(replace(RESULTS, small=("theirs",)), [])
-    assert "| theirs | 4.00 | 4.50 | 5.00 |  |  |  |" in text
-    assert "| ours | 2.00 | 2.25 | 2.50 | 500,000 | 50 | 20 |" in text
 
 
 def test_memory_may_be_600_mb_and_four_times_the_largest_value() -> None:
@@ -69,9 +53,3 @@ def test_what_was_missed_is_named(target: float, value: int, missed: list[str]) 
         memory=[replace(RESULTS.memory[0], largest_value=value)],
     )
     assert results.missed == missed
-
-
-def test_the_json_holds_every_time_and_the_ratios() -> None:
-    value = json.loads(as_json(RESULTS))
-    assert value["series"]["theirs"]["seconds"] == [5.0, 4.0]
-    assert value["ratios"][0]["best"] == 2.0

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from bench.support.command import measure_and_report, new_parser
-from bench.support.forked import ForkedError
+from bench.support.command import measure_and_report
 from bench.support.processes import ProgramError
-from holdfast.common.errors import HoldfastError
 
 
 @dataclass(frozen=True)
@@ -48,31 +46,20 @@ def test_what_was_not_reached_is_told_beside_the_report(tmp_path: Path, capsys: 
     assert capsys.readouterr() == ("missed 2\n", "not reached: speed\nnot reached: memory\n")
 
 
-@pytest.mark.parametrize("error", [ProgramError, ForkedError, HoldfastError])
-def test_a_failure_is_one_sentence_and_leaves_no_report(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], error: type[Exception]
-) -> None:
+def test_a_failure_is_one_sentence_and_leaves_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def fail() -> Found:
-        raise error("no rows came")
+        raise ProgramError("no rows came")
 
     assert ended(tmp_path / "results", fail) == 1
     assert capsys.readouterr() == ("", "bench: no rows came\n")
     assert not (tmp_path / "results").exists()
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT])
-def test_who_ends_it_gets_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str], number: signal.Signals) -> None:
+def test_who_ends_it_gets_no_report(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def be_ended() -> Found:
-        signal.raise_signal(number)
+        signal.raise_signal(signal.SIGTERM)
         return Found()
 
     assert ended(tmp_path / "results", be_ended) == 130
     assert capsys.readouterr() == ("", "interrupted: everything that was started is ended\n")
     assert not (tmp_path / "results").exists()
-
-
-def test_arguments_that_all_commands_take_have_defaults() -> None:
-    given = new_parser("bench.it", "Measure it.").parse_args([])
-    assert given.rounds == 3
-    assert given.results.name == "results"
-    assert (given.results / "locks.md").exists()

@@ -9,11 +9,6 @@ from bench.support.figures import Comparison, Series, collect, compare
 SERIES = {"ours": Series("ours", (2.0, 4.0, 3.0)), "theirs": Series("theirs", (6.0, 8.0, 12.0))}
 
 
-def test_a_series_tells_best_median_worst_and_spread() -> None:
-    series = SERIES["ours"]
-    assert (series.best, series.median, series.worst, series.spread) == (2.0, 3.0, 4.0, 1.0)
-
-
 @pytest.mark.parametrize("seconds", [(), (1.0, 0.0), (-1.0,)])
 def test_a_series_without_true_times_is_refused(seconds: tuple[float, ...]) -> None:
     with pytest.raises(ValueError, match="above zero"):
@@ -28,17 +23,6 @@ def test_a_ratio_is_of_the_best_times_and_tells_the_single_rounds() -> None:
 @pytest.mark.parametrize(("target", "reached"), [(None, None), (3.0, True), (3.1, False)])
 def test_a_target_is_judged_by_the_best_times(target: float | None, reached: bool | None) -> None:
     assert compare(Comparison("x", "ours", "theirs", target), SERIES).reached is reached
-
-
-def test_series_of_different_rounds_cannot_be_compared() -> None:
-    with pytest.raises(ValueError, match="longer"):
-        compare(Comparison("x", "ours", "b"), {**SERIES, "b": Series("b", (1.0,))})
-
-
-def test_rounds_become_series_in_the_order_of_the_ways() -> None:
-    series = collect([{"b": 1.0, "a": 2.0}, {"a": 3.0, "b": 4.0}])
-    assert list(series) == ["b", "a"]
-    assert series["a"].seconds == (2.0, 3.0)
 
 
 def test_a_round_that_lacks_a_way_is_named() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import os
 from collections.abc import Callable
 
 import pytest
@@ -11,17 +10,6 @@ import pytest
 from bench.support.forked import ForkedError, run_forked
 
 pytestmark = [pytest.mark.forks, pytest.mark.slow]
-
-
-@pytest.mark.exhaustive
-def test_each_task_answers_from_a_process_of_its_own() -> None:
-    def task(meet: Callable[[], None]) -> int:
-        meet()
-        return os.getpid()
-
-    answers = run_forked([task, task, task])
-    assert len({*answers, os.getpid()}) == 4
-    assert multiprocessing.active_children() == []
 
 
 def test_a_task_that_fails_is_told_and_the_others_are_ended() -> None:

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from bench.support.grown_archive import Shape, make_archive
 from holdfast.archive import Archive, State
 from holdfast.archive.history import restore_points
 from holdfast.storage import open_store
 
 
-@pytest.mark.parametrize(
-    "shape",
-    [
-        Shape(commits=50, blocks=10, files=200, tail=3),
-        Shape(commits=12, blocks=12, files=240, tables=4, tail=3),
-        Shape(commits=60, blocks=20, files=200, sources=5, tail=3),
-    ],
-)
-def test_it_has_its_newest_blocks_and_all_of_them_can_be_restored(tmp_path: Path, shape: Shape) -> None:
+def test_it_has_its_newest_blocks_and_all_of_them_can_be_restored(tmp_path: Path) -> None:
+    shape = Shape(commits=60, blocks=20, files=200, sources=5, tail=3)
     make_archive(tmp_path / "a", shape)
     archive = Archive.open(open_store(str(tmp_path / "a")))
     assert (archive.state.sequence, len(archive.state.blocks)) == (shape.commits, shape.blocks)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pytest
 
-from bench.support.memory import DriverMemory, WorkerMemory, is_worker, peak_bytes
+from bench.support.memory import DriverMemory, is_worker, peak_bytes
 
 
 @pytest.fixture
@@ -36,25 +35,6 @@ def test_the_peak_is_the_high_water_mark_in_bytes(proc: Path) -> None:
 def test_a_process_that_is_gone_has_no_peak_and_is_no_worker(proc: Path) -> None:
     assert peak_bytes(4, proc) is None
     assert not is_worker(4, proc)
-
-
-def test_the_kernel_tells_our_own_peak() -> None:
-    peak = peak_bytes(os.getpid())
-    assert peak is not None
-    assert peak > 1 << 20
-
-
-def test_the_most_of_all_workers_counts() -> None:
-    memory = WorkerMemory()
-    assert memory.most == 0
-    memory.peaks.update({10: 5, 11: 7})
-    assert memory.most == 7
-
-
-def test_where_no_worker_runs_none_is_found() -> None:
-    memory = WorkerMemory()
-    memory(os.getpid())
-    assert memory.peaks == {}
 
 
 def test_the_driver_is_the_python_that_runs_the_application(proc: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,20 +12,9 @@ from demo.supervisor import descendants
 PYTHON = [sys.executable, "-S", "-c"]
 
 
-def test_output_and_time_of_a_program_come_back() -> None:
-    done = run([*PYTHON, "import os; print(os.environ['WORD'])"], {"WORD": "said"})
-    assert done.output == "said\n"
-    assert done.seconds > 0
-
-
 def test_a_failure_is_told_with_its_last_words() -> None:
     with pytest.raises(ProgramError, match=r"ended with 3: no disk"):
         run([*PYTHON, "import sys; sys.stderr.write('no disk'); sys.exit(3)"], {})
-
-
-def test_programs_run_together_bring_their_own_output() -> None:
-    done = run_together([[*PYTHON, "print(1)"], [*PYTHON, "print(2)"]], {})
-    assert [each.output for each in done] == ["1\n", "2\n"]
 
 
 @pytest.mark.slow

@@ -36,6 +36,7 @@ def test_a_damaged_file_is_put_back_and_backups_go_on(shop: Shop, page: Page) ->
     shop.goes_on()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("damage", "4. There is no copy")
 def test_backups_go_on_where_there_is_no_copy(shop: Shop, page: Page) -> None:
     _damage(shop, "data/**/snapshot/**/*.parquet")

@@ -45,6 +45,7 @@ def test_a_copy_of_the_key_opens_the_archive_and_is_exchanged(
     assert shop.run("points", str(shop.place)).code == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("a-key-is-lost", "3. None opens it")
 def test_backups_go_on_in_a_new_archive(shop: Shop, page: Page, copy: Path, tmp_path: Path) -> None:
     copy.unlink()

@@ -108,6 +108,7 @@ def _stay_away(shop: Shop, name: str) -> None:
     assert shop.run("replica", "trim", "--min-keep", "0", "--max-keep", "0").code == 0
 
 
+@pytest.mark.exhaustive
 @pytest.mark.follows("a-replica-is-lost", "1. Which, and why", "2. Recover it")
 def test_a_lost_replica_is_recovered(shop: Shop, page: Page) -> None:
     _append(shop, "changes", "changes")

@@ -78,6 +78,7 @@ def test_old_rows_come_beside_a_damaged_table_and_backups_go_on(shop: Shop, page
     shop.goes_on()
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("shop", [("--per-schema",)], indirect=True, ids=[""])
 def test_a_schema_that_the_role_may_not_use_is_named_and_backups_go_on_once_it_may(shop: Shop) -> None:
     words = ("--tables", "public.orders", "--map", "public=restored")

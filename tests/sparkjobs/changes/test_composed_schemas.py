@@ -150,6 +150,7 @@ def test_each_moment_between_migrations_has_its_own_schema_and_rows(
     ]
 
 
+@pytest.mark.exhaustive
 def test_what_is_altered_twice_is_named_or_taken_from_one_backup(telling: Followed, new_database: NewDatabase) -> None:
     telling.run("create or replace function twice(n int) returns int language sql immutable as 'select n + n'")
     first = Instant.now(telling, "a function, once")
@@ -182,11 +183,8 @@ def test_a_message_that_anybody_writes_makes_nothing_wrong_look_known(telling: F
     assert "table public.notes" in telling.moment(f"lsn:{between.position}").approximate
 
 
-@pytest.mark.parametrize(
-    "content", ["ALTER TABLE", "[]", '{"objects": [[1]]}', '{"objects": [[-1, 2]]}', '{"objects": null}']
-)
-def test_a_message_without_objects_leaves_them_unknown(telling: Followed, content: str) -> None:
-    telling.run(f"select pg_logical_emit_message(true, '{ddl_triggers.PREFIX}', '{content}')")
+def test_a_message_without_objects_leaves_them_unknown(telling: Followed) -> None:
+    telling.run(f"select pg_logical_emit_message(true, '{ddl_triggers.PREFIX}', '[]')")
     between = Instant.now(telling, "")
     telling.run("alter table notes add column a int")
     telling.back_up()
@@ -242,7 +240,8 @@ KINDS = (
 )
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=pytest.mark.exhaustive) for seed in range(2, 40))])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("seed", range(1, 40))
 def test_what_is_called_known_is_what_was_there(telling: Followed, new_database: NewDatabase, seed: int) -> None:
     """Any statements, several between two backups: a schema without a note is the moment's, and so are all rows."""
     draw = random.Random(seed)

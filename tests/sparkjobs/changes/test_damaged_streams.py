@@ -101,6 +101,7 @@ def test_an_archive_that_has_lost_its_newest_commits_goes_on_with_a_full_backup_
     agree(followed, exactly=oids(followed, "t"))
 
 
+@pytest.mark.exhaustive
 def test_what_was_before_a_damaged_commit_is_restored_and_a_copy_of_it_goes_on(
     followed: Followed, new_database: NewDatabase, tmp_path: Path
 ) -> None:
@@ -132,6 +133,7 @@ def test_what_was_before_a_damaged_commit_is_restored_and_a_copy_of_it_goes_on(
         assert followed.restore("latest", new_database())["rows"] == 4
 
 
+@pytest.mark.exhaustive
 def test_a_check_finds_what_the_next_backup_would(followed: Followed) -> None:
     def found() -> str:
         state = followed.archive().state

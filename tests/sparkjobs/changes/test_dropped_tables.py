@@ -24,7 +24,12 @@ _NAMED = re.compile(
 )
 
 
-@pytest.fixture(params=[False, True], ids=["log of rows", "log of definitions"])
+@pytest.fixture(
+    params=[
+        pytest.param(False, id="log of rows", marks=pytest.mark.exhaustive),
+        pytest.param(True, id="log of definitions"),
+    ]
+)
 def followed(address: Address, tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Followed]:
     with open_followed(address, tmp_path / "archive") as made:
         if request.param:
@@ -44,7 +49,9 @@ def last_moment(followed: Followed, target: Address, at: str = "latest") -> tupl
     return named[1], bool(named[2])
 
 
-@pytest.mark.parametrize("changed", [False, True], ids=["unchanged", "changed"])
+@pytest.mark.parametrize(
+    "changed", [pytest.param(False, id="unchanged", marks=pytest.mark.exhaustive), pytest.param(True, id="changed")]
+)
 def test_the_last_moment_has_all_rows_that_the_table_had(
     followed: Followed, new_database: NewDatabase, changed: bool
 ) -> None:

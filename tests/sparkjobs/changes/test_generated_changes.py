@@ -1,12 +1,13 @@
 """Histories that nobody thought of: a database comes back as it was after each of its transactions.
 
-Transactions that change rows and definitions are drawn at random, and backups between them. What the server holds
-after each is the truth; what the archive says of that position must be the same. Jobs run without Spark.
+Transactions that change rows and definitions are drawn at random, and between them backups, marks and compactions. What
+the server holds after each is the truth; what the archive says of that position must be the same, and stays so when all
+that can be joined is joined. Jobs run without Spark.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -14,59 +15,52 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from holdfast.postgresql.connection.server import PostgresServer
+from tests.support.archives.compacting import compact, everything_told
 from tests.support.generator.lives import begun
-from tests.support.generator.trials import many, same_few
+from tests.support.generator.trials import many, same_few, tiered
 
 pytestmark = pytest.mark.service
 
-Live = Callable[..., None]
+Live = Callable[[st.DataObject, int], None]
 
-BACKUPS = ("", "", "", "changes", "changes", "full")
-MARKS = ("", "mark", "mark", "mark", "changes", "full")
+BETWEEN = ("", "", "mark", "mark", "changes", "changes", "changes", "full", "join", "consolidate")
 """Drawn behind each transaction."""
 
 
 @pytest.fixture
-def lived(postgres: PostgresServer, tmp_path: Path) -> Live:
+def live(postgres: PostgresServer, tmp_path: Path) -> Live:
     """Lets a database live through a drawn history, and brings each of its moments back."""
 
-    def check(data: st.DataObject, transactions: int, between: Sequence[str] = BACKUPS) -> None:
+    def check(data: st.DataObject, transactions: int) -> None:
         with begun(postgres, tmp_path, data) as life:
+            store = life.followed.store
             for _ in range(transactions):
                 life.history.transaction()
-                what = data.draw(st.sampled_from(between))
+                what = data.draw(st.sampled_from(BETWEEN))
                 if what == "mark":
                     life.history.mark()
+                elif what in ("join", "consolidate"):
+                    compact(store, consolidate=what == "consolidate")
                 elif what:
                     life.history.back_up(what)
             life.end()
+            before = everything_told(store)
+            compact(store)
+            assert everything_told(store) == before
+            compact(store, consolidate=True)
             life.can_be_gone_back_in()
 
     return check
 
 
-@pytest.mark.exhaustive  # those that are compacted, too, stay in `make test`: they are gone back in as well
-@same_few(2)
+@same_few(tiered(2, 4))
 @given(data=st.data())
-def test_a_history_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:
-    lived(data, 5)
+def test_a_history_that_nobody_thought_of_can_be_gone_back_in(live: Live, data: st.DataObject) -> None:
+    live(data, 6)
 
 
 @pytest.mark.exhaustive
-@many(300)
+@many(600)
 @given(data=st.data())
-def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(lived: Live, data: st.DataObject) -> None:
-    lived(data, 25)
-
-
-@same_few(2)
-@given(data=st.data())
-def test_marks_between_migrations_that_nobody_thought_of_are_exact(lived: Live, data: st.DataObject) -> None:
-    lived(data, 6, MARKS)
-
-
-@pytest.mark.exhaustive
-@many(300)
-@given(data=st.data())
-def test_marks_between_many_migrations_that_nobody_thought_of_are_exact(lived: Live, data: st.DataObject) -> None:
-    lived(data, 25, MARKS)
+def test_many_histories_that_nobody_thought_of_can_be_gone_back_in(live: Live, data: st.DataObject) -> None:
+    live(data, 25)

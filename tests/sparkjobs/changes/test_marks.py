@@ -15,10 +15,8 @@ from holdfast.operations import marks
 from holdfast.operations.marks import SetMark, set_mark
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
-from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical import ddl_triggers
 from holdfast.postgresql.logical.flush_position import emit
-from holdfast.postgresql.logical.stream import drop_stream, stream_name
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.following.followed import Followed, open_followed
@@ -87,11 +85,6 @@ MIGRATIONS = {
 ALONE = ("--no-publications", "--exclude-schema=holdfast_log")
 """Without what is ours."""
 
-REPRESENTATIVE = ("a rewrite that leaves the form", "another type", "data that is moved", "a table that goes")
-
-IN_TURN = ("another type", "another key", "tables that change places", "a label", "a column that goes and comes")
-"""Migrations that can come one behind the other."""
-
 
 @pytest.fixture
 def followed(address: Address, tmp_path: Path) -> Iterator[Followed]:
@@ -111,11 +104,8 @@ def mark(followed: Followed, name: str) -> SetMark:
     return set_mark(followed.archive(), [followed.store], followed.address, "shop", name)
 
 
-@pytest.mark.representatives("a rewrite that leaves the form", "data that is moved")
-@pytest.mark.parametrize(
-    "migration",
-    [pytest.param(name, marks=() if name in REPRESENTATIVE else pytest.mark.exhaustive) for name in MIGRATIONS],
-)
+@pytest.mark.representatives("data that is moved")
+@pytest.mark.parametrize("migration", MIGRATIONS)
 def test_a_mark_before_a_migration_brings_back_all_that_was_there(
     followed: Followed, new_database: NewDatabase, migration: str
 ) -> None:
@@ -138,6 +128,7 @@ def test_a_mark_before_a_migration_brings_back_all_that_was_there(
     assert followed.store.list("marks/").objects == ()
 
 
+@pytest.mark.exhaustive
 def test_each_release_has_marks_that_know_the_schema(older: PostgresServer, tmp_path: Path) -> None:
     """Migrations one behind the other, with nothing but a mark before each."""
     with open_followed(create_database(older), tmp_path / "archive") as followed:
@@ -191,32 +182,7 @@ def test_a_mark_behind_what_made_rows_unfit_has_these_rows_as_they_were(
     assert followed.restore("behind", new_database(), schema="later")["stale"][0]["as_of"] is None
 
 
-def test_a_partition_with_rows_that_do_not_fit_its_table_any_more_has_them(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    followed.make(
-        (
-            "create table days (day int primary key, t text) partition by range (day)",
-            "create table days_1 partition of days for values from (1) to (10)",
-            "create table days_2 partition of days for values from (10) to (20)",
-            "insert into days select i, 'd' || i from generate_series(1, 19) i",
-        )
-    )
-    followed.back_up()
-    followed.session.execute("alter table days add late int default 0")
-    followed.session.execute("vacuum full days_1")
-    assert mark(followed, "behind").why_unknown == ""
-    followed.back_up()
-
-    target = new_database()
-    said = followed.restore("behind", target)
-
-    assert rows(target, "select count(*) from public.days_1") == [(9,)]
-    assert rows(target, "select count(*) from public.days_2") == [(10,)]
-    assert [each["table"] for each in said["stale"]] == ["public.days_1"]
-    assert "public.days_1 are of" in said["schema_note"]
-
-
+@pytest.mark.exhaustive
 def test_a_mark_behind_a_label_that_was_added_and_renamed_can_be_restored(
     followed: Followed, new_database: NewDatabase
 ) -> None:
@@ -239,28 +205,6 @@ def test_a_mark_behind_a_label_that_was_added_and_renamed_can_be_restored(
     assert rows(target, "select count(*) from public.customers") == [(0,)]
     assert [(each["table"], each["as_of"]) for each in said["stale"]] == [("public.customers", None)]
     assert said["equal"] is False
-
-
-@pytest.mark.exhaustive
-def test_after_a_migration_all_is_there_where_a_backup_came_before_the_mark(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    """As `protect` does it."""
-    for number, name in enumerate(IN_TURN):
-        migration = MIGRATIONS[name]
-        followed.make((f"insert into counted (n) values ({number})",))
-        followed.back_up()
-        assert mark(followed, f"before {number}").why_unknown == ""
-        followed.make(migration)
-        followed.back_up()
-        assert mark(followed, f"after {number}").why_unknown == ""
-        schema, found = schema_of(followed.address, *ALONE), hashes(followed.address)
-        followed.back_up()
-        target = new_database()
-        said = followed.restore(f"after {number}", target)
-        assert (said["stale"], said["not_restored"], said["schema_note"]) == ([], [], "")
-        assert schema_of(target, *ALONE) == schema
-        assert hashes(target) == found
 
 
 def test_a_mark_is_exact_though_others_commit_while_it_is_set(
@@ -330,70 +274,16 @@ def test_a_mark_of_who_may_not_read_the_catalog_is_a_mark_all_the_same(
     assert followed.moment("read_objects").approximate == ""
 
 
-@pytest.mark.exhaustive
-def test_what_a_mark_has_left_counts_for_nothing_where_it_is_damaged_or_of_another_stream(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    assert mark(followed, "damaged").why_unknown == ""
-    (left,) = followed.store.list("marks/").objects
-    followed.store.put(left.key, followed.store.get(left.key)[:-40])
-    followed.make(MIGRATIONS["another key"])
-    assert mark(followed, "other").why_unknown == ""
-    with connect(followed.address) as session:
-        drop_stream(session, stream_name(followed.archive().identity.id, "shop"))
-    assert followed.back_up()["kind"] == "full"
-    followed.make(("insert into counted (n) values (5)",))
-    followed.back_up()
-    assert followed.store.list("marks/").objects == ()
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_is_ended_before_it_forgets_a_mark_is_repeated_without_it(
-    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    followed.make(WORK)
-    assert mark(followed, "before").why_unknown == ""
-    found = hashes(followed.address)
-    followed.make(MIGRATIONS["another key"])
-
-    def ended(*_: object) -> None:
-        raise OSError("ended")
-
-    with monkeypatch.context() as patch:
-        patch.setattr(marks, "forget", ended)
-        with pytest.raises(OSError, match="ended"):
-            followed.back_up()
-    assert len(followed.store.list("marks/").objects) == 1
-    followed.back_up()
-    assert followed.store.list("marks/").objects == ()
-    target = new_database()
-    assert followed.restore("before", target)["stale"] == []
-    assert hashes(target) == found
-
-
-@pytest.mark.representatives("window-there and back")
-@pytest.mark.parametrize(
-    "migration",
-    [
-        pytest.param(name, marks=() if name in ("there and back", "a table that goes") else pytest.mark.exhaustive)
-        for name in MIGRATIONS
-    ],
-)
-@pytest.mark.parametrize(
-    "window_bytes",
-    [pytest.param(1 << 10, id="windows", marks=pytest.mark.exhaustive), pytest.param(1 << 28, id="window")],
-)
+@pytest.mark.representatives("there and back")
+@pytest.mark.parametrize("migration", MIGRATIONS)
 def test_where_the_log_tells_of_definitions_all_is_there_up_to_the_first_change(
     followed: Followed,
     new_database: NewDatabase,
     migration: str,
-    window_bytes: int,
-    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Nobody sets a mark."""
     followed.make(ddl_triggers.CREATED)
     followed.back_up()
-    monkeypatch.setattr("sparkjobs.driver.log_windows.WINDOW_BYTES", window_bytes)
     followed.make(WORK)
     at = followed.note()
     schema, found = told(followed.address), hashes(followed.address)

@@ -36,7 +36,10 @@ EXCHANGE = (
     "alter table other rename to green",
 )
 
-TOLD = pytest.mark.parametrize("is_told", [False, True], ids=["log of rows", "log of definitions"])
+TOLD = pytest.mark.parametrize(
+    "is_told",
+    [pytest.param(False, id="log of rows", marks=pytest.mark.exhaustive), pytest.param(True, id="log of definitions")],
+)
 
 
 @pytest.fixture
@@ -142,6 +145,7 @@ def test_names_that_the_log_announces_and_neither_backup_has_come_back_and_are_s
     assert said["equal"] is False
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_told", [True])
 def test_other_changes_of_a_table_leave_its_name_proved(followed: Followed, new_database: NewDatabase) -> None:
     followed.run("create index on blue (x)")

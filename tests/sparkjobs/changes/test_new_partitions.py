@@ -12,17 +12,12 @@ from typing import Any
 
 import pytest
 
-from holdfast.archive.history import restore_points
 from holdfast.point_in_time.query import Query
-from holdfast.point_in_time.table_coverage import table_report
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
-from holdfast.postgresql.logical import ddl_triggers
-from sparkjobs.driver import log_windows
-from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.archives.compacting import compact, everything_told
 from tests.support.following.followed import Followed, agree, agree_at, comes_back, open_followed
-from tests.support.following.followed_tables import begin, gaps, names, oid
+from tests.support.following.followed_tables import begin, gaps, oid
 from tests.support.servers.postgres import create_database
 
 pytestmark = pytest.mark.service
@@ -132,143 +127,3 @@ def test_each_release_tells_how_a_partition_was_made(older: PostgresServer, tmp_
         make_partitions(followed)
         agree(followed, 1, every=6)
         assert gaps(followed).keys() == BEGUN_ANEW
-
-
-@pytest.mark.exhaustive
-def test_a_partition_that_comes_and_goes_between_two_backups_is_seen_by_its_rows(followed: Followed) -> None:
-    begin(
-        followed,
-        "create table root (id int primary key) partition by range (id)",
-        "create table lasting partition of root for values from (0) to (10)",
-    )
-    followed.run("create table passing partition of root for values from (10) to (20)")
-    there = followed.run("insert into root values (1), (11)")
-    gone = followed.run("drop table passing")
-    followed.run("insert into root values (2)")
-    followed.back_up()
-    assert "what was made and dropped in between" in followed.moment(f"lsn:{there}").approximate
-    assert "what was made and dropped in between" in followed.moment(f"lsn:{gone}").approximate
-    assert followed.moment(f"lsn:{there}").log_only == ("public.passing",)
-    assert not followed.moment(f"lsn:{there}").lost
-    assert not followed.moment("latest").approximate
-    agree(followed, 1)
-
-
-@pytest.mark.parametrize("is_told", [False, True], ids=["log of rows", "log of definitions"])
-def test_rows_of_partitions_that_came_and_went_are_there_beside_other_changes(
-    followed: Followed, new_database: NewDatabase, is_told: bool
-) -> None:
-    """A short retention: one partition goes when the next one comes, and the schema is another one anyway."""
-    begin(
-        followed,
-        *(ddl_triggers.CREATED if is_told else ()),
-        "create table root (id int primary key) partition by range (id)",
-        "create table zero partition of root for values from (0) to (1)",
-        "insert into root values (0)",
-    )
-    followed.run("create table one partition of root for values from (1) to (100)", "drop table zero")
-    early = followed.run("create table calm (n int)")
-    followed.run("insert into root select generate_series(1, 20)")
-    there = followed.run("update root set id = 50 where id = 20")
-    followed.run("create table two partition of root for values from (100) to (200)", "drop table one")
-    gone = followed.run("insert into root values (150)")
-    followed.run("alter table calm add m int")
-    followed.back_up()
-    followed.run("insert into root values (151)")
-    followed.back_up()
-    compact(followed.store)
-
-    target = new_database()
-    said = followed.restore(f"lsn:{there}", target)
-    assert rows(target, "select count(*), max(id) from only public.one") == [(20, 50)]
-    assert rows(target, "select count(*) from public.root where id > 0") == [(20,)]
-    assert (said["log_only"], said["lost"], said["equal"]) == (["public.one"], [], False)
-    assert not followed.restore(f"lsn:{early}", new_database())["log_only"]
-    assert ("public.one" in followed.moment(f"lsn:{gone}").log_only) is not is_told  # else nobody knows when it went
-    (passed,) = (
-        each
-        for each in table_report(followed.archive().state, followed.store, "shop").tables
-        if each.label == "public.one"
-    )
-    assert {(each.outcome.rows, each.outcome.is_schema_known) for each in passed.ranges} == {("exact", False)}
-
-
-@pytest.mark.exhaustive
-def test_a_table_that_stops_being_followed_beside_a_new_partition_has_its_gap(followed: Followed) -> None:
-    begin(
-        followed,
-        "create table root (id int primary key) partition by range (id)",
-        "create table zero partition of root for values from (0) to (1)",
-        "create table kept (id int primary key, n int)",
-        "create table gone (id int primary key)",
-    )
-    followed.run("insert into kept values (1, 1)")
-    followed.back_up()
-    followed.run("create table part partition of root for values from (1) to (9)", "insert into root values (1)")
-    followed.run("alter table kept drop constraint kept_pkey")
-    followed.run("drop table gone")
-    followed.back_up()
-
-    (source,) = restore_points.describe(followed.archive().state)["sources"]
-
-    (gap,) = source["gaps"]
-    assert gap["table"] == "public.kept"
-    assert gap["reason"].startswith("it has no primary key")
-
-
-@pytest.mark.exhaustive
-def test_a_new_partition_that_is_excluded_is_not_in_the_archive(followed: Followed) -> None:
-    excluded = ("--exclude", "public.secret*")
-    followed.make(
-        (
-            "create table root (id int primary key) partition by range (id)",
-            "create table zero partition of root for values from (0) to (1)",
-        )
-    )
-    followed.back_up("changes", *excluded)
-    followed.run("create table secret_made partition of root for values from (1) to (9)", "insert into root values (1)")
-    followed.run("create table secret_other (like root including all)", "insert into secret_other values (11)")
-    followed.run(
-        "alter table root attach partition secret_other for values from (11) to (19)", "insert into root values (12)"
-    )
-    followed.run("insert into root values (0)")
-
-    for number in range(2):
-        assert "begun" not in followed.back_up("changes", *excluded)
-        followed.run(f"insert into root values (3 + {number}), (13 + {number})")
-
-    assert names(followed, "latest") == {"public.zero"}
-    changed = {record.label for placed in followed.archive().state.blocks.values() for record in placed.head.tables}
-    assert not {each for each in changed if "secret" in each}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    "most",
-    [pytest.param(3, id="windows"), pytest.param(2_000_000, id="window", marks=pytest.mark.exhaustive)],
-)
-def test_a_new_partition_whose_rows_were_written_anew_before_its_snapshot_is_named(
-    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch, most: int
-) -> None:
-    begin(
-        followed,
-        "create table root (id int primary key, n int) partition by range (id)",
-        "create table zero partition of root for values from (0) to (1)",
-        "insert into root values (0, 1)",
-    )
-    with monkeypatch.context() as patched:
-        patched.setattr(log_windows, "MOST_CHANGES", most)
-        patched.setattr(log_windows, "WINDOWS_AT_ONCE", 1)
-        followed.run("create table part partition of root for values from (1) to (9)", "insert into root values (1, 1)")
-        followed.run("insert into root values (2, 2), (3, 3)")
-        followed.run("insert into root values (4, 4)")
-        commits = followed.back_up()["commits"]
-        assert commits >= 3 if most == 3 else commits == 1  # what others write may end a window, too
-    followed.run("alter table root alter n type text using n::text")
-    at = followed.run("select 1")
-    followed.back_up()
-
-    said = followed.restore(f"lsn:{at}", new_database(), schema="later")
-
-    assert {each["table"]: each["as_of"] for each in said["stale"]} == {"public.part": None, "public.zero": None}
-    assert not followed.restore("latest", new_database())["stale"]

@@ -14,14 +14,17 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.logical import ddl_triggers
 from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.archives.compacting import compact
-from tests.support.following.followed import Followed, agree_at, open_followed
+from tests.support.following.followed import Followed, open_followed
 from tests.support.following.followed_tables import begin
 
 pytestmark = pytest.mark.service
 
 NewDatabase = Callable[..., Address]
 
-TOLD = pytest.mark.parametrize("is_told", [False, True], ids=["log of rows", "log of definitions"])
+TOLD = pytest.mark.parametrize(
+    "is_told",
+    [pytest.param(False, id="log of rows", marks=pytest.mark.exhaustive), pytest.param(True, id="log of definitions")],
+)
 
 MINUTES = (
     "create table minutes (id int, at timestamptz, x text not null default 'd', primary key (id, at)) "
@@ -73,11 +76,11 @@ def test_one_minute_partitions_have_all_rows_at_each_moment(
 ) -> None:
     begin(followed, *MINUTES, "create table calm (n int primary key)", *map(make_minute, range(2)))
     followed.back_up()
-    positions = rotate(followed, range(2, 9), 2)
+    positions = rotate(followed, range(2, 8), 2)
     followed.back_up()
     compact(followed.store)
 
-    for number in (4, 5, 6):
+    for number in (4, 5):
         target = new_database()
         said = followed.restore(f"lsn:{positions[number]}", target)
         counts = rows(target, "select tableoid::regclass::text, count(*) from public.minutes group by 1 order by 1")
@@ -100,6 +103,7 @@ def test_one_minute_partitions_have_all_rows_at_each_moment(
         assert rows(target, keys) == [(2,)]
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_told", [False])
 def test_the_later_schema_leaves_out_what_may_have_been_dropped(followed: Followed, new_database: NewDatabase) -> None:
     begin(followed, *MINUTES, "create table calm (n int primary key)", *map(make_minute, range(2)))
@@ -138,8 +142,6 @@ def test_such_a_partition_is_queried_and_restored_alone_under_another_name(
     (table,) = table_report(followed.archive().state, followed.store, "shop").describe(["public.m4"])["tables"]
     assert {each["rows"] for each in table["stretches"]} == {"exact"}
     assert {each["schema"] for each in table["stretches"]} == {"approximate"}
-    for number in range(1, len(followed.moments)):
-        agree_at(followed, number)
 
 
 @TOLD
@@ -216,6 +218,7 @@ def test_what_was_not_chosen_is_not_kept(followed: Followed, new_database: NewDa
     assert "public.secret_1" not in changed
 
 
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("is_told", [False])
 def test_rows_from_before_a_partition_was_attached_end_no_restore(
     followed: Followed, new_database: NewDatabase

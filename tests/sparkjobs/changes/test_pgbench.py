@@ -16,12 +16,10 @@ from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.scan.merge_on_read import as_of
 from holdfast.common.lsn import show_position
 from holdfast.point_in_time.target_contents import catalog_of, history_of
-from holdfast.postgresql.catalog.catalog_queries import read_catalog, read_tables
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump import programs
-from holdfast.postgresql.restore.rows.load import content_hash
 from holdfast.storage import ObjectStore
+from tests.support.databases.roundtrips import hashes
 from tests.support.following.followed import Followed, open_followed
 from tests.support.servers import pgbench
 from tests.support.servers.pgbench import TABLES, Ledger, State
@@ -82,24 +80,6 @@ def expected(ledger: Ledger, moment: RecoveryTarget, *, follows_history: bool) -
     return ledger.at(moment.position, since if stale else moment.position)
 
 
-def hashes(address: Address) -> dict[str, object]:
-    """Return the content hash of each table."""
-    with connect(address) as session:
-        return {
-            table.name: content_hash(session, table) for table in read_catalog(session, read_tables(session)).tables
-        }
-
-
-def dumped_and_restored(source: Address, target: Address, folder: Path) -> Address:
-    file = folder / "dump"
-    for name, arguments, address in (
-        ("pg_dump", ["-Fc", "-f", str(file)], source),
-        ("pg_restore", [str(file)], target),
-    ):
-        programs.run(programs.need_program(name, at_least=18), arguments, address)
-    return target
-
-
 def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[RecoveryTarget]:
     """Return commits at random, and those on both sides of where two backups meet."""
     state = shop.archive().state
@@ -114,8 +94,7 @@ def _choose(shop: Followed, ledger: Ledger, at_random: int) -> list[RecoveryTarg
 
 
 @pytest.mark.parametrize(
-    ("follows_history", "at_random"),
-    [(True, 2), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((True, 6), (False, 4)))],
+    ("follows_history", "at_random"), [(True, 2), pytest.param(False, 6, marks=pytest.mark.exhaustive)]
 )
 def test_any_commit_under_load_can_be_brought_back(
     follows_history: bool,
@@ -149,6 +128,4 @@ def test_any_commit_under_load_can_be_brought_back(
         target = new_database()
         shop.restore("latest", target)
         assert pgbench.state_of(target) == ledger.at(ledger.ends[-1])
-        found = hashes(target)
-        assert set(found) == {*TABLES, "pgbench_history"}
-        assert found == hashes(dumped_and_restored(address, new_database(), tmp_path))
+        assert hashes(target) == hashes(address)

@@ -108,22 +108,3 @@ def test_tables_are_followed_or_begin_anew_side_by_side(followed: Followed, new_
     agree(followed, 1, oids(followed, goes_on), schemas=("later",))
     agree_at(followed, len(followed.moments) - 3, schema="earlier")  # to which some later changes do not fit
     assert comes_back(followed, "latest", new_database())["stale"] == []
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("case", REFILED)
-def test_a_table_whose_rows_are_in_another_file_is_followed(
-    followed: Followed, case: str, new_database: NewDatabase
-) -> None:
-    goes_on = live(followed, {case: REFILED[case]})
-    assert goes_on
-    agree(followed, 1, oids(followed, goes_on))
-    assert comes_back(followed, "latest", new_database())["stale"] == []
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("case", [*REWRITTEN, *SHORT])
-def test_a_table_whose_rows_may_be_others_begins_anew(followed: Followed, case: str, new_database: NewDatabase) -> None:
-    assert not live(followed, {case: {**REWRITTEN, **SHORT}[case]})
-    agree(followed, 1)
-    assert comes_back(followed, "latest", new_database())["stale"] == []

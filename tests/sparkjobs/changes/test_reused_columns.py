@@ -12,9 +12,8 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from sparkjobs.driver import log_windows
-from tests.support.following.followed import Followed, agree, comes_back
-from tests.support.following.followed_cases import TOGETHER, Case, chosen, schemas, together_and_alone
-from tests.support.following.followed_walks import follow, oids_of
+from tests.support.following.followed import Followed, comes_back
+from tests.support.following.followed_cases import Case, follow
 
 pytestmark = pytest.mark.service
 
@@ -77,11 +76,8 @@ AGAIN: dict[str, Case] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("which", together_and_alone(AGAIN))
-def test_a_column_does_not_come_back_with_values_of_another(
-    followed: Followed, which: str, new_database: NewDatabase
-) -> None:
-    follow(followed, AGAIN, which)
+def test_a_column_does_not_come_back_with_values_of_another(followed: Followed, new_database: NewDatabase) -> None:
+    follow(followed, AGAIN)
     comes_back(followed, "latest", new_database())
 
 
@@ -155,11 +151,8 @@ KEYS: dict[str, Case] = {
 
 
 @pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("which", together_and_alone(KEYS))
-def test_rows_are_told_apart_by_the_key_that_they_had(
-    followed: Followed, which: str, new_database: NewDatabase
-) -> None:
-    follow(followed, KEYS, which)
+def test_rows_are_told_apart_by_the_key_that_they_had(followed: Followed, new_database: NewDatabase) -> None:
+    follow(followed, KEYS)
     comes_back(followed, "latest", new_database())
 
 
@@ -199,47 +192,11 @@ PARTITIONS: dict[str, Case] = {
 
 
 @pytest.mark.usefixtures("windows")
-@pytest.mark.parametrize("which", together_and_alone(PARTITIONS))
 def test_a_partition_begins_anew_whose_rows_the_log_does_not_tell(
-    followed: Followed, which: str, new_database: NewDatabase
+    followed: Followed, new_database: NewDatabase
 ) -> None:
-    follow(followed, PARTITIONS, which)
+    follow(followed, PARTITIONS)
     comes_back(followed, "latest", new_database())
-
-
-_LATER = [
-    "create table t (a int, b int, c varchar(2), n numeric(4, 1))",
-    "alter table t replica identity full",
-    "insert into t values (1, 1, 'x', 1), (2, 2, 'y', 2)",
-]
-
-
-LATER: dict[str, Case] = {
-    "without a column": (_LATER, ["alter table t drop b", "delete from t where a = 2"]),
-    "of another number": (_LATER, ["alter table t alter n type numeric", "insert into t values (3, 3, 'z', 1.234)"]),
-    "of another length": (_LATER, ["alter table t alter c type varchar(9)", "update t set c = 'longer'"]),
-}
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("which", together_and_alone(LATER))
-def test_a_schema_that_does_not_take_later_changes_has_older_rows(
-    followed: Followed, which: str, new_database: NewDatabase
-) -> None:
-    made, (altered, changed) = chosen(LATER, which)
-    followed.make([*made, "create table u (id int primary key)"])
-    followed.back_up()
-    followed.run("insert into u values (1)")
-    followed.run(*altered)
-    between = followed.run(*changed)
-    followed.run("insert into u values (2)")
-    followed.run("drop table u")
-    followed.back_up()
-    position = f"lsn:{between}"
-    told = followed.restore(position, new_database(), schema="earlier")["stale"]
-    assert {each["table"] for each in told} == {f"{schema}.t" for schema in schemas(LATER, which).values()}
-    assert not followed.restore(position, new_database(), schema="later")["stale"]
-    assert not followed.restore(position, new_database())["stale"]  # more is lost by the earlier one
 
 
 def test_what_is_stale_is_named_as_it_is_called_at_the_moment(followed: Followed, new_database: NewDatabase) -> None:
@@ -249,66 +206,3 @@ def test_what_is_stale_is_named_as_it_is_called_at_the_moment(followed: Followed
     followed.run("insert into t values (1)", "insert into u values (1)")
     followed.back_up()
     assert [each["table"] for each in followed.restore("latest", new_database())["stale"]] == ["public.t"]
-
-
-_MOOD = "create type mood as enum ('sad', 'happy')"
-
-
-KEPT: dict[str, Case] = {
-    "a column keeps its number, whatever it is called": (
-        _TEXT,
-        [
-            "alter table t rename a to b",
-            "insert into t values (2, 'two')",
-            "update t set b = 'more'",
-            ["alter table t rename b to a", "alter table t add b text"],
-            "insert into t values (3, 'a', 'b')",
-        ],
-    ),
-    "a partition is emptied": (_ROOT, [["truncate t", "insert into root values (3, 'c')"]]),
-    "labels are added and used": (
-        [_MOOD, "create table t (id int primary key, m mood, n mood[])"],
-        [
-            "alter type mood add value 'so so'",
-            "insert into t values (1, 'so so', '[3:6]={sad,NULL,\"so so\",happy}'), (2, null, '{}'), (3, null, null)",
-        ],
-    ),
-}
-
-
-@pytest.mark.exhaustive
-def test_what_the_log_tells_begins_nothing_anew(followed: Followed) -> None:
-    made, steps = chosen(KEPT, TOGETHER)
-    followed.make(made)
-    followed.note()
-    followed.back_up()
-    for step in steps:
-        followed.run(*step)
-    vacuumed = schemas(KEPT, TOGETHER)["a partition is emptied"]
-    followed.session.execute(f"vacuum full {vacuumed}.t".encode())
-    followed.run(f"insert into {vacuumed}.root values (4, 'd')")
-    assert "begun" not in followed.back_up()
-    agree(followed, 1, oids_of(followed, KEPT, TOGETHER))
-
-
-@pytest.mark.exhaustive
-def test_a_generated_column_that_is_computed_otherwise_comes_back(
-    followed: Followed, new_database: NewDatabase
-) -> None:
-    tables = ("keyed", "bare")
-    made = "create table {} (a int {}, b int generated always as (a * 2) stored)"
-    followed.make(
-        [
-            [made.format("keyed", "primary key"), made.format("bare", "")],
-            [f"insert into {name} values (1), (2)" for name in tables],
-        ]
-    )
-    followed.note()
-    followed.back_up()
-    followed.run("insert into keyed values (3)")
-    between = followed.run(*(f"alter table {name} alter b set expression as (a * 3)" for name in tables))
-    followed.run(*(f"insert into {name} values (4)" for name in tables))
-    assert set(followed.back_up()["begun"]) == {"public.keyed", "public.bare"}
-    comes_back(followed, "latest", new_database())
-    for schema in ("earlier", "later"):
-        followed.restore(f"lsn:{between}", new_database(), schema=schema)

@@ -5,7 +5,6 @@ and each runs by the image's own entry point, with the pod's variables alone.
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -121,16 +120,3 @@ def test_a_backup_runs_in_pods_whose_specifications_hold_no_secret(
         assert pod["spec"]["serviceAccountName"] == "holdfast-executor"
         assert pod["spec"]["securityContext"]["runAsNonRoot"] is True
         assert pod["spec"]["containers"][0]["securityContext"]["capabilities"] == {"drop": ["ALL"]}
-
-
-def test_without_a_secret_in_a_file_no_pod_is_asked_for(
-    create_database: Callable[..., Address], tmp_path: Path, store: Any
-) -> None:
-    source = create_database("create table orders as select 1 as id")
-    driver = settings(tmp_path, **{"spark.authenticate.secret.file": ""})
-    with kubernetes_api(runs_in(tmp_path)) as (url, api):
-        more = {**driver, "HOLDFAST_SPARK_MASTER": f"k8s://{url}"}
-        done = run("backup", store.url, "--source", source.url, "--json", address=source, more=more)
-    assert (done.code, api.specifications) == (2, []), done.err
-    assert "set spark.authenticate.secret.file to its file" in done.value["error"]
-    assert os.access(ENTRY_POINT, os.X_OK)

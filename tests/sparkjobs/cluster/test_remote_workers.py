@@ -12,19 +12,17 @@ from pathlib import Path
 import httpx
 import pytest
 
+import holdfast
 from bench.support.spark_cluster import SparkCluster, running_cluster
-from bench.support.versitygw import SECRET_KEY, S3Server, running_versitygw
+from bench.support.versitygw import SECRET_KEY, S3Server
 from holdfast.archive import Archive
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.remote_environment import IDENTITY_VARIABLE
 from holdfast.postgresql.connection.address import Address
-from holdfast.postgresql.connection.session import connect
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import new_key
 from tests.support.jobs.command import finish, run, start, until
 from tests.support.jobs.command_here import run_here
-from tests.support.servers.certificates import Authority
-from tests.support.servers.tls_server import CERTIFIED, TlsServer
 
 pytestmark = pytest.mark.service
 
@@ -72,6 +70,7 @@ def test_an_encrypted_backup_on_s3_comes_back_and_no_worker_keeps_a_secret(
         assert not any(secret.encode() in page for page in pages)
 
 
+@pytest.mark.exhaustive
 def test_the_doctor_asks_each_worker_for_what_jobs_need(
     s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:
@@ -100,39 +99,6 @@ def test_the_doctor_asks_each_worker_for_what_jobs_need(
 
 
 @pytest.mark.exhaustive
-def test_certificates_that_the_driver_alone_has_reach_the_workers(cluster: SparkCluster, tmp_path: Path) -> None:
-    own = Authority.made(tmp_path)
-    certificate, key = own.client(tmp_path, CERTIFIED)
-    driver = {
-        "PGSSLMODE": "verify-full",
-        "PGSSLROOTCERT": str(own.certificate),
-        "PGSSLCERT": str(certificate),
-        "PGSSLKEY": str(key),
-        "AWS_CA_BUNDLE": str(own.certificate),
-    }
-    with (
-        TlsServer(own.server(tmp_path, host="localhost"), own) as server,
-        running_versitygw(certificate=own.server(tmp_path)) as s3,
-    ):
-        s3.make_bucket("backups")
-        roots = f"sslmode=verify-full&sslrootcert={own.certificate}"
-        with connect(Address.parse(f"{server.at('localhost')}?{roots}", server.password)) as session:
-            session.execute(f"create role {CERTIFIED} login superuser password 's3cret'".encode())
-            session.execute("create database restored")
-            session.execute("create table public.orders as select i as id from generate_series(1, 999) i")
-        source, target = (
-            Address(server.at("localhost", name).replace("postgres@", f"{CERTIFIED}@"), "s3cret")
-            for name in ("postgres", "restored")
-        )
-        more = {**s3.environment, **driver, **cluster.environment}
-        assert run_here("init", URL, more={**s3.environment, **driver}).code == 0
-        backup = ("backup", URL, "--source", source.url)
-        for words in (backup, ("restore", URL, "--to", target.url)):
-            done = run(*words, "--json", address=source, more=more)
-            assert (done.code, done.value["rows"]) == (0, 999), done.err
-
-
-@pytest.mark.exhaustive
 def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
     store: ObjectStore, cluster: SparkCluster, create_database: Callable[..., Address]
 ) -> None:
@@ -147,15 +113,23 @@ def test_a_drill_runs_where_its_server_is_whatever_cluster_there_is(
 
 @pytest.mark.exhaustive  # each starts a cluster of its own
 @pytest.mark.parametrize(
-    ("worker", "told"),
+    ("worker", "said", "remedy"),
     [
-        ("exec {python} -S", "Spark's workers have no Holdfast in their Python: install Holdfast"),
-        ("PYTHONPATH={folder}:$PYTHONPATH exec {python}", "has Holdfast 0.0.9 at"),
+        (
+            "exec {python} -S",
+            "Spark's workers have no Holdfast in their Python: install Holdfast",
+            f"Holdfast is missing there and {holdfast.__version__} here",
+        ),
+        (
+            "PYTHONPATH={folder}:$PYTHONPATH exec {python}",
+            "has Holdfast 0.0.9 at",
+            f"Holdfast 0.0.9 there and {holdfast.__version__} here",
+        ),
     ],
     ids=["none", "another release"],
 )
-def test_workers_without_this_release_are_named_in_one_sentence(
-    worker: str, told: str, store: ObjectStore, create_database: Callable[..., Address], tmp_path: Path
+def test_workers_without_this_release_are_named_by_a_job_and_by_the_doctor(
+    worker: str, said: str, remedy: str, store: ObjectStore, create_database: Callable[..., Address], tmp_path: Path
 ) -> None:
     (tmp_path / "sitecustomize.py").write_text('import holdfast\nholdfast.__version__ = "0.0.9"\n')
     python = tmp_path / "python"
@@ -164,9 +138,14 @@ def test_workers_without_this_release_are_named_in_one_sentence(
     source = create_database("create table orders as select 1 as id")
     with running_cluster(workers=1, python=str(python)) as cluster:
         done = run("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
-    assert (done.code, told in done.value["error"]) == (2, True), done.err
+        doctor = run("doctor", store.url, "--cluster", "--json", more=cluster.environment)
+    assert (done.code, said in done.value["error"]) == (2, True), done.err
+    (finding,) = (each for each in doctor.value["findings"] if each["remedy"])
+    assert (doctor.code, finding["what"].rpartition(": ")[2]) == (1, "release"), doctor.err
+    assert finding["remedy"].startswith(remedy)
 
 
+@pytest.mark.exhaustive
 def test_what_workers_cannot_reach_is_said_before_any_work(
     s3: S3Server, cluster: SparkCluster, create_database: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -185,15 +164,6 @@ def test_what_workers_cannot_reach_is_said_before_any_work(
     assert done.code == 1
     assert "Spark's workers cannot do what this machine can: on " in done.value["error"]
     assert "credentials" in done.value["error"].lower()
-
-
-@pytest.mark.exhaustive
-def test_a_cluster_without_a_secret_is_not_used(store: ObjectStore, create_database: Callable[..., Address]) -> None:
-    source = create_database("create table orders as select 1 as id")
-    with running_cluster(workers=0, secret=False) as cluster:
-        done = run("backup", store.url, "--source", source.url, "--json", address=source, more=cluster.environment)
-    assert done.code == 2
-    assert "set spark.authenticate and spark.authenticate.secret" in done.value["error"]
 
 
 @pytest.mark.exhaustive

@@ -57,6 +57,7 @@ def again_and_again(address: Address, *statements: str) -> Iterator[Callable[[],
         thread.join()
 
 
+@pytest.mark.representatives("swapped")
 @pytest.mark.parametrize("statements", [EMPTIED, SWAPPED], ids=["emptied", "swapped"])
 def test_they_wait_for_a_backup_that_asks_for_it(
     statements: tuple[str, ...], create_database: Callable[..., Address], run_backup: RunJob, run_restore: RunJob

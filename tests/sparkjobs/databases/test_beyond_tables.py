@@ -9,11 +9,9 @@ from typing import Any
 
 import pytest
 
-from holdfast.postgresql.catalog.large_objects import LargeObjectGroup
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump.programs import need_program
-from holdfast.postgresql.restore.objects.large_object_definitions import create_large_objects
 from holdfast.postgresql.restore.rows import load
 from tests.support.jobs.inline_jobs import RunJob, failed
 
@@ -120,33 +118,10 @@ def test_a_large_object_with_other_contents_is_found(
 
 
 @pytest.mark.exhaustive
-def test_a_restore_that_was_ended_goes_on_with_its_large_objects(
-    backed_up: None,
-    run_restore: RunJob,
-    create_database: CreateDatabase,
-    shop: Address,
-    monkeypatch: pytest.MonkeyPatch,
+def test_renamed_tables_come_without_large_objects_and_say_so(
+    backed_up: None, run_restore: RunJob, create_database: CreateDatabase
 ) -> None:
-    target = create_database()
-
-    def half(session: Any, group: LargeObjectGroup) -> None:
-        create_large_objects(session, group)
-        raise ConnectionError("the power is gone")
-
-    with monkeypatch.context() as patch:
-        patch.setattr("holdfast.postgresql.restore.objects.object_creation.create_large_objects", half)
-        failed(run_restore(target))
-    code, record = run_restore(target)
-    assert (code, record.error) == (0, None)
-    assert dump(target) == dump(shop)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("option", [("--tables", "public.notes"), ("--map", "public=restored")])
-def test_chosen_or_renamed_tables_come_without_large_objects_and_say_so(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, option: tuple[str, str]
-) -> None:
-    code, record = run_restore(create_database("select lo_create(50001)"), *option)
+    code, record = run_restore(create_database("select lo_create(50001)"), "--map", "public=restored")
     assert record.result is not None, record.error
     assert code == 0
     reason = "they come with everything only, under its own names"

@@ -122,6 +122,7 @@ def test_collations_of_icu_and_of_the_system_come_back(
     assert equal == (1,)
 
 
+@pytest.mark.exhaustive
 def test_a_server_without_icu_is_told_which_collation_it_lacks(
     create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from holdfast.common.errors import ReportedError
 from holdfast.postgresql.catalog import extension_rows
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
@@ -129,27 +128,6 @@ def test_a_moment_has_those_of_the_backup_before_and_says_where_they_changed(
     target = new_database()
     assert followed.restore("latest", target)["not_restored"] == []
     assert kept(target)["jobs"] == kept(followed.address)["jobs"]
-
-
-@pytest.mark.exhaustive
-def test_rows_that_an_extension_of_another_version_does_not_take_are_named(
-    followed: Followed, new_database: Callable[[], Address]
-) -> None:
-    followed.back_up("full")
-    target = new_database()
-    with connect(target) as session:
-        session.execute("create extension keeper")
-        session.execute("alter table public.kinds add check (name <> '')")
-        session.execute("alter table public.jobs rename column kind to sort")
-        session.execute("insert into public.jobs select i, 1, 'here' from generate_series(10, 20) i")
-    with pytest.raises(ReportedError, match=r"--strict.*configuration rows of public.jobs"):
-        followed.restore("latest", target, strict=True)
-    said = followed.restore("latest", target)
-    (left,) = said["not_restored"]
-    assert left["object"] == "configuration rows of public.jobs"
-    assert 'column "kind" of relation "jobs" does not exist' in left["reason"]
-    with connect(target) as session:
-        assert session.execute("select count(*) from public.kinds").fetchone() == (4,)
 
 
 def test_what_a_role_may_not_read_or_is_too_much_is_named_and_stops_no_backup(

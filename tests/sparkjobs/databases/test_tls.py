@@ -81,6 +81,7 @@ def archive(secured: Secured, tmp_path_factory: pytest.TempPathFactory) -> str:
     return url
 
 
+@pytest.mark.representatives("system")
 @pytest.mark.parametrize("roots", ["file", "system", "environment"])
 def test_a_database_behind_tls_is_backed_up_restored_and_drilled(roots: str, secured: Secured, tmp_path: Path) -> None:
     trusted = str(secured.own.certificate)
@@ -110,6 +111,7 @@ def test_a_database_behind_tls_is_backed_up_restored_and_drilled(roots: str, sec
     run("drill", archive)
 
 
+@pytest.mark.representatives("by nobody known")
 @pytest.mark.parametrize(
     ("host", "trusts", "told"),
     [
@@ -135,14 +137,7 @@ def test_no_job_begins_where_the_servers_certificate_is_not_good(
         assert secured.server.password not in done.err
 
 
-def test_an_expired_certificate_is_told(secured: Secured, tmp_path: Path) -> None:
-    trusted = {"sslmode": "verify-full", "sslrootcert": str(secured.own.certificate)}
-    with TlsServer(secured.own.server(tmp_path, host="localhost", days=-1), secured.own) as server:
-        expired = Address.parse(server.at("localhost", **trusted), server.password)
-        done = run_here("source", "check", expired.url, address=expired)
-    assert (done.code, "has expired, or is of no authority" in done.err) == (1, True)
-
-
+@pytest.mark.exhaustive
 def test_a_client_shows_its_certificate_where_the_server_asks_for_one(secured: Secured, tmp_path: Path) -> None:
     trusted = {"sslmode": "verify-full", "sslrootcert": str(secured.own.certificate)}
     without = Address.parse(
@@ -200,19 +195,6 @@ def test_a_pg_dump_without_tls_is_refused_before_any_lock_where_tls_is_asked_for
     assert checked.code == 5
     assert checked.value["facts"]["pg_dump"] is None
     assert any("built without TLS" in each["what"] for each in checked.value["problems"])
-
-
-def test_what_each_client_uses_is_shown(secured: Secured) -> None:
-    there = secured.at("localhost", "shop", sslmode="verify-full", sslrootcert=str(secured.own.certificate))
-    checked = run_here("source", "check", there.url, "--json", address=there)
-    facts = checked.value["facts"]["tls"]
-    assert (facts["sslmode"], facts["psycopg"], facts["arrow_driver"]) == ("verify-full", "TLSv1.3", "TLSv1.3")
-    assert facts["pg_dump"] is True
-    shown = run_here("source", "check", there.url, address=there)
-    assert (
-        f"TLS: sslmode verify-full, certificates of {secured.own.certificate}: psycopg TLSv1.3, Arrow driver TLSv1.3, "
-        "pg_dump with TLS\n" in shown.out
-    )
 
 
 def test_a_connection_over_a_network_that_is_not_checked_is_warned_of_by_all(secured: Secured, archive: str) -> None:

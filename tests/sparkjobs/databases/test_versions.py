@@ -8,11 +8,23 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
+from holdfast.postgresql.connection.session import connect
 from tests.support.databases import every_object
 from tests.support.databases.roundtrips import hashes, schema_of
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
+
+ALONE = """
+select 'sequence ' || format('%I.%I', schemaname, sequencename) || ' ' || coalesce(last_value::text, 'new')
+  from pg_sequences
+union all select 'materialised view ' || matviewname || ' ' || ispopulated from pg_matviews
+union all select 'sum ' || total from public."a first one"
+union all select 'rows of parent ' || count(*) from only public.parent
+union all select 'rows with children ' || count(*) from public.parent
+order by 1
+"""
+"""What neither a dump of the schema nor the tables' hashes tell."""
 
 LARGE_OBJECT = """
 select lo_from_bytea(4242, decode(repeat('00ff', 3000), 'hex'));
@@ -21,7 +33,7 @@ grant select on large object 4242 to torture_reader;
 
 
 @pytest.mark.usefixtures("archive_key")
-@pytest.mark.representatives("14 to 14 and 18", "16 to 17", "17 to 18")
+@pytest.mark.representatives("14 to 14 and 18", "18 to 18")
 @pytest.mark.parametrize(
     ("source", "targets", "extensions"),
     [
@@ -29,11 +41,10 @@ grant select on large object 4242 to torture_reader;
         pytest.param(15, (15,), True, id="15 to 15"),
         pytest.param(16, (17,), False, id="16 to 17"),
         pytest.param(17, (18,), True, id="17 to 18"),
-        pytest.param(14, (17,), True, id="14 to 17", marks=pytest.mark.exhaustive),
-        pytest.param(15, (18,), True, id="15 to 18", marks=pytest.mark.exhaustive),
-        pytest.param(15, (16,), False, id="15 to 16", marks=pytest.mark.exhaustive),
-        pytest.param(16, (16, 18), False, id="16 to 16 and 18", marks=pytest.mark.exhaustive),
-        pytest.param(17, (17,), True, id="17 to 17", marks=pytest.mark.exhaustive),
+        pytest.param(15, (18,), True, id="15 to 18"),
+        pytest.param(16, (16, 18), False, id="16 to 16 and 18"),
+        pytest.param(17, (17,), True, id="17 to 17"),
+        pytest.param(18, (18,), True, id="18 to 18"),
     ],
 )
 def test_every_object_and_every_row_comes_back(
@@ -63,25 +74,22 @@ def test_every_object_and_every_row_comes_back(
         assert hashes(target) == rows
         if major == source:
             assert schema_of(target) == schema_of(original)
+            assert alone(target) == alone(original)
 
 
-@pytest.mark.parametrize(
-    ("source", "target"),
-    [(18, 17), *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((17, 14), (16, 15)))],
-)
+def alone(address: Address) -> list[str]:
+    with connect(address) as session:
+        return [row[0] for row in session.execute(ALONE)]
+
+
 def test_an_older_server_is_refused_before_anything_is_made(
-    source: int,
-    target: int,
-    create_on: Callable[..., Address],
-    run_backup: RunJob,
-    run_restore: RunJob,
-    monkeypatch: pytest.MonkeyPatch,
+    create_on: Callable[..., Address], run_backup: RunJob, run_restore: RunJob
 ) -> None:
-    assert run_backup(create_on(source, "create table things (id int)"))[0] == 0
-    there = create_on(target)
+    assert run_backup(create_on(18, "create table things (id int)"))[0] == 0
+    there = create_on(14)
     empty = schema_of(there)
     for wish in ((), ("--tables", "public.things"), ("--map", "public=other")):
         code, sentence = failed(run_restore(there, *wish))
         assert code == 5
-        assert f"is PostgreSQL {target}; the backup is of {source}, whose schema an older server does not" in sentence
+        assert "is PostgreSQL 14; the backup is of 18, whose schema an older server does not" in sentence
     assert schema_of(there) == empty

@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pyspark
@@ -40,14 +40,6 @@ def test_what_the_daemon_imports_starts_no_thread_which_a_fork_would_lose() -> N
 def test_an_installed_pyspark_is_taken_from_its_folder_where_spark_offers_its_zip() -> None:
     assert run("import pyspark; print(pyspark.__file__)", ZIP)[0].startswith(str(ZIP))
     assert run("import sparkjobs, pyspark; print(pyspark.__file__)", ZIP) == [pyspark.__file__]
-
-
-@pytest.mark.exhaustive
-def test_a_pyspark_that_is_a_zip_alone_is_left_as_it_is(tmp_path: Path) -> None:
-    alone = tmp_path / "pyspark" / "python" / "lib" / "pyspark.zip"
-    alone.parent.mkdir(parents=True)
-    alone.write_bytes(ZIP.read_bytes())
-    assert run("import sparkjobs, pyspark; print(pyspark.__file__)", alone)[0].startswith(str(alone))
 
 
 @contextmanager
@@ -143,16 +135,6 @@ def test_without_a_prepared_daemon_for_this_python_the_one_that_spark_starts_doe
         close(process)
 
 
-@pytest.mark.exhaustive
-def test_only_one_daemon_takes_a_prepared_one() -> None:
-    with prepared() as made, started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS}) as first:
-        ask_for_a_worker(first)
-        with started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS}) as second:
-            ask_for_a_worker(second)
-            close(second)
-        close(first)
-
-
 def test_nothing_is_handed_over_to_somebody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     user = os.getuid()
     monkeypatch.setattr(os, "getuid", lambda: user + 1)
@@ -189,25 +171,6 @@ def test_a_prepared_daemon_that_ends_before_it_has_taken_over_leaves_it_to_the_o
             ended = pool.submit(end)
             assert not daemon._hand_over(f"holdfast-gone:{sys.executable}")
             ended.result()
-
-
-@pytest.mark.exhaustive
-def test_of_daemons_that_ask_at_once_one_takes_the_prepared_one_and_the_others_do_it_themselves() -> None:
-    with prepared() as made, ExitStack() as started:
-        several = [
-            started.enter_context(started_by_spark(**{PREPARED: made.address, **PYTHON_SETTINGS})) for _ in range(3)
-        ]
-        parents = set()
-        for process in several:
-            assert process.stdout is not None
-            (port,) = struct.unpack("!i", process.stdout.read(4))
-            with socket.create_connection(("127.0.0.1", port)) as connection:
-                (pid,) = struct.unpack("!i", connection.recv(4))
-                parents.add(parent_of(pid))
-        assert len(parents) == 3
-        assert made.process.pid in parents
-        for process in several:
-            close(process)
 
 
 @pytest.mark.exhaustive

@@ -11,7 +11,7 @@ from typing import Any, ClassVar, cast
 import pytest
 from py4j.protocol import Py4JError, Py4JJavaError
 
-from holdfast.common.errors import HoldfastError, ReportedError, SparkEndedError, UsageError
+from holdfast.common.errors import HoldfastError, SparkEndedError, UsageError
 from holdfast.common.remote_environment import RemoteEnvironment, needed
 from holdfast.operations.job_process import OF_WORKERS
 from holdfast.operations.ready_process import PYTHON_SETTINGS
@@ -121,30 +121,12 @@ def test_its_workers_are_told_of_imports_that_were_begun(
     assert context_of(executor).conf[f"{OF_WORKERS}{daemon.PREPARED}"] == "/here"
 
 
-def test_results_come_in_the_order_of_their_tasks(executor: SparkExecutor) -> None:
-    assert run(executor, [3, 1, 2]) == [30, 10, 20]
-    assert context_of(executor).jobs == [[3, 1, 2]]
-    assert run(executor, [5, 4, 3, 2, 1], at_once=2) == [50, 40, 30, 20, 10]
-    assert sorted(context_of(executor).jobs[1:]) == [[1], [2], [3], [4], [5]]
-
-
 @pytest.mark.parametrize("at_once", [None, 1])
 def test_a_java_that_has_ended_is_told_as_such(executor: SparkExecutor, at_once: int | None) -> None:
     context_of(executor).error = Py4JError("An error occurred while calling None")
     with pytest.raises(SparkEndedError, match="Spark's Java process has ended in the middle of the job"):
         run(executor, [1, 2], at_once=at_once)
     assert context_of(executor).cancelled is (at_once is not None)
-
-
-def test_the_first_failure_of_a_task_is_the_jobs_and_ends_the_others(
-    executor: SparkExecutor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    failure = ReportedError("shop.orders cannot be kept", 5)
-    context = context_of(executor)
-    monkeypatch.setattr(context, "accumulator", lambda zero, param: SimpleNamespace(value=Tally(0, 0, [failure])))
-    with pytest.raises(ReportedError, match=r"shop\.orders cannot be kept"):
-        run(executor, [1])
-    assert context.cancelled
 
 
 def test_an_error_of_ours_goes_on_as_it_is(executor: SparkExecutor) -> None:

@@ -1,8 +1,7 @@
-"""A backup's process is killed at each of its steps, one after the other; then everything is looked at, and run again.
+"""A backup's driver is killed at its steps: another one takes its place, under the same locks, in the same snapshot.
 
 A step is every request to the store and everything that is asked of the database; they are counted as the job does
-them, so no list here can be out of date. The process that is killed holds locks and snapshot, too: nobody tidies up
-after it. Or it is the driver alone: then another one takes its place, under the same locks and in the same snapshot.
+them, so no list here can be out of date.
 """
 
 from __future__ import annotations
@@ -11,7 +10,7 @@ import itertools
 import shutil
 import signal
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,17 +23,15 @@ from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.resume import FinishedPiece
 from holdfast.archive.format.runs import read_last, read_unfinished
-from holdfast.archive.history import target_resolution
-from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
 from holdfast.operations import job_process as jobs
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.snapshot.snapshot import hold_snapshot
 from holdfast.storage import ObjectStore, open_store
-from locking import Owner, RWLock
+from locking import Owner
 from tests.support.jobs.command import until
-from tests.support.jobs.steps import When, last_of_each, one_of_each_kind
+from tests.support.jobs.steps import When, one_of_each_kind
 from tests.support.jobs.sudden_jobs import SOURCE, Ended, Order, SuddenJobs
 from tests.support.servers.sessions import nothing_left_in
 
@@ -45,20 +42,6 @@ NOTICE_S = 30.0
 
 ORDERS = [(number, f"order {number} ".ljust(100, "x")) for number in range(1, 101)]
 PEOPLE = [(1, "Ada"), (2, None)]
-
-KINDS = {
-    "put locks/ingest-shop/WRIT.": 1,
-    "create runs/": 4,
-    "CREATE_REPLICATION_SLOT": 1,
-    "LOCK TABLE": 2,
-    "start /": 1,
-    "begin data/": 5,
-    "write data/": 5,
-    "end data/": 5,
-    "create commits/": 1,
-    "delete locks/": 4,
-}
-"""What a whole backup does that somebody else could see, in words of the steps' names, and how often at least."""
 
 
 Chosen = Callable[[Sequence[str]], Sequence[int]]
@@ -99,43 +82,6 @@ def lanes(new_database: Callable[[], Address], tmp_path: Path, two_sudden: tuple
     return made
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        pytest.param(last_of_each(KINDS), id="others could see"),
-        pytest.param(one_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
-    ],
-)
-def test_a_backup_that_is_killed_before_a_step_of_each_kind_loses_nothing_and_the_next_one_is_whole(
-    lanes: list[Lane], chosen: Callable[[Sequence[str]], list[int]]
-) -> None:
-    """The last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
-    whole = whole_backup(lanes[0])
-    killed = kill_at_every_step(lanes, "before", numbers=chosen(whole.steps))
-    assert_every_kind_of_step_was_met(killed, least=1)
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_is_killed_before_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:
-    killed = kill_at_every_step(lanes, "before")
-    assert_every_kind_of_step_was_met(killed)
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_is_killed_after_any_step_loses_nothing_and_the_next_one_is_whole(lanes: list[Lane]) -> None:
-    killed = kill_at_every_step(lanes, "after")
-    assert_every_kind_of_step_was_met(killed)
-
-
-@pytest.mark.exhaustive
-def test_a_backup_that_is_killed_within_any_request_to_a_folder_loses_nothing_and_the_next_one_is_whole(
-    lanes: list[Lane],
-) -> None:
-    killed = kill_at_every_step(lanes, "before", inside=True)
-    assert_every_kind_of_step_was_met(killed)
-    assert sum(name.startswith("hardlink_to 0000") for name in killed) >= 5  # runs and the commit
-
-
 def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one_that_goes_on(
     lanes: list[Lane],
 ) -> None:
@@ -143,33 +89,6 @@ def test_a_driver_that_is_killed_before_what_it_leaves_behind_is_followed_by_one
     assert [name for name in killed if "create runs/" in name]
     assert [name for name in killed if "end data/" in name]
     assert len(kill_drivers(lanes, "after", last_of_each_kind("create commits/"))) == 1
-
-
-@pytest.mark.exhaustive
-def test_what_is_in_a_pack_is_whole_or_read_again_whenever_a_driver_is_killed(lanes: list[Lane]) -> None:
-    killed = kill_drivers(lanes, "before", last_of_each_kind("create commits/", "end data/shop/packs"), packs=True)
-    assert {"commits" if "create commits/" in name else "packs" for name in killed} == {"commits", "packs"}
-    assert len(kill_drivers(lanes, "after", last_of_each_kind("end data/shop/packs"), packs=True)) == 1
-
-
-@pytest.mark.exhaustive
-def test_a_driver_that_is_killed_before_the_last_two_of_what_it_leaves_behind_is_followed_by_one_that_goes_on(
-    lanes: list[Lane],
-) -> None:
-    killed = kill_drivers(lanes, "before", last_two_of_each_kind("create ", "end data/"))
-    assert len([name for name in killed if "create runs/" in name]) == 2
-    assert len([name for name in killed if "end data/" in name]) >= 2
-
-
-@pytest.mark.exhaustive
-def test_what_is_in_a_pack_is_whole_or_read_again_when_a_driver_is_killed_within_it_or_behind_it(
-    lanes: list[Lane],
-) -> None:
-    chosen = last_two_of_each_kind("create commits/", "end data/shop/packs", "write data/shop/packs")
-    killed = kill_drivers(lanes, "before", chosen, packs=True)
-    assert len([name for name in killed if "/packs/" in name]) >= 2
-    chosen = last_two_of_each_kind("end data/shop/packs")
-    assert len(kill_drivers(lanes, "after", chosen, packs=True)) >= 1
 
 
 @pytest.mark.exhaustive
@@ -183,71 +102,12 @@ def test_a_driver_that_is_killed_at_any_step_is_followed_by_one_that_goes_on(
     assert any("create commits/" in name for name in killed)
 
 
-def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = None) -> None:
-    """What the steps are is up to the job; but a backup without these is none, or was not counted.
-
-    :param least: of each kind; None: as many as a whole backup has.
-    """
-    sys.stdout.write(f"{len(killed)} steps\n")
-    for expected, many in KINDS.items():
-        assert len([name for name in killed if expected in name]) >= (least or many), expected
-
-
-def kill_at_every_step(
-    lanes: list[Lane], when: When, *, inside: bool = False, numbers: Iterable[int] | None = None
-) -> list[str]:
-    """Kill a backup at its first step, another one at its second, until one is made; the steps' names, in order.
-
-    :param inside: what a store in a folder does inside of a request are steps, too.
-    :param numbers: only at these steps; None: at each.
-    """
-    left = iter(itertools.count(1) if numbers is None else list(numbers))
-    killed: dict[int, str] = {}
-
-    def work(lane: Lane) -> None:
-        for at in left:
-            archive = lane.archive.with_name(f"killed-{when}-{at}")
-            shutil.copytree(lane.archive, archive)
-            ended = lane.back_up(archive, "killed", at=at, when=when, inside=inside)
-            if ended.code == 0:
-                return
-            assert ended.code == -signal.SIGKILL, f"step {at}: {ended.said}"
-            place = f"killed {when} step {at}, {ended.steps[at - 1]}"
-            look_and_run_again(lane, archive, place, committed=must_have_committed(archive, ended, when))
-            killed[at] = ended.steps[at - 1]
-            shutil.rmtree(archive)
-
-    with ThreadPoolExecutor(len(lanes)) as pool:
-        for done in [pool.submit(work, lane) for lane in lanes]:
-            done.result()
-    return [killed[at] for at in sorted(killed)]
-
-
-def whole_backup(lane: Lane) -> Ended:
-    """Make a backup that nobody kills, in a copy of the lane's archive."""
-    whole = lane.back_up(shutil.copytree(lane.archive, lane.archive.with_name("whole")), "whole")
-    assert whole.code == 0, whole.said
-    return whole
-
-
 def last_of_each_kind(*beginnings: str) -> Chosen:
     """Return what chooses the last step of each kind, among those whose names begin so."""
 
     def choose(steps: Sequence[str]) -> list[int]:
         wanted = [name if name.startswith(beginnings) else "" for name in steps]
         return [number for number in one_of_each_kind(wanted) if wanted[number - 1]]
-
-    return choose
-
-
-def last_two_of_each_kind(*beginnings: str) -> Chosen:
-    """Return what chooses among steps whose names begin so: the last of each kind, and the last of those before it."""
-
-    def choose(steps: Sequence[str]) -> list[int]:
-        wanted = [name if name.startswith(beginnings) else "" for name in steps]
-        last = one_of_each_kind(wanted)
-        before = one_of_each_kind(["" if number in last else name for number, name in enumerate(wanted, 1)])
-        return sorted(number for number in {*last, *before} if wanted[number - 1])
 
     return choose
 
@@ -336,32 +196,6 @@ def must_have_committed(archive: Path, ended: Ended, when: When) -> bool:
     if last.startswith("create commits/") and not ended.steps[-1].startswith("create "):
         return Archive.open(open_store(str(archive))).state.sequence == 2
     return any(name.startswith("create commits/") for name in passed)
-
-
-def look_and_run_again(lane: Lane, folder: Path, place: str, *, committed: bool) -> None:
-    """Check what a backup that was killed has left, at once, and that the next one is whole."""
-    before = Archive.open(open_store(str(folder)))
-    expected = 2 if committed else 1
-    assert before.state.sequence == expected, place
-    assert verify(before, deep=True).damage == (), place
-
-    again = lane.back_up(folder, "again")
-    assert again.code == 0, f"{place}, run again: {again.said}"
-    after = Archive.open(open_store(str(folder)))
-    assert [commit.id for commit in list(after.commits())[:-1]] == [commit.id for commit in before.commits()], place
-    assert after.state.sequence == expected + 1, place
-    assert verify(after, deep=True).damage == (), place
-    blocks = [block for commit in after.commits() for block in commit.add]
-    assert len(blocks) == len({block.id for block in blocks}) == expected + 1, place
-    assert target_resolution.resolve(after.state, after.store, SOURCE, "latest").commit == expected + 1, place
-    for block in blocks:
-        assert rows_of(after, block) == {"public.orders": ORDERS, "public.people": PEOPLE}, place
-    named = [file.path for block in blocks for file in block.files()]
-    assert len(named) == len(set(named)), place
-    # Readers of the next backup may pass by what a dead reader has left; who needs the lock alone takes it away.
-    for planned in lock_table.plan("backup", [SOURCE]):
-        RWLock(after.store, planned.resource).write(purpose="next", wait=0).release()
-    until(lambda: nothing_left_in(lane.source), f"sessions and slots to go ({place})", limit_s=NOTICE_S)
 
 
 def rows_of(archive: Archive, block: Block) -> dict[str, list[tuple[object, ...]]]:

@@ -137,30 +137,6 @@ def test_pieces_in_a_pack_are_committed_as_they_are(
     assert {file.key for table in block.tables for file in table.files} == {pack.path}
 
 
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("packing")
-@pytest.mark.parametrize("harm", ["missing", "cut"])
-def test_all_pieces_in_a_pack_that_is_gone_are_read_again(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot, request: pytest.FixtureRequest, harm: str
-) -> None:
-    left: UnfinishedBlock = request.getfixturevalue("left")
-    (pack,) = [pack for piece in left.pieces for pack in piece.packs]
-    path = Path(store.url) / pack.path
-    if harm == "missing":
-        path.unlink()
-    else:
-        path.write_bytes(path.read_bytes()[:-1])
-    code, record = drive(snapshot)
-    assert (code, record.said) == (
-        0,
-        ("the files of 2 finished pieces are missing, or not whole: these are read again",),
-    )
-    block = committed(store)
-    assert block.id == left.block.id
-    assert len(block.packs) == 1
-    assert block.packs != (pack,)
-
-
 def test_pieces_whose_pack_no_record_tells_are_read_again(
     store: ObjectStore, drive: Drive, snapshot: Snapshot, left: UnfinishedBlock
 ) -> None:
@@ -224,18 +200,6 @@ def test_a_commit_that_arrives_late_is_the_only_one(
     assert record.result is not None
     assert [block.id for commit in arrived for block in commit.add] == [left.block.id]
     assert (code, record.result["commit"], record.result["block"]) == (0, 1, left.block.id)
-    assert Archive.open(store).state.sequence == 1
-
-
-@pytest.mark.exhaustive
-def test_a_driver_that_finds_its_run_committed_reports_that(
-    store: ObjectStore, drive: Drive, snapshot: Snapshot
-) -> None:
-    first, again = drive(snapshot), drive(snapshot)
-    assert first[1].result is not None
-    assert again[1].result is not None
-    assert (again[0], again[1].said) == (0, ("the commit was made before the job was ended",))
-    assert again[1].result | {"seconds": 0} == first[1].result | {"seconds": 0}
     assert Archive.open(store).state.sequence == 1
 
 

@@ -14,13 +14,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from bench.support.faults.disk import leave_room
 from bench.support.faults.network import Fault, faulty_network
 from bench.support.faults.restarted import RestartedServer
-from holdfast.archive import Archive, locks
+from holdfast.archive import Archive
 from holdfast.archive import archive as archives
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import SparkEndedError
@@ -31,18 +29,15 @@ from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.logical import peek
 from holdfast.postgresql.logical import stream as streams
 from holdfast.storage import ObjectStore
-from locking import Owner
 from sparkjobs.driver import application, archived_log, log_windows
 from tests.support.archives.damage import flipped
 from tests.support.databases.truth import Truth, rows_of
 from tests.support.following import followed_shop
 from tests.support.following.followed_shop import SOURCE, run_all, settled, slot_of
 from tests.support.jobs.command import until
-from tests.support.jobs.command_here import run_here
 from tests.support.jobs.inline_jobs import RunJob, failed
 from tests.support.jobs.steps import SteppedStore, When
 from tests.support.servers.postgres import create_database, drop_slots
-from tests.support.servers.small_disk import OnSmallDisk
 from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
 pytestmark = pytest.mark.service
@@ -99,18 +94,6 @@ def fail_store(patch: pytest.MonkeyPatch, store: ObjectStore, failing: Failing) 
 
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_an_answer_to_a_commit_that_is_lost_once_changes_nothing(
-    truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
-) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        fail_store(patch, store, Failing(2, when, UNKNOWN, named="create commits/"))
-        code, record = run_backup(truth.address, *CHANGES)
-    assert code == 0, record.error
-    assert_whole(store, truth, when)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("when", [pytest.param("before", marks=pytest.mark.exhaustive), "after"])
 def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup(
     truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
 ) -> None:
@@ -121,38 +104,6 @@ def test_a_commit_of_which_nobody_knows_is_joined_or_repeated_by_the_next_backup
     assert code == 6
     assert Archive.open(store).state.sequence == (3 if when == "after" else 2)
     assert_goes_on(store, truth, run_backup, when)
-
-
-@pytest.mark.exhaustive
-@pytest.mark.parametrize("when", ["before", "after"])
-def test_a_slot_whose_advance_was_not_answered_is_advanced_by_the_next_backup(
-    truth: Truth, store: ObjectStore, run_backup: RunJob, when: When
-) -> None:
-    original, calls = streams.advance, itertools.count(1)
-
-    def advance(session: Any, name: str, position: str) -> None:
-        lost = next(calls) == 2
-        if not lost or when == "after":
-            original(session, name, position)
-        if lost:
-            raise psycopg.OperationalError("server closed the connection unexpectedly")
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(streams, "advance", advance)
-        code, message = failed(run_backup(truth.address, *CHANGES))
-    assert (code, "start again when the server is up" in message) == (1, True)
-    assert_goes_on(store, truth, run_backup, when)
-
-
-@pytest.mark.parametrize("kind", ["changes", pytest.param("full", marks=pytest.mark.exhaustive)])
-def test_no_other_backup_of_a_source_is_made_while_its_changes_are_backed_up(
-    address: Address, store: ObjectStore, kind: str
-) -> None:
-    name = address.database
-    with locks.acquire(store, "backup", sources=[name], owner=Owner(), purpose="changes", wait=0):
-        more = ("--source", address.url, "--kind", kind, "--json")
-        other = run_here("backup", store.url, *more, address=address)
-        assert (other.code, f"ingest-{name}" in other.value["error"]) == (3, True), other.value
 
 
 def once_before(patch: pytest.MonkeyPatch, owner: Any, name: str, happens: Callable[[], Any], *, at: int = 1) -> None:
@@ -252,8 +203,7 @@ def test_a_server_that_is_restarted_between_a_window_and_its_commit_loses_nothin
 @pytest.mark.parametrize(
     ("fault", "carried"),
     [
-        pytest.param("reset", 2_000, id="while it is looked at", marks=pytest.mark.exhaustive),
-        pytest.param("reset", 30_000, id="while the schema is read", marks=pytest.mark.exhaustive),
+        pytest.param("reset", 30_000, id="while the schema is read"),
         pytest.param("silent", 500_000, id="while changes are read"),
     ],
 )
@@ -281,21 +231,6 @@ def test_a_spark_that_is_killed_between_windows_is_started_again_and_goes_on(
     assert "starting it again (attempt 2 of 3)" in " ".join(record.said)
     assert_whole(store, truth, "Spark killed")
     assert len({placed.block.run for placed in Archive.open(store).state.blocks.values()}) == 2
-
-
-@pytest.mark.exhaustive
-def test_a_store_that_is_full_fails_with_a_sentence_and_loses_nothing(
-    truth: Truth, store: ObjectStore, run_backup: RunJob
-) -> None:
-    for number, named in enumerate(("begin data/", "end data/", "create commits/", "create runs/")):
-        with pytest.MonkeyPatch.context() as patch:
-            fail_store(patch, store, Failing(2, "before", FULL, named=named, times=100))
-            code, record = run_backup(truth.address, *CHANGES)
-        assert code == 1, named
-        assert record.error is None or "No room left to write" in record.error.message
-        followed_shop.check_never_ahead(Archive.open(store), truth.address, named)
-        truth.run(f"update public.docs set hits = {number}", f"insert into public.late values ({number} + 10, 0)")
-    assert_goes_on(store, truth, run_backup, "full")
 
 
 @pytest.mark.exhaustive
@@ -337,20 +272,6 @@ def test_a_stream_that_was_left_by_a_first_backup_is_told_of_and_taken_by_the_ne
     assert followed_shop.left_on(source) == ([name], [name])
     with connect(source) as session:
         streams.drop_stream(session, name)
-
-
-@pytest.mark.exhaustive
-class TestFullDisk(OnSmallDisk):
-    def test_a_full_disk_fails_a_backup_of_changes_and_the_next_one_goes_on(
-        self, truth: Truth, store: ObjectStore, run_backup: RunJob
-    ) -> None:
-        disk = Path(store.url).parent
-        leave_room(disk, 60_000)
-        code, record = run_backup(truth.address, *CHANGES)
-        assert code == 1
-        assert record.error is None or "No room left to" in record.error.message
-        leave_room(disk, 20_000_000)
-        assert_goes_on(store, truth, run_backup, "full disk")
 
 
 def test_damage_of_a_block_of_changes_is_named_and_keeps_no_other_moment_from_being_restored(

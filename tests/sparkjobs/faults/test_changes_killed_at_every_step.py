@@ -141,70 +141,35 @@ knows, and a run whose last commit, with the snapshot of a table, was made and n
 in packs, and by drivers, below.
 """
 
-MORE_OF_CHANGES = (
-    Kill(1, "put locks/ingest-shop/WRIT."),
-    Kill(1, "ALTER PUBLICATION"),
-    Kill(1, "create runs/"),
-    Kill(3, PEEK),
-    Kill(2, ".parquet"),
-    Kill(2, "create commits/"),
-    Kill(2, "create commits/", "after"),
-    Kill(4, ADVANCE, "after"),
-    Kill(4, "create commits/"),
-)
-"""Steps behind which there is nothing else than behind one of those."""
 
 PACK = "data/shop/packs/changes"
-OF_PACKS = (Kill(2, f"end {PACK}"), Kill(2, f"end {PACK}", "after"))
-"""The same, of one that stores a window's changes in a pack: half of one, and a whole one without a commit."""
 
-MORE_OF_PACKS = (
-    Kill(1, f"begin {PACK}", "after"),
-    Kill(2, "create commits/"),
-    Kill(2, "create commits/", "after"),
-    Kill(3, ADVANCE),
-)
 
-OF_THE_FIRST = (Kill(1, "pg_create_logical_replication_slot", "after"), Kill(1, "create commits/", "after"))
-MORE_OF_THE_FIRST = (
-    Kill(1, "CREATE PUBLICATION", "after"),
-    Kill(1, "pg_create_logical_replication_slot"),
-    Kill(1, "create commits/"),
+OF_THE_FIRST = (
+    Kill(1, "pg_create_logical_replication_slot", "after"),
+    Kill(2, "end data/", "after"),
+    Kill(1, "create commits/", "after"),
 )
 
 OF_DRIVERS = (Kill(2, "create commits/"), Kill(4, "create commits/", "after"))
 MORE_OF_DRIVERS = (Kill(3, PEEK), Kill(3, ADVANCE), Kill(2, "create commits/", "after"), Kill(4, "create commits/"))
 
 
-def some_and_others(some: tuple[Any, ...], others: tuple[Any, ...]) -> list[Any]:
-    """Return parameters: some for each run of the tests, the others for the long ones."""
-    return [pytest.param(*some, id="some"), pytest.param(*others, id="the others", marks=pytest.mark.exhaustive)]
+def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubles_nothing(lanes: list[Lane]) -> None:
+    kill_all(lanes, "changes", OF_CHANGES, every=4)
 
 
-@pytest.mark.parametrize("kills", some_and_others((OF_CHANGES,), (MORE_OF_CHANGES,)))
-def test_a_backup_of_changes_that_is_killed_loses_nothing_and_the_next_one_doubles_nothing(
-    lanes: list[Lane], kills: Sequence[Kill]
-) -> None:
-    kill_all(lanes, "changes", kills, every=4)
+def test_the_first_backup_that_follows_is_killed_and_leaves_nothing_that_nobody_knows(lanes: list[Lane]) -> None:
+    kill_all(lanes, "first", OF_THE_FIRST, every=4)
 
 
-@pytest.mark.exhaustive
-@pytest.mark.parametrize(("kills", "in_packs"), some_and_others((OF_PACKS, 2), (MORE_OF_PACKS, 1)))
-def test_packs_of_changes_are_whole_or_made_again_whenever_a_backup_is_killed(
-    lanes: list[Lane], kills: Sequence[Kill], in_packs: int
-) -> None:
-    killed = kill_all(lanes, "changes", kills, every=4, packs=True)
-    assert len([name for name in killed if PACK in name]) == in_packs
-
-
-@pytest.mark.parametrize("kills", some_and_others((OF_THE_FIRST,), (MORE_OF_THE_FIRST,)))
-def test_the_first_backup_that_follows_is_killed_and_leaves_nothing_that_nobody_knows(
-    lanes: list[Lane], kills: Sequence[Kill]
-) -> None:
-    kill_all(lanes, "first", kills, every=4)
-
-
-@pytest.mark.parametrize("kills", some_and_others((OF_DRIVERS,), (MORE_OF_DRIVERS,)))
+@pytest.mark.parametrize(
+    "kills",
+    [
+        pytest.param(OF_DRIVERS, id="some"),
+        pytest.param(MORE_OF_DRIVERS, id="the others", marks=pytest.mark.exhaustive),
+    ],
+)
 def test_a_driver_that_is_killed_between_windows_is_followed_by_one_that_goes_on(
     lanes: list[Lane], kills: Sequence[Kill]
 ) -> None:
@@ -266,13 +231,6 @@ def test_a_backup_of_changes_is_killed_at_any_step(
     assert any(PACK in name for name in killed) == packs
 
 
-@pytest.mark.exhaustive
-def test_windows_of_a_few_bytes_are_killed_between_their_commits_and_what_follows(lanes: list[Lane]) -> None:
-    kills = [Kill(at, named, when) for at in range(1, 12) for named in ("create commits/", ADVANCE)
-             for when in ("before", "after")]  # fmt: skip
-    kill_all(lanes, "changes", kills, every=2, window=500)
-
-
 def kill_all(lanes: list[Lane], scenario: Scenario, kills: Sequence[Kill], **how: Any) -> list[str]:
     """Kill a backup at each of some steps; returns the steps' names."""
     left = iter(list(enumerate(kills, 1)))
@@ -297,7 +255,6 @@ def kill_and_run_again(
     *,
     every: int,
     restore: bool = True,
-    window: int = 0,
     packs: bool = False,
 ) -> Sequence[str]:
     """Kill a backup, look at what it has left, and check that the next ones make everything whole.
@@ -313,10 +270,10 @@ def kill_and_run_again(
         assert first.code == 0, first.said
         run_all(truth, followed_shop.CHANGES)
     before = followed.opened().state.sequence
-    bounds = {"window": window} if window else {"most_changes": MOST_CHANGES}
-    ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, packs=packs, **bounds)
+    how: dict[str, Any] = {"packs": packs, "most_changes": MOST_CHANGES}
+    ended = followed.back_up("killed", at=kill.at, named=kill.named, when=kill.when, **how)
     place = f"killed {kill.when} {ended.steps[-1]} ({len(ended.steps)})"
-    if kill.at and not window:
+    if kill.at:
         assert ended.code == -signal.SIGKILL, f"{kill}: {ended.code} {ended.said}"
     until(lambda: settled(followed.source), f"sessions to go ({place})", limit_s=NOTICE_S)
     archive = followed.opened()

@@ -1,10 +1,9 @@
-"""Compactions that are killed, or whose store fails, change no restore point; the next one finds what is left to do."""
+"""Compactions whose store fails change no restore point, and the next one finds what is left to do."""
 
 from __future__ import annotations
 
 import itertools
 import shutil
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,8 +25,7 @@ from sparkjobs.driver import application
 from tests.support.archives.compacting import EVERYTHING, compact, compaction_job, everything_told, outcomes, request_of
 from tests.support.following.followed import open_followed
 from tests.support.following.followed_shop import CHANGES, MORE_CHANGES, begin
-from tests.support.jobs.steps import Kill, SteppedStore, When
-from tests.support.jobs.sudden_compaction import compact_and_die
+from tests.support.jobs.steps import SteppedStore, When
 from tests.support.servers.postgres import passing_database
 from tests.support.stores.failing_requests import FULL, UNKNOWN, Failing
 
@@ -35,8 +33,6 @@ pytestmark = pytest.mark.service
 
 BLOCKS = [5, 3]
 """In each of the two groups."""
-
-_numbers = itertools.count(1)
 
 
 @pytest.fixture(scope="module")
@@ -88,49 +84,11 @@ class _Store(SteppedStore):
         return self._store.filesystem()
 
 
-@pytest.mark.exhaustive
-def test_two_groups_are_joined_and_a_snapshot_is_made(store: ObjectStore, truth: dict[str, Any]) -> None:
-    assert told(store) == truth
-    said = compact(store)
-    assert [each["blocks"] for each in said["joined"]] == BLOCKS, said
-    assert told(store) == truth
-    assert len(compact(store, consolidate=True)["consolidated"]) == 1
-    assert_unharmed(store, truth, "whole")
-
-
-@pytest.mark.representatives("create commits/-2-before")
-@pytest.mark.parametrize(
-    ("named", "at", "when"),
-    [
-        ("end data/", 2, "before"),
-        ("create commits/", 2, "before"),
-        *(
-            pytest.param("create commits/", at, when, marks=pytest.mark.exhaustive)
-            for at, when in ((1, "before"), (1, "after"), (3, "after"))
-        ),
-    ],
-)
-def test_a_driver_that_is_killed_leaves_what_it_has_committed_and_the_next_does_the_rest(
-    store: ObjectStore, truth: dict[str, Any], named: str, at: int, when: When
-) -> None:
-    before = Archive.open(store).state.sequence
-    ended = compact_and_die(store, f"killed-{next(_numbers)}", Kill(at, named, when))
-    assert ended.code == -signal.SIGKILL, ended.said
-    made = Archive.open(store).state.sequence - before
-    if "commits" in named:
-        assert made == at - (when == "before")
-    assert_unharmed(store, truth, f"{when} {named} {at}")
-    said = compact(store, consolidate=True)
-    assert len(said["joined"]) + len(said["consolidated"]) == 3 - made
-    assert_unharmed(store, truth, f"after {when} {named} {at}")
-    assert compact(store, consolidate=True)["commit"] is None
-
-
 @pytest.mark.parametrize(
     ("stride", "when"),
     [
         (9, "before"),
-        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((9, "after"), (1, "before"), (1, "after"))),
+        *(pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((1, "before"), (1, "after"))),
     ],
 )
 def test_a_store_that_fails_at_any_request_leaves_an_archive_that_can_be_compacted(
@@ -154,14 +112,6 @@ def test_a_store_that_fails_at_any_request_leaves_an_archive_that_can_be_compact
         assert describe(Archive.open(store).state) == before
         assert verify(Archive.open(store), deep=True).damage == ()
     assert_unharmed(store, truth, f"after {when} {at}")
-
-
-def test_an_answer_to_a_commit_that_is_lost_makes_it_once(store: ObjectStore, truth: dict[str, Any]) -> None:
-    before = Archive.open(store).state.sequence
-    said = compact(_Store(store, Failing(1, "after", UNKNOWN, named="commits/")), EVERYTHING)
-    assert Archive.open(store).state.sequence == before + 2
-    assert [each["commit"] for each in said["joined"]] == [before + 1, before + 2]
-    assert told(store) == truth
 
 
 @pytest.mark.parametrize("consolidate", [False, True], ids=["join", "consolidate"])

@@ -1,311 +1,229 @@
-"""A restore's process is killed at each of its steps, one after the other; then it is run again.
+"""A restore to a moment between backups is killed at its steps, one after the other; then it is run again.
 
-What a restore has done is never taken for whole before it is: the next one goes on with what is there, and loads no
-file that is in. Only a target that holds everything is without the mark.
+What it has done is never taken for whole before it is. The next one goes on with what is there: no file is loaded
+twice, and the changes of no table are applied twice.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.locks import lock_table
 from holdfast.archive.maintenance.verify import verify
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.restore.plan.ledger import read_ledger
 from holdfast.storage import open_store
-from locking import RWLock
+from tests.support.databases.truth import Rows, Truth, rows_of
+from tests.support.following import followed_shop
+from tests.support.following.followed_shop import run_all, settled
 from tests.support.jobs.command import until
-from tests.support.jobs.steps import Kill, When, one_of_each_kind
+from tests.support.jobs.steps import Kill, When
 from tests.support.jobs.sudden_jobs import Ended, Order, SuddenJobs
 
 pytestmark = pytest.mark.service
 
-FILES = 3
-"""Of the backup: one table has two."""
+TABLES = 4
+"""Of the source; all have changes since their snapshots."""
+
+FILES = 4
+"""Of those snapshots."""
+
+BEFORE_FILES = 7
+"""Transactions before those of files: of the ledger, of who loads and what belongs to that one, of the tables."""
 
 NOTICE_S = 30.0
 """Within this a server has noticed that a session's client is gone; a free machine needs less than 0.1 s."""
 
-SHOP = """
-create table public.people (id int primary key, name text);
-insert into public.people values (1, 'Ada'), (2, null);
-create table public.orders (
-  id int generated always as identity primary key, buyer int references public.people, word text
-);
-insert into public.orders (buyer, word) select 1, rpad('order ' || i, 100, 'x') from generate_series(1, 100) i;
-create index orders_word on public.orders (word);
-create materialized view public.buyers as select distinct buyer from public.orders;
-"""
+STAGED = "create temporary table"
+DELETES = "with gone "
+NOTED = "update holdfast_restore.loaded set result"
+"""What is done in the one transaction that applies a table's changes."""
 
 BESIDE = ("--map", "public=moved")
 
-STATE = """
-select array(select o::text from public.orders o order by id), array(select p::text from public.people p order by id),
-  array(select b::text from public.buyers b), (select last_value from public.orders_id_seq),
-  array(select indexdef from pg_indexes where schemaname = 'public' order by 1),
-  array(select conrelid::regclass || pg_get_constraintdef(oid) from pg_constraint
+MORE = (
+    "create index orders_word on public.orders (word)",
+    "create sequence public.numbers",
+    "select setval('public.numbers', 7)",
+    "create materialized view public.counted as select count(*) as n from public.orders",
+)
+"""What comes back behind the rows."""
+
+BUILT = """
+select array(select indexdef from pg_indexes where schemaname = 'public' order by 1),
+  array(select conrelid::regclass || ' ' || pg_get_constraintdef(oid) from pg_constraint
         where connamespace = 'public'::regnamespace order by 1),
-  array(select nspname::text from pg_namespace where nspname !~ '^pg_' order by 1)
+  (select last_value from public.numbers), (select n = (select count(*) from public.orders) from public.counted)
 """
-"""Everything of a database that is whole; an error where a table is not there."""
-
-
-KINDS = {
-    "put locks/history/READ.": 1,
-    "read data/": 4,
-    "pg_restore": 2,
-    "COPY write": 2,
-    "setval": 1,
-    "refresh materialized view": 1,
-    "analyze": 1,
-    "delete locks/": 4,
-}
-"""What a whole restore does that somebody else could see, in words of the steps' names, and how often at least."""
-
-
-def last_of_each_word(steps: Sequence[str]) -> list[Kill]:
-    """Return the last step of each of `KINDS`, by its words: sessions that work at a time have no common order."""
-    return [Kill(sum(kind in name for name in steps), kind) for kind in KINDS]
-
-
-def last_of_each_kind(steps: Sequence[str]) -> list[Kill]:
-    """Return the last step of each kind of any."""
-    return [*map(Kill, one_of_each_kind(steps))]
+"""All that is built behind the rows of a database that is whole; an error where it is not there."""
 
 
 @dataclass(frozen=True)
 class Lane:
-    """An archive with one backup, who restores it, and where targets are made."""
+    """An archive of a database that is followed, and who restores it to a moment.
+
+    :param rows: of that moment.
+    :param built: what its indexes, constraints, sequences and views are.
+    """
 
     archive: Path
     jobs: SuddenJobs
+    position: str
+    rows: Rows
+    built: object
     server: PostgresServer
     new_database: Callable[[], Address]
 
-    def run(self, operation: Any, address: Address, run: str, **how: Any) -> Ended:
-        assert address.password
-        return self.jobs.run(Order(operation, str(self.archive), address.url, address.password, run, **how))
-
-    def drop(self, address: Address) -> None:
-        with connect(Address(self.server.url(), self.server.password)) as session:
-            session.execute(f"drop database {address.database} with (force)".encode())
-
-
-@dataclass(frozen=True)
-class Way:
-    """How the archive is restored, and what that must bring.
-
-    :param schema: that it comes into.
-    """
-
-    truth: object
-    options: tuple[str, ...] = ()
-    schema: str = "public"
+    def restore(self, target: Address, run: str, *options: str, **how: Any) -> Ended:
+        assert target.password
+        at = ("--at", f"lsn:{self.position}", *options)
+        return self.jobs.run(Order("restore", str(self.archive), target.url, target.password, run, options=at, **how))
 
     def holds(self, target: Address) -> bool:
-        return state_of(target, self.schema) == self.truth
+        assert followed_shop.left_on(target) == ([], [])
+        found = rows_of(target)
+        if any(name.startswith("moved.") for name in found):
+            return {name.replace("moved.", "public."): rows for name, rows in found.items()} == self.rows
+        return found == self.rows and built_of(target) == self.built
 
 
-@pytest.fixture
-def source(new_database: Callable[[], Address]) -> Address:
-    address = new_database()
+def built_of(address: Address) -> object:
     with connect(address) as session:
-        session.execute(SHOP.encode())
-    return address
+        return session.execute(BUILT.encode()).fetchone()
 
 
 @pytest.fixture
 def lanes(
-    source: Address,
     postgres: PostgresServer,
     new_database: Callable[[], Address],
     tmp_path: Path,
     two_sudden: tuple[SuddenJobs, ...],
 ) -> list[Lane]:
-    made = []
-    for number, jobs_of_lane in enumerate(two_sudden):
-        lane = Lane(tmp_path / f"archive-{number}", jobs_of_lane, postgres, new_database)
-        made.append(lane)
-        Archive.create(open_store(str(lane.archive)), name="shop")
-        backup = lane.run("backup", source, "backup")
-        assert backup.code == 0, backup.said
-    return made
+    archives = [tmp_path / f"archive-{number}" for number in range(len(two_sudden))]
+    source = new_database()
+    position, rows = back_up(archives[0], two_sudden[0], source)
+    for archive in archives[1:]:
+        shutil.copytree(archives[0], archive)
+    with connect(source) as session:
+        session.execute("refresh materialized view public.counted")
+    built = built_of(source)
+    return [
+        Lane(archive, jobs, position, rows, built, postgres, new_database)
+        for archive, jobs in zip(archives, two_sudden, strict=True)
+    ]
 
 
-@pytest.mark.parametrize(
-    "chosen",
-    [
-        pytest.param(last_of_each_word, id="others could see"),
-        pytest.param(last_of_each_kind, id="told apart finely", marks=pytest.mark.exhaustive),
-    ],
+def back_up(archive: Path, jobs: SuddenJobs, source: Address) -> tuple[str, Rows]:
+    """Back up a database and its changes by several backups; return its last moment."""
+    assert source.password
+    followed_shop.begin(source)
+    with connect(source) as session:
+        for statement in MORE:
+            session.execute(statement.encode())
+    store = Archive.create(open_store(str(archive)), name="shop").store
+    truth = Truth(source)
+    order = Order("backup", store.url, source.url, source.password, "", options=("--kind", "changes"), most_changes=8)
+    for number, changes in enumerate(
+        (followed_shop.CHANGES, followed_shop.MORE_CHANGES, followed_shop.LAST_CHANGES, ())
+    ):
+        ended = jobs.run(replace(order, run=f"run-{number}"))
+        assert ended.code == 0, ended.said
+        run_all(truth, changes)
+    with connect(source) as session:
+        session.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
+        )
+    return truth.moments[-1]
+
+
+ONE_OF_EACH = (
+    Kill(2, "COPY write"),
+    Kill(1, DELETES, "after"),
+    Kill(2, STAGED, "after"),
+    Kill(FILES + 3 + BEFORE_FILES, "transaction __exit__", "after"),
+    Kill(3, NOTED),
+    Kill(4, NOTED),
+    Kill(1, "PRIMARY KEY"),
+    Kill(1, "setval"),
+    Kill(1, "refresh materialized view"),
+    Kill(1, "drop schema"),
 )
-def test_a_restore_that_is_killed_before_a_step_of_each_kind_is_never_taken_for_whole(
-    lanes: list[Lane], source: Address, chosen: Callable[[Sequence[str]], list[Kill]]
+"""In the midst of a file, and of a table's changes, each at another table; when one's are done; when all are; at each
+thing that is built behind the rows; at the very end.
+"""
+
+
+def test_a_restore_to_a_moment_that_is_killed_is_gone_on_with_and_applies_no_change_twice(lanes: list[Lane]) -> None:
+    kill_all(lanes, ONE_OF_EACH)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("when", ["before", "after"])
+@pytest.mark.parametrize("options", [(), BESIDE], ids=["alone", "beside other things"])
+def test_a_restore_to_a_moment_that_is_killed_at_any_step_is_gone_on_with(
+    lanes: list[Lane], options: tuple[str, ...], when: When
 ) -> None:
-    """The last of each of `KINDS`: what is killed before a step that only looks leaves what others have left."""
     target = lanes[0].new_database()
-    whole = lanes[0].run("restore", target, "whole")
-    assert whole.code == 0, whole.said
-    killed = kill_at_every_step(lanes, "before", Way(state_of(source)), kills=chosen(whole.steps))
-    assert_every_kind_of_step_was_met(killed, least=1)
+    whole = lanes[0].restore(target, "whole", *options)
+    assert (whole.code, lanes[0].holds(target)) == (0, True), whole.said
+    kill_all(lanes, [Kill(at, when=when) for at in range(1, len(whole.steps) + 1)], *options)
 
 
-@pytest.mark.exhaustive
-def test_a_restore_that_is_killed_before_any_step_is_never_taken_for_whole(lanes: list[Lane], source: Address) -> None:
-    assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "before", Way(state_of(source))))
-
-
-@pytest.mark.exhaustive
-def test_a_restore_that_is_killed_after_any_step_is_never_taken_for_whole(lanes: list[Lane], source: Address) -> None:
-    assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "after", Way(state_of(source))))
-
-
-@pytest.mark.exhaustive
-def test_a_restore_beside_other_things_that_is_killed_before_any_step_is_gone_on_with(lanes: list[Lane]) -> None:
-    whole = lanes[0].new_database()
-    assert lanes[0].run("restore", whole, "whole", options=BESIDE).code == 0
-    way = Way(state_of(whole, "moved"), BESIDE, "moved")
-    assert_every_kind_of_step_was_met(kill_at_every_step(lanes, "before", way))
-
-
-@pytest.mark.parametrize("step", ["COPY write", "overriding system value", "setval", "delete locks/"])
-def test_rows_alone_that_are_killed_come_into_all_tables_or_none(lanes: list[Lane], source: Address, step: str) -> None:
-    lane, options = lanes[0], ("--data-only",)
-    whole = with_empty_tables(lane)
-    ended = lane.run("restore", whole, "whole", options=options)
-    assert (ended.code, counts(whole)) == (0, (2, 100)), ended.said
-    target, last = with_empty_tables(lane), sum(step in name for name in ended.steps)
-    assert lane.run("restore", target, "killed", options=options, at=last, named=step).code == -signal.SIGKILL
-    until(lambda: nobody_in(target), "sessions to go", limit_s=NOTICE_S)
-    assert counts(target) == ((2, 100) if "locks" in step else (0, 0))
-    again = lane.run("restore", target, "again", options=options)
-    assert again.code == (5 if "locks" in step else 0), again.said
-    assert ("rows already" in again.said) == ("locks" in step)
-    with connect(target) as session:
-        session.execute("refresh materialized view public.buyers")
-    assert state_of(target) == state_of(source)
-    nothing_harmed(lane)
-
-
-def with_empty_tables(lane: Lane) -> Address:
-    address = lane.new_database()
-    with connect(address) as session:
-        for statement in SHOP.split(";"):
-            if "insert" not in statement:
-                session.execute(statement.encode())
-    return address
-
-
-def counts(address: Address) -> object:
-    with connect(address) as session:
-        return session.execute(
-            "select (select count(*) from public.people), (select count(*) from public.orders)"
-        ).fetchone()
-
-
-def assert_every_kind_of_step_was_met(killed: list[str], *, least: int | None = None) -> None:
-    """What the steps are is up to the job; but a restore without these is none, or was not counted.
-
-    :param least: of each kind; None: as many as a whole restore has.
-    """
-    sys.stdout.write(f"{len(killed)} steps\n")
-    for expected, many in KINDS.items():
-        assert len([name for name in killed if expected.lower() in name.lower()]) >= (least or many), expected
-
-
-def kill_at_every_step(lanes: list[Lane], when: When, way: Way, *, kills: Sequence[Kill] | None = None) -> list[str]:
-    """Kill a restore at its first step, another one at its second, until one is made; the steps' names, in order.
-
-    :param kills: only at these steps; None: at each.
-    """
-    left = iter(kills or map(Kill, itertools.count(1)))
-    killed: dict[Kill, str] = {}
-    said: set[str | int] = set()
+def kill_all(lanes: list[Lane], kills: Sequence[Kill], *options: str) -> None:
+    """Kill a restore at each of some steps; check that the next one goes on and makes the target whole."""
+    left, went = iter(list(enumerate(kills, 1))), set()
 
     def work(lane: Lane) -> None:
-        for kill in left:
-            target, at = lane.new_database(), "-".join([str(kill.at), *re.findall("[A-Za-z]+", kill.named)])
-            how = {"at": kill.at, "named": kill.named, "when": when, "options": way.options}
-            ended = lane.run("restore", target, f"killed-{at}", **how)
-            if ended.code == 0:
-                assert way.holds(target)
-                break
-            assert ended.code == -signal.SIGKILL, f"step {at}: {ended.said}"
-            name = [each for each in ended.steps if kill.named in each][kill.at - 1]
-            place = f"killed {when} step {at}, {name}"
-            said.add(run_again(lane, target, way, at, place))
-            killed[kill] = name
-            lane.drop(target)
-        nothing_harmed(lane)
+        for number, kill in left:
+            target = lane.new_database()
+            how = {"at": kill.at, "named": kill.named, "when": kill.when}
+            ended = lane.restore(target, f"killed-{number}", *options, **how)
+            place = f"killed {kill.when} {ended.steps[-1][:100]} ({len(ended.steps)})"
+            assert ended.code == -signal.SIGKILL, f"{kill}: {ended.code} {ended.said}"
+            until(lambda: settled(target), f"sessions to go ({place})", limit_s=NOTICE_S)  # noqa: B023
+            went.add(run_again(lane, target, number, place, *options))
+            sys.stdout.write(f"{place}\n")
+            with connect(Address(lane.server.url(), lane.server.password)) as session:
+                session.execute(f"drop database {target.database} with (force)".encode())
+        archive = Archive.open(open_store(str(lane.archive)))
+        assert verify(archive, deep=True).damage == ()
 
     with ThreadPoolExecutor(len(lanes)) as pool:
         for done in [pool.submit(work, lane) for lane in lanes]:
             done.result()
-    # Killed early, when all was done, and in the middle.
-    in_the_middle = said - {"begun anew", "all there"}
-    assert said >= {"begun anew", "all there"}
-    assert in_the_middle if kills else in_the_middle == {*range(FILES + 1)}
-    return [killed[kill] for kill in sorted(killed, key=lambda kill: kill.at)]
+    assert went >= set(range(TABLES + 1))  # killed before any table was changed, when all were, and in the middle
 
 
-def run_again(lane: Lane, target: Address, way: Way, at: str, place: str) -> str | int:
-    """Check that the next restore makes the target whole, with what is in, or refuses it since it is.
+def run_again(lane: Lane, target: Address, number: int, place: str, *options: str) -> int | None:
+    """Check that the next restore does what is left to do; returns how many tables' changes were in before.
 
-    Returns how it went: the number of files it found where it went on.
+    None where the target was whole, or empty.
     """
-    until(lambda: nobody_in(target), f"sessions to go ({place})", limit_s=NOTICE_S)
     with connect(target) as session:
         left = read_ledger(session)
-    again = lane.run("restore", target, f"again-{at}", options=way.options)
-    loaded = again.steps.count("COPY __enter__")
-    if left is None and again.code != 0:
-        assert (again.code, loaded) == (5, 0), f"{place}, run again: {again.said}"
-        assert "not empty" in again.said or "already" in again.said, f"{place}, run again: {again.said}"
-        assert way.holds(target), place
-        return "all there"
+    again = lane.restore(target, f"again-{number}", *options)
+    if left is None and again.code == 5:
+        assert lane.holds(target), place
+        return None
     assert again.code == 0, f"{place}, run again: {again.said}"
-    assert way.holds(target), place
+    assert lane.holds(target), place
+    applied = sum(step.startswith(STAGED) for step in again.steps)
     if left is None:
-        assert loaded == FILES, place
-        return "begun anew"
-    files = sum(step.startswith("data/") for step in left.steps)
-    assert loaded == FILES - files, place
-    assert f"going on with run killed-{at}'s restore: {files} of {FILES} files were in" in again.said, place
-    return files
-
-
-def nothing_harmed(lane: Lane) -> None:
-    """Check that no restore has changed the archive, nor left a lock that is in anybody's way."""
-    archive = Archive.open(open_store(str(lane.archive)))
-    assert archive.state.sequence == 1
-    assert verify(archive, deep=True).damage == ()
-    for planned in lock_table.plan("restore", []):
-        RWLock(archive.store, planned.resource).write(purpose="next", wait=0).release()
-
-
-def state_of(address: Address, schema: str = "public") -> object:
-    """Return rows, sequences, indexes and constraints of a schema, and all schemas, with any mark of ours."""
-    with connect(address) as session:
-        return session.execute(STATE.replace("public", schema).encode()).fetchone()
-
-
-def nobody_in(address: Address) -> bool:
-    """Say whether no session but this one is in the database."""
-    with connect(address) as session:
-        row = session.execute(
-            "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()"
-        ).fetchone()
-    return row == (0,)
+        assert applied == TABLES, place
+        return None
+    done = sum(step.startswith("changes ") for step in left.steps)
+    assert applied == TABLES - done, place
+    loaded = sum(step == "COPY __enter__" for step in again.steps) - applied
+    assert loaded == FILES - sum(step.startswith("data/") for step in left.steps), place
+    return done

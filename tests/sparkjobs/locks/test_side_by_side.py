@@ -12,7 +12,7 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from tests.support.jobs.command import Finished, finish, until
 from tests.support.jobs.gate import loading_held_up
-from tests.support.jobs.shared import COMMIT, ROWS, Shared, SharedStore, is_busy, shared_store
+from tests.support.jobs.shared import COMMIT, ROWS, Shared, SharedStore, shared_store
 
 pytestmark = pytest.mark.service
 
@@ -20,8 +20,6 @@ Shop = Callable[..., Shared]
 
 BACKUP = ("backup", "--source", "shop", "--kind", "changes")
 COMPACTION = ("compact",)
-RELEASE = r"DELETE /.*/locks/format/WRIT\."
-"""The request that ends a migration, which has done all it does, and still has its lock."""
 
 
 @pytest.fixture(scope="module")
@@ -38,25 +36,19 @@ def shop(place: SharedStore, address: Address, tmp_path: Path) -> Iterator[Shop]
 
 
 @pytest.mark.exhaustive
-@pytest.mark.parametrize(
-    ("held", "beside"), [(COMPACTION, BACKUP), pytest.param(BACKUP, COMPACTION, marks=pytest.mark.exhaustive)]
-)
-def test_a_compaction_and_a_backup_of_the_same_source_both_commit(
-    shop: Shop, address: Address, held: tuple[str, ...], beside: tuple[str, ...]
-) -> None:
+def test_a_compaction_and_a_backup_of_the_same_source_both_commit(shop: Shop, address: Address) -> None:
     shared = shop("changes", "changes", "changes")
     with connect(address) as session:
         session.execute("update public.orders set word = word || '+' where id <= 10")
     before = shared.archive().state.sequence
-    with shared.held(*held, at=COMMIT) as command:
-        second = shared.run(*beside)
+    with shared.held(*COMPACTION, at=COMMIT) as command:
+        second = shared.run(*BACKUP)
     first = finish(command)
     assert second.code == 0, second
     assert second.value["commit"] == before + 1
     assert first.code == 0, first
     assert first.value["commit"] == before + 2
-    compacted = first if held == COMPACTION else second
-    assert compacted.value["blocks_removed"] == 3
+    assert first.value["blocks_removed"] == 3
     found = shared.run("query", "select count(*) from orders where word like '%++++'")
     assert (found.code, found.value["rows"]) == (0, [[10]])
     assert shared.damage() == ()
@@ -96,18 +88,3 @@ def vacuumed(shared: Shared, *more: str) -> Finished:
 
     found: Finished = until(over, "the second to be over")
     return found
-
-
-@pytest.mark.exhaustive
-def test_while_a_migration_is_at_work_nobody_else_is(shop: Shop) -> None:
-    shared = shop(number=1)
-    others = [
-        BACKUP, COMPACTION, ("truncate", "--keep", "last=1"), ("vacuum", "--wait", "0"), ("verify",),
-        ("hold add", "--at", "latest", "--reason", "audit"), ("migrate", "--to", "2"),
-    ]  # fmt: skip
-    with shared.held("migrate", "--to", "2", at=RELEASE) as migration:
-        refused = shared.run_all(others)
-    assert finish(migration).code == 0
-    for name, each in refused.items():
-        assert is_busy(each, "format", migration.pid), (name, each)
-    assert shared.archive().state.sequence == 2

@@ -73,14 +73,7 @@ def must_hold_nothing_but_one_backup(store: ObjectStore) -> None:
 
 
 @pytest.mark.representatives("create commits/-1-1")
-@pytest.mark.parametrize(
-    ("named", "at", "abandoned"),
-    [
-        ("create commits/", 1, 1),
-        ("end data/", 1, 0),
-        pytest.param("end data/", 4, 1, marks=pytest.mark.exhaustive),
-    ],
-)
+@pytest.mark.parametrize(("named", "at", "abandoned"), [("create commits/", 1, 1), ("end data/", 1, 0)])
 def test_a_backup_that_was_asleep_for_longer_than_the_grace_commits_nothing(
     sudden: SuddenJobs, source: Address, store: ObjectStore, named: str, at: int, abandoned: int
 ) -> None:

@@ -225,7 +225,7 @@ def let_read_large_objects(cloud: Cloud, run_restore: RunJob) -> None:
         session.execute(f"grant pg_read_all_data to {cloud.name}".encode())
 
 
-@pytest.mark.representatives("rds-18", "cloudsql-18")
+@pytest.mark.representatives("rds-18", "azure-18")
 @pytest.mark.parametrize(
     "cloud",
     [
@@ -262,7 +262,7 @@ def test_an_administrator_sets_up_a_source_as_far_as_it_may(
         change(source)
 
 
-@pytest.mark.representatives("rds-14", "azure-18", "cloudsql-18")
+@pytest.mark.representatives("azure-18")
 @pytest.mark.parametrize("cloud", [*choices(14, 18), *choices(15, 16, 17, often=False)], indirect=True)
 def test_an_administrator_gets_all_rows_back_and_is_told_what_it_may_not(
     run_restore: RunJob, cloud: Cloud, source: Contents

@@ -314,10 +314,7 @@ def server(create_on: CreateOn, major: int) -> Iterator[Address]:
 
 @pytest.mark.representatives(
     "18-a generated column",
-    "18-a condition of an attached partition",
     "18-an index of a foreign key's table",
-    "18-statistics of a foreign key's table",
-    "18-an attached index",
     "18-a function in SQL",
 )
 @pytest.mark.parametrize("attack", ATTACKS)
@@ -347,7 +344,7 @@ def test_no_superuser_comes_of_what_an_owner_made(
     assert (record.result["equal"], record.result["not_restored"]) == (True, [])
 
 
-@pytest.mark.representatives("18-a function's text", "18-a grant of a column", "18-a trigger")
+@pytest.mark.representatives("18-a grant of a column", "18-a trigger")
 @pytest.mark.parametrize("change", CHANGES)
 @pytest.mark.usefixtures("server")
 def test_code_of_the_source_changes_no_definition(

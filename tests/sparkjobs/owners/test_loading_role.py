@@ -293,30 +293,6 @@ def test_nothing_of_a_login_is_left_where_what_was_restored_is_dropped_again(
     assert schema_of(target) == before
 
 
-@pytest.mark.exhaustive
-@pytest.mark.usefixtures("server")
-def test_a_partition_that_was_detached_is_dropped_again_too(
-    create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
-) -> None:
-    source = create_on(
-        major,
-        "create schema held authorization loading_plain",
-        "set role loading_plain",
-        "create function held.key(n int) returns int language sql immutable as 'select n'",
-        "create table held.parted (id int) partition by range (held.key(id))",
-        "create table held.parted_1 partition of held.parted for values from (0) to (100)",
-        "insert into held.parted values (1)",
-        "create or replace function held.key(n int) returns int language sql immutable as 'select n + 1000'",
-    )
-    assert run_backup(source)[0] == 0
-    target = create_on(major, "create table public.mine (id int)")
-    before = schema_of(target)
-
-    assert_undone(run_restore, target, "--tables", "held.*")
-
-    assert schema_of(target) == before
-
-
 def test_a_login_of_a_database_that_is_gone_is_swept(
     create_on: CreateOn, major: int, run_backup: RunJob, run_restore: RunJob
 ) -> None:

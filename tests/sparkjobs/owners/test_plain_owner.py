@@ -10,8 +10,7 @@ import pytest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.restore.objects import object_creation
-from tests.sparkjobs.restore.test_rows_first import lost, rows
+from tests.sparkjobs.restore.test_rows_first import rows
 from tests.support.jobs.inline_jobs import RunJob, failed
 
 pytestmark = pytest.mark.service
@@ -57,68 +56,6 @@ def restored(ran: Any) -> dict[str, dict[str, str]]:
     _, record = ran
     assert record.result is not None, record.error
     return {each["object"]: each for each in record.result["not_restored"]}
-
-
-@pytest.mark.representatives("18-everything", "18-map")
-@pytest.mark.parametrize(
-    ("options", "schema"),
-    [((), "s"), (("--tables", "s.*"), "s"), (("--map", "s=other"), "other")],
-    ids=["everything", "tables", "map"],
-)
-def test_an_owner_restores_what_is_the_owners(
-    run_backup: RunJob,
-    run_restore: RunJob,
-    owned_by: Callable[..., Address],
-    options: tuple[str, ...],
-    schema: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    source, target = owned_by("dbo", *OWNED), owned_by("dbo")
-    assert run_backup(source)[0] == 0
-    with monkeypatch.context() as patched:
-        patched.setattr(object_creation, "hide_rows", lost)
-        assert run_restore(target, *options)[0] == 1
-
-    left = restored(run_restore(target, *options))  # it goes on
-
-    assert not {name for name in left if not name.startswith("view s.v")}
-    assert rows(target, f"select * from {schema}.t order by id") == rows(source, "select * from s.t order by id")
-    assert rows(target, f"select * from {schema}.u") == [(1,)]
-
-
-@pytest.mark.exhaustive
-def test_an_owner_takes_back_what_an_ended_restore_left(
-    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = owned_by("dbo", *OWNED), owned_by("dbo")
-    assert run_backup(source)[0] == 0
-    with monkeypatch.context() as patched:
-        patched.setattr(object_creation, "hide_rows", lost)
-        assert run_restore(target, "--tables", "s.t")[0] == 1
-
-    restored(run_restore(target, "--tables", "s.*", "--map", "s=other"))
-
-    assert rows(target, "select relname::text from pg_class where relnamespace = (select to_regnamespace('s'))") == []
-
-
-def test_rows_that_their_owner_may_not_see_by_policy_are_compared(
-    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
-) -> None:
-    forced = (
-        "create materialized view s.seen as select who from s.t",
-        "alter table s.t enable row level security",
-        "alter table s.t force row level security",
-        "create policy p on s.t using (who = current_user)",
-    )
-    source, target = owned_by("dbo", *OWNED, *forced), owned_by("dbo")
-    assert run_backup(as_superuser(source))[0] == 0
-
-    assert restored(run_restore(target)) == {}
-
-    assert rows(as_superuser(target), "select who from s.t order by 1") == [("a",), ("b",)]
-    assert rows(target, "select * from s.seen") == []
-    query = "select relrowsecurity, relforcerowsecurity from pg_class where oid = 's.t'::regclass"
-    assert rows(target, query) == [(True, True)]
 
 
 def as_superuser(address: Address) -> Address:
@@ -195,25 +132,6 @@ def test_what_only_a_superuser_may_is_told_before_anything_is_written_and_all_el
     assert rows(target, "select proconfig from pg_proc where proname = 'quiet'") == [
         (["work_mem=8MB", "session_replication_role=replica"],)
     ]
-
-
-@pytest.mark.exhaustive
-def test_an_owner_that_may_not_create_in_the_schema_is_named_and_the_rows_are_there(
-    run_backup: RunJob, run_restore: RunJob, owned_by: Callable[..., Address]
-) -> None:
-    owned_by("lender")
-    source = owned_by("dbo", *OWNED, "create table s.lent (id int)", "insert into s.lent values (1)")
-    target = owned_by("dbo")
-    with connect(as_superuser(source)) as session:
-        session.execute("alter table s.lent owner to lender")
-        session.execute("grant lender to dbo")
-    assert run_backup(as_superuser(source))[0] == 0
-
-    left = restored(run_restore(target))
-
-    assert left["owner of table s.lent"]["statement"] == "ALTER TABLE s.lent OWNER TO lender;"
-    assert "permission denied for schema s" in left["owner of table s.lent"]["reason"]
-    assert rows(target, "select * from s.lent") == [(1,)]
 
 
 def test_roles_are_made_as_far_as_who_restores_may_make_them(

@@ -4,28 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.retention import parse_rules
-from holdfast.archive.maintenance.truncation import truncate
 from holdfast.archive.maintenance.verify import verify
-from holdfast.common.errors import BusyError, RefusedError
+from holdfast.common.errors import BusyError
 from holdfast.postgresql.connection.address import Address
-from holdfast.replication.log import schema
 from holdfast.replication.log.leader import leader
 from holdfast.replication.work.leading import leading
 from holdfast.replication.work.replica import ReplicatedArchive
-from sparkjobs import compaction
-from sparkjobs.driver.application import Job
 from tests.sparkjobs.replicas.test_replicas import Shop, shop
-from tests.support.archives.compacting import EVERYTHING, NOTHING, compact, compaction_job, everything_told, request_of
+from tests.support.archives.compacting import NOTHING, compact, everything_told
 from tests.support.following.followed import Followed, agree, comes_back
 from tests.support.jobs.command import Finished
 from tests.support.jobs.command_here import run_here
-from tests.support.jobs.inline_jobs import SteadyExecutor
 
 __all__ = ["shop"]  # the fixture
 
@@ -54,62 +47,6 @@ def named(followed: Followed) -> set[str]:
 
 def opened(shop: Shop, name: str) -> ReplicatedArchive:
     return ReplicatedArchive.begin(shop.place(name), shop.coordination)
-
-
-class Interrupted(Job):
-    """A job during whose first step something else happens.
-
-    :ivar steps: that were taken.
-    """
-
-    def __init__(self, job: Job, meanwhile: Callable[[], None]) -> None:
-        super().__init__(job.store, job.run, "compaction", job.locks, SteadyExecutor())
-        self.steps: list[str] = []
-        self._meanwhile = meanwhile
-
-    def map(self, step: str, *given: Any, **more: Any) -> list[Any]:
-        if not self.steps:
-            self._meanwhile()
-        self.steps.append(step)
-        return super().map(step, *given, **more)
-
-
-def compact_beside(shop: Shop, meanwhile: Callable[[], None]) -> tuple[dict[str, Any], list[str]]:
-    """Compact through `near` while something else happens; return what the run says, and the steps it took."""
-    with compaction_job(shop.near.store) as job:
-        interrupted = Interrupted(job, meanwhile)
-        return compaction.compact(interrupted, request_of(EVERYTHING)), interrupted.steps
-
-
-@pytest.mark.exhaustive
-def test_a_backup_through_another_replica_meanwhile_neither_fails_a_compaction_nor_begins_it_again(used: Shop) -> None:
-    def back_up() -> None:
-        used.far.run("insert into t values (100, 'meanwhile')")
-        used.far.back_up()
-
-    done, steps = compact_beside(used, back_up)
-    assert done["blocks_removed"] == 3
-    assert steps == ["joining changes", "joining transactions"]
-    used.sync("far")
-    for followed in (used.near, used.far):
-        agree(followed, 1)
-        assert verify(followed.archive(), deep=True).damage == ()
-    assert used.near.archive().state.blocks.keys() == used.far.archive().state.blocks.keys()
-
-
-@pytest.mark.exhaustive
-def test_a_compaction_whose_blocks_were_removed_meanwhile_is_refused(used: Shop) -> None:
-    def remove() -> None:
-        used.far.back_up("full")
-        # Its lease is over: it was suspended, say.
-        used.coordination.run(lambda c: c.execute(schema.archives.update().values(leader_until=0.0)))
-        with leading(opened(used, "far")) as far:
-            truncate(far, parse_rules(["last=1"]), check=lambda: None, fence=None)
-
-    with pytest.raises(RefusedError, match="that were to be joined were removed"):
-        compact_beside(used, remove)
-    agree(used.near, len(used.near.moments))
-    assert verify(used.near.archive(), deep=True).damage == ()
 
 
 def test_only_the_leader_compacts_and_what_waits_for_its_quorum_is_neither_joined_nor_consolidated(used: Shop) -> None:

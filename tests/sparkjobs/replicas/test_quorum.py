@@ -81,6 +81,7 @@ def test_changes_that_were_taken_back_are_read_anew(shop: Shop, tmp_path: Path, 
         comes_back(followed, "latest", new_database())
 
 
+@pytest.mark.exhaustive
 def test_each_commit_of_one_run_counts_before_the_next_one_is_made(
     shop: Shop, monkeypatch: pytest.MonkeyPatch, new_database: NewDatabase
 ) -> None:

@@ -5,35 +5,27 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from holdfast.archive import Archive, locks
 from holdfast.archive.history.restore_points import describe
-from holdfast.common.errors import BusyError, DamagedError, HoldfastError, RefusedError, ReportedError, UsageError
+from holdfast.common.errors import BusyError, UsageError
 from holdfast.operations.marks import set_mark
-from holdfast.operations.requests.restore import RestoreRequest
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
-from holdfast.postgresql.restore.rows import load
-from holdfast.replication.log.errors import LostReplicaError
 from holdfast.replication.log.replicas import add, mark_lost, replica
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
 from holdfast.replication.work.giving_up import give_up
 from holdfast.replication.work.membership import begin_membership
-from holdfast.replication.work.rebuild_store import prepare, rebuild
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.replica_backup import source_taken
 from holdfast.storage import ObjectStore, open_store
 from locking import Owner
-from sparkjobs import restore
 from tests.support.databases.roundtrips import hashes
 from tests.support.following.followed import Followed, agree, comes_back, open_followed
 from tests.support.jobs.command_here import run_here
-from tests.support.jobs.inline_jobs import job_without_spark
-from tests.support.replicas.replicated import remove
 from tests.support.servers.postgres import passing_database
 
 pytestmark = pytest.mark.service
@@ -119,23 +111,6 @@ def test_backups_go_through_either_replica_and_both_bring_back_every_moment(
         comes_back(followed, "latest", new_database())
 
 
-@pytest.mark.exhaustive
-def test_a_replica_that_was_lost_is_made_anew_and_backs_up_again(shop: Shop, new_database: NewDatabase) -> None:
-    shop.near.run("insert into t values (3, 'three')")
-    shop.near.back_up()
-    shop.coordination.run(lambda c: mark_lost(c, shop.archive, "far", "its disk was changed"))
-    with pytest.raises(LostReplicaError, match=r"far is lost \(its disk was changed\): holdfast replica recover far"):
-        shop.far.back_up()
-    shop.far.held.release()  # a recovery is alone on its replica
-    shop.recover("far")
-    with locks.acquire(shop.far.store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
-        shop.far.held = held
-        shop.far.run("insert into t values (4, 'four')")
-        assert shop.far.back_up()["kind"] == "changes"
-        agree(shop.far, 1)
-        comes_back(shop.far, "latest", new_database())
-
-
 def test_a_source_that_is_backed_up_through_one_replica_is_busy_for_the_other(shop: Shop) -> None:
     busy = pytest.raises(
         BusyError, match=r"shop is being backed up by near, run run-of-near \(process \d+ .*\), whose lease ends in"
@@ -155,34 +130,6 @@ def test_a_backup_of_a_replica_says_what_is_missing_where_nobody_knows_the_store
         shop.near.back_up()
 
 
-@pytest.mark.exhaustive
-def test_after_the_store_was_deleted_and_rebuilt_changes_are_followed_on_through_every_replica(
-    shop: Shop, new_database: NewDatabase
-) -> None:
-    shop.near.run("insert into t values (3, 'three')")
-    shop.near.back_up()
-    shop.far.run("insert into t values (4, 'four')")
-    shop.far.back_up()  # near is behind by this one now
-    Path(shop.coordination.url.removeprefix("sqlite:///")).unlink()
-    with CoordinationStore.open(shop.coordination.url) as made_anew:
-        planned = prepare(made_anew, {name: shop.place(name).url for name in ("near", "far")})
-        assert rebuild(made_anew, planned).plan.survey.source.name == "far"
-    with pytest.raises(LostReplicaError, match="when the store was rebuilt: it ends at entry 1, and far at 2"):
-        shop.near.back_up()
-    shop.near.held.release()  # a recovery is alone on its replica
-    shop.recover("near")
-    with locks.acquire(shop.near.store, "backup", sources=["shop"], owner=Owner(), purpose="test", wait=0) as held:
-        shop.near.held = held
-        shop.near.run("update t set word = 'drei' where id = 3")
-        assert shop.near.back_up()["kind"] == "changes"
-        shop.far.run("delete from t where id = 1")
-        assert shop.far.back_up()["kind"] == "changes"
-        shop.sync("near")
-        for followed in (shop.near, shop.far):
-            agree(followed, 1)
-            comes_back(followed, "latest", new_database())
-
-
 def test_a_sequential_restore_leaves_out_what_waits_for_its_quorum(shop: Shop, new_database: NewDatabase) -> None:
     shop.near.run("insert into t values (3, 'three')")
     shop.near.back_up("full", "--quorum", "2")
@@ -195,57 +142,6 @@ def test_a_sequential_restore_leaves_out_what_waits_for_its_quorum(shop: Shop, n
     told = done.value["read_from"]
     assert (told["replica"], told["index"], told["entries_behind"]) == ("near", 1, 0)
     assert "read from replica near at entry 1, 0 entries behind the log" in done.err
-
-
-@pytest.mark.exhaustive
-def test_a_sequential_restore_that_was_ended_goes_on_from_another_replica_to_the_same_moment(
-    shop: Shop, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    address = new_database()
-    at = f"lsn:{shop.near.archive().state.streams['shop']}"
-
-    def bring_back(followed: Followed, name: str, at: str) -> dict[str, Any]:
-        wish = RestoreRequest(at=at, consistency="sequential")
-        with job_without_spark(followed.store, followed.held, name, "target", address) as job:
-            return restore.restore(job, wish)
-
-    def end(*args: object) -> None:
-        raise HoldfastError("ended from outside")
-
-    with monkeypatch.context() as ended:
-        ended.setattr(load, "differences", end)
-        with pytest.raises(ReportedError, match="ended from outside"):
-            bring_back(shop.near, "run-1", at)
-    shop.near.run("insert into t values (3, 'three')")
-    shop.near.back_up("full", "--quorum", "2")
-    shop.sync("far")
-    with pytest.raises(RefusedError, match="holds an unfinished restore"):
-        bring_back(shop.far, "run-2", "latest")
-    done = bring_back(shop.far, "run-3", at)
-    assert (done["rows"], done["read_from"]["replica"]) == (2, "far")
-    assert done["resumed"]["run"] == "run-1"
-
-
-@pytest.mark.exhaustive
-def test_after_changes_were_given_up_the_source_is_begun_anew_and_the_gap_says_why(
-    shop: Shop, new_database: NewDatabase
-) -> None:
-    shop.near.run("insert into t values (3, 'three')")
-    shop.near.back_up()
-    for path in (Path(shop.near.store.url) / "data").rglob("*changes*/**/*.parquet"):
-        path.unlink()
-    shop.coordination.run(lambda c: remove(c, shop.archive, "near", force=True))
-    shop.far.run("insert into t values (4, 'four')")
-    with pytest.raises(DamagedError, match="'holdfast replica give-up 1 --dry-run'"):
-        shop.far.back_up()
-    done, _ = give_up(shop.coordination, shop.archive, 1)
-    assert shop.far.back_up()["kind"] == "full"
-    (source,) = describe(Archive.open(shop.place("far")).state)["sources"]
-    why = f"no replica had {done.missing[0]} any more (of the update log: 1)"
-    assert [gap["reason"] for gap in source["gaps"]] == [f"backups of shop were given up: {why}"]
-    shop.far.run("insert into t values (5, 'five')")
-    assert shop.far.back_up()["kind"] == "changes"
-    comes_back(shop.far, "latest", new_database())
 
 
 @pytest.mark.exhaustive

@@ -228,39 +228,17 @@ def test_one_that_fails_for_good_behind_its_filling_says_that_the_rows_are_there
     assert asked(target, SHOWN) == [FILLED]
 
 
-@pytest.mark.parametrize("step", ["find_places", "set_sequences"])
 def test_one_that_was_interrupted_goes_on(
-    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch, step: str
+    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with monkeypatch.context() as patch:
-        patch.setattr(building, step, lambda *given: 1 / 0)
+        patch.setattr(building, "set_sequences", lambda *given: 1 / 0)
         code, said = failed(run_restore(target, "--data-only"))
     assert (code, "run it again: it goes on from 5 of 5 files" in said) == (1, True)
     assert asked(target, SHOWN) == [EMPTY]
     result = done(run_restore(target, "--data-only"))
     assert (result["resumed"]["files"], result["equal"]) == (5, True)
     assert asked(target, SHOWN) == [FILLED]
-
-
-def test_one_that_is_killed_behind_its_last_commit_but_one_goes_on(
-    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.restoring.object_creation.finish", lambda *given: 1 / 0)
-        assert run_restore(target, "--data-only")[0] == 1
-    assert done(run_restore(target, "--data-only"))["equal"]
-    assert asked(target, SHOWN) == [FILLED]
-
-
-def test_another_restore_takes_back_what_one_has_left(
-    backed_up: None, target: Address, run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with monkeypatch.context() as patch:
-        patch.setattr(building, "find_places", lambda *given: 1 / 0)
-        assert run_restore(target, "--data-only")[0] == 1
-    options = ("--tables", "public.audit", "--map", "public.audit=public.audit_before")
-    assert done(run_restore(target, *options))["equal"]
-    assert asked(target, SHOWN) == [EMPTY]
 
 
 def test_a_role_that_is_no_superuser_fills_its_own_tables(

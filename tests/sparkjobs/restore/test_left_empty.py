@@ -98,6 +98,7 @@ def test_definitions_alone_bring_no_row_no_large_object_and_no_value(
         assert session.execute("select count(*) from pg_constraint where contype = 'f'").fetchone() == (1,)
 
 
+@pytest.mark.exhaustive
 def test_definitions_of_one_table_come_beside_others(
     backed_up: None, create_database: Callable[..., Address], run_restore: RunJob
 ) -> None:
@@ -107,15 +108,3 @@ def test_definitions_of_one_table_come_beside_others(
     assert code == 0, record.error
     with connect(target) as session:
         assert session.execute("select count(*) from public.log_new_1").fetchone() == (0,)
-
-
-def test_another_try_with_other_rows_does_not_go_on(
-    backed_up: None, create_database: Callable[..., Address], run_restore: RunJob, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = create_database()
-    with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lambda *given: 1 / 0)
-        assert run_restore(target, "--exclude", "public.log")[0] == 1
-    code, message = failed(run_restore(target))
-    assert (code, "this one would create it otherwise" in message) == (5, True)
-    assert run_restore(target, "--exclude", "public.log")[0] == 0

@@ -12,7 +12,6 @@ from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
 from holdfast.postgresql.dump import dump
 from holdfast.postgresql.restore.plan import ledger
-from tests.support.following.followed import open_followed
 from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
@@ -100,20 +99,3 @@ def test_an_archive_in_which_there_is_one_is_restored_without_it(
     assert left["object"] == "schema holdfast_restore"
     back_and_forth(run_restore, create_database(), "--tables", "public.*")
     back_and_forth(run_restore, create_database("create schema mine"), "--map", "public=public")
-
-
-@pytest.mark.exhaustive
-def test_changes_are_backed_up_beside_one(address: Address, tmp_path: Any, new_database: CreateDatabase) -> None:
-    with open_followed(address, tmp_path / "archive") as followed:
-        followed.make(SHOP)
-        followed.back_up()
-        leave_a_ledger(address)
-        followed.run("insert into orders values (default)")
-        said = followed.back_up()
-        assert said["kind"] == "changes"
-        assert [each for each in said["not_included"] if "schema holdfast_restore" in each]
-        assert said.get("begun", []) == []
-        target = new_database()
-        assert followed.restore("latest", target)["equal"]
-        assert "holdfast_restore" in relations(target)
-        followed.session.execute("drop owned by restorer cascade")

@@ -17,16 +17,22 @@ pytestmark = pytest.mark.service
 PARTITIONS = 100
 
 
+@pytest.mark.exhaustive
 def test_each_partition_has_statistics_of_its_own_and_the_root_is_named(tmp_path: Path) -> None:
     few_locks = {"max_locks_per_transaction": "10", "max_connections": "30", "max_wal_senders": "5"}
     with running(PostgresServer(settings=few_locks)) as server:
         source, target = create_database(server), create_database(server)
         with open_followed(source, tmp_path / "archive") as followed:
-            followed.run("create table m (id int primary key, t text) partition by range (id)")
-            for number in range(PARTITIONS):
-                bounds = f"from ({number * 10}) to ({number * 10 + 10})"
-                followed.run(f"create table m_{number} partition of m for values {bounds}")
-            followed.run("insert into m select i, 'new' from generate_series(0, 999) i")
+            followed.make(
+                (
+                    "create table m (id int primary key, t text) partition by range (id)",
+                    *(
+                        f"create table m_{n} partition of m for values from ({n * 10}) to ({n * 10 + 10})"
+                        for n in range(PARTITIONS)
+                    ),
+                    "insert into m select i, 'new' from generate_series(0, 999) i",
+                )
+            )
             followed.back_up("changes")
             followed.run("update m set t = 'changed' where id % 7 = 0")
             followed.back_up()

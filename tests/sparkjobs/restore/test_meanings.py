@@ -85,6 +85,7 @@ def test_what_has_no_place_for_an_operators_name_asks_the_same_one(
     assert rows(target, "select count(*) from public.by_using") == [(2,)]
 
 
+@pytest.mark.exhaustive
 def test_under_other_names_they_ask_what_is_called_so_there(
     run_backup: RunJob, run_restore: RunJob, create_on: CreateOn
 ) -> None:
@@ -124,6 +125,7 @@ def test_what_would_be_read_as_another_operator_without_a_word_is_not(
     assert rows(target, ASKED) == rows(source, ASKED)
 
 
+@pytest.mark.exhaustive
 def test_an_archive_that_does_not_say_what_definitions_ask_is_restored_as_pg_restore_does(
     run_backup: RunJob, run_restore: RunJob, create_on: CreateOn, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -102,6 +102,7 @@ def test_who_restores_keeps_everything_unless_it_is_a_superuser(
             session.execute(f"alter database {target.database} owner to postgres".encode())
 
 
+@pytest.mark.exhaustive
 def test_with_the_sources_trust_a_superuser_may_own_everything(
     backed_up: None, create_database: Callable[..., Address], run_restore: RunJob
 ) -> None:

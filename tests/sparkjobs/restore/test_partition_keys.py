@@ -9,9 +9,9 @@ import pytest
 
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from tests.sparkjobs.restore.test_rows_first import brought_back, lost, rows
+from tests.sparkjobs.restore.test_rows_first import brought_back, rows
 from tests.support.following.followed import Followed, open_followed
-from tests.support.jobs.inline_jobs import RunJob, failed
+from tests.support.jobs.inline_jobs import RunJob
 
 pytestmark = pytest.mark.service
 
@@ -138,38 +138,6 @@ def test_rows_of_a_root_that_cannot_tell_where_they_belong_go_back_where_they_we
     assert in_partitions(target, names) == in_partitions(source, names)
     assert left  # where the others hash as in the source, they are attached again
     assert left.keys() == {f"partition public.{name} of public.by_side" for name in set(names) - attached(target)}
-
-
-@pytest.mark.exhaustive
-def test_strict_refuses_where_a_bound_would_give_way(
-    run_backup: RunJob, run_restore: RunJob, create_on: CreateOn
-) -> None:
-    assert run_backup(create_on(18, WORKS, *TREES, *ENUM, RAISES, NO_SIDE))[0] == 0
-    target = create_on(18)
-
-    code, message = failed(run_restore(target, "--strict"))
-
-    assert (code, "does not take its rows" in message) == (5, True)
-    assert run_restore(target)[0] == 0
-    assert attached(target) <= {"side_0", "side_1"}
-
-
-@pytest.mark.exhaustive
-def test_what_was_detached_goes_with_a_restore_of_tables_that_ended(
-    run_backup: RunJob, run_restore: RunJob, create_on: CreateOn, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    source, target = create_on(18, WORKS, *TREES, *ENUM, RAISES, NO_SIDE), create_on(18)
-    assert run_backup(source)[0] == 0
-    with monkeypatch.context() as patched:
-        patched.setattr("holdfast.postgresql.restore.rows.load.refresh_views", lost)
-        assert run_restore(target, "--map", "public=ended")[0] == 1
-
-    code, record = run_restore(target, "--map", "public=other")
-
-    assert code == 0, record.error
-    names = [*PARTITIONS, "side_0", "side_1"]
-    assert in_partitions(target, names, "other") == in_partitions(source, names)
-    assert rows(target, "select relname from pg_class where relnamespace = to_regnamespace('ended')") == []
 
 
 @pytest.fixture

@@ -125,6 +125,7 @@ def test_without_a_backup_before_it_the_command_is_not_run(
     assert run_here(*protect(store, shop, "no-such-program"), address=shop).code == 2
 
 
+@pytest.mark.exhaustive
 def test_a_signal_ends_the_command_and_what_follows_it_is_done(
     store: ObjectStore, shop: Address, tmp_path: Path
 ) -> None:

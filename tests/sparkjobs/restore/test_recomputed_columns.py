@@ -76,22 +76,6 @@ def test_so_it_is_at_a_moment_whose_changes_have_no_such_columns(followed: Follo
     assert {"inv.gross", "parted_0.gross"} <= named(said).keys() <= {"inv.gross", "inv.twice", "parted_0.gross"}
 
 
-@pytest.mark.exhaustive
-def test_a_restore_that_ended_behind_the_comparison_names_the_same(
-    followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    target = new_database()
-
-    def lost(*_: object, **__: object) -> None:
-        raise ConnectionError("the power is gone")
-
-    with monkeypatch.context() as patched:
-        patched.setattr(load, "refresh_views", lost)
-        with pytest.raises(ReportedError, match="the power is gone"):
-            followed.restore("latest", target)
-    assert named(followed.restore("latest", target)).keys() == {"inv.gross", "parted_0.gross"}
-
-
 def test_another_value_of_a_column_that_is_not_generated_is_still_not_equal(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,8 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
-from holdfast.postgresql.dump.programs import need_program
 from holdfast.storage import ObjectStore
+from tests.support.databases.roundtrips import schema_of
 from tests.support.jobs.command import all_gone, finish, job_of, start, until
 from tests.support.jobs.gate import GUARD, loading_held_up
 from tests.support.jobs.inline_jobs import RunJob, failed
@@ -53,19 +52,6 @@ def shop(create_database: CreateDatabase) -> Address:
     return create_database(*SHOP)
 
 
-def schema_of(address: Address, *tables: str) -> str:
-    """What PostgreSQL's own pg_dump says of tables, or of all."""
-    options = ["--schema-only", "--restrict-key=same", *(f"--table={each}" for each in tables)]
-    done = subprocess.run(
-        [need_program("pg_dump", at_least=18), *options, "--dbname", address.url],
-        env=address.environment(),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return done.stdout
-
-
 def rows(address: Address, query: str) -> list[Any]:
     with connect(address) as session:
         return session.execute(query.encode()).fetchall()
@@ -92,7 +78,7 @@ def test_a_table_that_was_dropped_comes_back_beside_the_others(
         busy.execute("lock table public.events, public.guarded in access exclusive mode")
         result = done(run_restore(live, "--tables", "public.orders"))
     assert (result["tables"], result["rows"], result["equal"]) == (1, 1000, True)
-    assert schema_of(live, "public.orders") == schema_of(shop, "public.orders")
+    assert schema_of(live, "--table=public.orders") == schema_of(shop, "--table=public.orders")
     assert digest(live, "public.orders") == digest(shop, "public.orders")
     assert digest(live, "public.customers")[0][0] == 101
     assert rows(live, "select nextval('public.orders_id_seq')") == [(1001,)]
@@ -150,8 +136,8 @@ def test_tables_come_under_other_names_beside_themselves(
         'alter table old.events_2 rename to "Events 2"',
         'alter index old.events_2_pkey rename to "Events 2_pkey"',
     )
-    for tables in (['public."order"'], ["old.*"]):
-        assert schema_of(live, *tables) == schema_of(truth, *tables)
+    for tables in ('--table=public."order"', "--table=old.*"):
+        assert schema_of(live, tables) == schema_of(truth, tables)
     assert digest(live, 'public."order"') == digest(shop, "public.orders")
     assert digest(live, "old.events") == digest(shop, "public.events")
     with connect(live) as session:
@@ -166,7 +152,7 @@ def test_everything_comes_under_another_schema(
     result = done(run_restore(live, "--map", "public=restored"))
     assert (result["rows"], result["not_restored"]) == (2105, [])
     truth = create_database(*SHOP, "alter schema public rename to restored", "alter schema restored owner to postgres")
-    assert schema_of(live, "restored.*") == schema_of(truth, "restored.*")
+    assert schema_of(live, "--table=restored.*") == schema_of(truth, "--table=restored.*")
     assert digest(live, "restored.orders") == digest(shop, "public.orders")
     assert rows(live, "select count(*) from public.customers") == [(0,)]
 
@@ -250,42 +236,6 @@ def test_a_killed_restore_is_gone_on_with_as_it_was_planned(
         "select indexrelid::regclass::text from pg_index where indisprimary and indrelid = 'other.orders'::regclass",
     ) == [("other.orders_pkey1",)]
     assert rows(live, "select to_regnamespace('holdfast_restore')") == [(None,)]
-
-
-@pytest.mark.exhaustive
-def test_what_a_killed_restore_left_is_dropped_by_another_one_and_nothing_else(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, store: ObjectStore
-) -> None:
-    live = create_database("create table mine (id int)", "create type state as enum ('open', 'paid')")
-    before = schema_of(live)
-    kill(store, live, "--tables", "public.*")
-    assert rows(live, "select to_regclass('public.orders') is not null") == [(True,)]
-    other = ["--tables", "public.customers", "--tables", "public.events_1"]
-    code, message = failed(run_restore(live, *other, "--dry-run"))
-    assert (code, "the next restore that is not a dry run drops what that has left" in message) == (5, True)
-    code, record = run_restore(live, *other)
-    assert (
-        "had left, since this one is of other tables or names: table public.scratch, table public.orders,"
-        in record.said[0]
-    )
-    result = done((code, record))
-    assert (result["rows"], result["resumed"]) == (599, None)
-    with connect(live) as session:
-        session.execute("drop table public.customers, public.events_1")
-    assert schema_of(live) == before
-
-
-@pytest.mark.exhaustive
-def test_a_restore_that_lost_its_connection_leaves_what_it_did_and_goes_on(
-    backed_up: None, run_restore: RunJob, create_database: CreateDatabase, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    live = create_database("create table mine (id int)")
-    with monkeypatch.context() as patch:
-        patch.setattr("sparkjobs.driver.building.object_creation.create_rest", lose)
-        code, message = failed(run_restore(live, "--tables", "public.orders"))
-    assert (code, message.endswith("run it again: it goes on from 1 of 1 files")) == (1, True)
-    result = done(run_restore(live, "--tables", "public.orders"))
-    assert (result["resumed"]["files"], result["resumed"]["rows"], result["equal"]) == (1, 1000, True)
 
 
 @pytest.mark.exhaustive

@@ -104,6 +104,7 @@ def brought_back(
     return {each["object"]: each for each in record.result["not_restored"]}
 
 
+@pytest.mark.representatives("each other")
 @pytest.mark.parametrize("made", [ASKS_OTHER_TABLE, ASK_EACH_OTHER], ids=["another table", "each other"])
 def test_conditions_that_ask_other_tables_are_as_they_were(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase, made: tuple[str, ...]
@@ -200,7 +201,7 @@ STRICT = {
 }
 
 
-@pytest.mark.representatives("check", "foreign key")
+@pytest.mark.representatives("check")
 @pytest.mark.parametrize(("made", "named"), STRICT.values(), ids=STRICT)
 def test_strict_refuses_where_something_would_give_way_or_be_left_out(
     run_backup: RunJob, run_restore: RunJob, create_database: CreateDatabase, made: tuple[str, ...], named: str

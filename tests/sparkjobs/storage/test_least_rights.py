@@ -129,7 +129,6 @@ def test_who_reads_writes_nothing_at_all(
     for command in (
         ("query", URL, "select count(*) from public.orders"),
         ("verify", URL, "--deep"),
-        ("drill", URL),
         ("restore", URL, "--to", target.url),
     ):
         assert "s3:PutObject" in archive.denied("read", *command)

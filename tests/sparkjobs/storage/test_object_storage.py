@@ -35,11 +35,11 @@ def test_a_backup_on_s3_comes_back_and_keeps_no_secret(s3: S3Server, create_data
         "verify": ("verify", URL, "--deep"),
         "restore": ("restore", URL, "--to", target.url),
     }
-    # The first is a process of its own, as people start it, and so are the jobs by Spark. A verification reads files as
+    # The first is a process of its own, as people start it, and so is the job by Spark. A verification reads files as
     # a restore does, and workers that have a key as well are test_encrypted.py's.
     by_spark = {**s3.environment, **ON_SPARK}
     done = {
-        "backup": run(*commands["backup"], "--json", address=source, more=by_spark),
+        "backup": run(*commands["backup"], "--json", address=source, more=s3.environment),
         "verify": run_here(*commands["verify"], "--json", address=source, more=s3.environment),
         "restore": run_here(*commands["restore"], "--json", address=source, more=by_spark),
     }

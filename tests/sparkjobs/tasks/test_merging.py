@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from holdfast.archive.files.blocks import read_batches, write_parquet
+from holdfast.archive.files.blocks import read_batches
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.maintenance.compaction import FormRun
 from holdfast.archive.scan.merge import EVERYTHING
@@ -17,7 +15,7 @@ from holdfast.archive.scan.split import ALL, Share
 from holdfast.postgresql.values.content_hash import ContentHash
 from holdfast.storage import ObjectStore, open_store
 from sparkjobs.tasks import merging
-from sparkjobs.tasks.merging import Lister, MadeTable, MergePiece, Merger, TableMaker, cut
+from sparkjobs.tasks.merging import MadeTable, MergePiece, Merger, TableMaker, cut
 from tests.support.archives import histories
 from tests.support.archives.histories import SINCE, history_of, write_base, write_changes
 from tests.support.archives.queried import ORDERS, order
@@ -79,18 +77,6 @@ def test_pieces_hold_all_changes_once_in_the_order_of_keys(store: ObjectStore, m
     assert sum(len(each.files) for each in done) < len(record.files) + len(done)
 
 
-def test_lists_of_transactions_become_one(store: ObjectStore) -> None:
-    def listed(name: str, *positions: int) -> FileRecord:
-        batch = pa.record_batch({"lsn": pa.array(positions, pa.int64())})
-        [file] = write_parquet(store, f"data/transactions/{name}", batch.schema, [batch], key="lsn")
-        return file
-
-    _, report = told()
-    [made] = Lister(store, "data/transactions/new")([listed("a", 1, 2), listed("b", 5)], report)
-    assert [row["lsn"] for row in rows_of(store, (made,))] == [1, 2, 5]
-    assert (made.rows, made.key_range) == (3, ("1", "5"))
-
-
 def made(store: ObjectStore, rows: int = 3, share: Share = ALL) -> MadeTable:
     base = write_base(store, [order(number, "old", "2.00") for number in range(rows)], 1)
     later = [
@@ -111,21 +97,6 @@ def test_a_large_table_is_shared_by_several_tasks(store: ObjectStore, monkeypatc
     shares = whole.shared_out(3)
     assert [(each.share.number, each.share.count) for each in shares] == [(0, 3), (1, 3), (2, 3)]
     assert shares[0].size == whole.size // 3
-
-
-def test_rows_are_made_as_a_full_backup_has_them(store: ObjectStore) -> None:
-    seen, report = told()
-    [share] = TableMaker(store)([made(store)], report)
-    rows = rows_of(store, share.files)
-    assert {row["id"]: (row["text"], row["price"]) for row in rows} == {
-        0: ("new", Decimal("3.00")),
-        1: ("old", Decimal("2.00")),
-        2: ("old", Decimal("2.00")),
-        100: ("added", Decimal("1.00")),
-    }
-    assert (share.table, share.number, seen) == ("1", 0, [(4, share.files[0].size)])
-    assert all(ContentHash.parse(file.digest or "").rows == file.rows for file in share.files)
-    assert share.files[0].path.startswith("data/made/00000")
 
 
 def test_shares_make_the_whole_and_only_the_first_has_an_empty_file(store: ObjectStore) -> None:

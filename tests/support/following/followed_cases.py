@@ -1,16 +1,15 @@
-"""Cases of a table of them, each a small history: walked through alone, or side by side in one database.
+"""Cases of a table of them, each a small history, walked through side by side in one database.
 
-Side by side each has a schema of its own, and what they do at a time is one transaction. Backups and restores, which
-are what such a test takes its time for, are then made once for all of them.
+Each has a schema of its own, and what they do at a time is one transaction. Backups and restores, which are what such
+a test takes its time for, are then made once for all of them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from itertools import zip_longest
-from typing import Any
 
-import pytest
+from tests.support.following.followed import Followed, agree
 
 Step = str | Sequence[str]
 """A transaction of one statement or several."""
@@ -18,29 +17,38 @@ Step = str | Sequence[str]
 Case = tuple[Sequence[str], Sequence[Step]]
 """What is made before a backup, and the transactions behind it."""
 
-TOGETHER = "side by side"
+
+def schemas(cases: Collection[str]) -> dict[str, str]:
+    """Return the schema in which each case is walked through."""
+    return {name: f"case_{number}" for number, name in enumerate(cases)}
 
 
-def together_and_alone(cases: Collection[str]) -> list[Any]:
-    """Return parameters: all cases side by side for each run of the tests, each of them alone for the long ones."""
-    return [TOGETHER, *(pytest.param(each, marks=pytest.mark.exhaustive) for each in cases)]
-
-
-def schemas(cases: Collection[str], which: str) -> dict[str, str]:
-    """Return the schema in which each of the chosen cases is walked through.
-
-    :param which: one of them, or `TOGETHER`.
-    """
-    return {each: f"case_{number}" for number, each in enumerate(cases)} if which == TOGETHER else {which: "public"}
-
-
-def chosen(cases: Mapping[str, Case], which: str) -> tuple[list[Step], list[Step]]:
-    """Return what is made, and the transactions behind that: of one case, or of all of them at a time."""
+def side_by_side(cases: Mapping[str, Case]) -> tuple[list[Step], list[Step]]:
+    """Return what is made, and the transactions behind that, of all cases at a time."""
     made: list[Step] = []
     walks: list[list[list[str]]] = []
-    for name, schema in schemas(cases, which).items():
+    for name, schema in schemas(cases).items():
         first, steps = cases[name]
-        here = f"set local search_path = {schema}"
-        made.append([f"create schema if not exists {schema}", here, *first])
-        walks.append([[here, *([step] if isinstance(step, str) else step)] for step in steps])
-    return made, [[each for step in at_once for each in step] for at_once in zip_longest(*walks, fillvalue=[])]
+        path = f"set local search_path = {schema}"
+        made.append([f"create schema {schema}", path, *first])
+        walks.append([[path, *([step] if isinstance(step, str) else step)] for step in steps])
+    return made, [[part for step in at_once for part in step] for at_once in zip_longest(*walks, fillvalue=[])]
+
+
+def follow(followed: Followed, cases: Mapping[str, Case]) -> None:
+    """Make the tables of all cases, follow them through their transactions, and look at all of their moments.
+
+    Which of the two schemas a moment takes depends on all tables, so both are taken.
+    """
+    made, steps = side_by_side(cases)
+    followed.make(made)
+    followed.note()
+    followed.back_up()
+    for step in steps:
+        followed.run(*step)
+    followed.back_up()
+    agree(followed, 1, schemas=("earlier", "later"))
+    newest = followed.moment("latest").tables()
+    query = "select name::regclass::oid::text from unnest(%s::text[]) name"
+    names = [f"{schema}.t" for schema in schemas(cases).values()]
+    assert not [oid for (oid,) in followed.session.execute(query, (names,)) if newest[oid].stale]

@@ -61,20 +61,13 @@ def environment(address: Address | None, more: Mapping[str, str]) -> dict[str, s
     return {**kept, **nothing_seen, FORCED_VARIABLE: "inline", **SURROUNDINGS, **password, **more}
 
 
-def start(
-    *arguments: str,
-    address: Address | None = None,
-    more: Mapping[str, str] = NOTHING,
-    file_limit: int | None = None,
-) -> subprocess.Popen[str]:
+def start(*arguments: str, address: Address | None = None, more: Mapping[str, str] = NOTHING) -> subprocess.Popen[str]:
     """Start the command and return at once.
 
     :param more: environment variables.
-    :param file_limit: bytes that a file which it or its job writes may have.
     """
-    limit = ["prlimit", f"--fsize={file_limit}"] if file_limit else []
     return subprocess.Popen(
-        [*limit, PROGRAM, *arguments],
+        [PROGRAM, *arguments],
         env=environment(address, more),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -93,14 +86,9 @@ def finish(command: subprocess.Popen[str]) -> Finished:
     return Finished(command.returncode, out, err)
 
 
-def run(
-    *arguments: str,
-    address: Address | None = None,
-    more: Mapping[str, str] = NOTHING,
-    file_limit: int | None = None,
-) -> Finished:
+def run(*arguments: str, address: Address | None = None, more: Mapping[str, str] = NOTHING) -> Finished:
     """Run the command to its end."""
-    return finish(start(*arguments, address=address, more=more, file_limit=file_limit))
+    return finish(start(*arguments, address=address, more=more))
 
 
 def until(seen: Callable[[], Any], what: str, limit_s: float = 60.0) -> Any:

@@ -73,10 +73,6 @@ class NewerRelease:
             steps, "= {2: _to_2}", f"= {{2: _to_2, **dict.fromkeys(range(3, {NEXT + 1}), lambda archive: None)}}"
         )
 
-    def add_decisions(self) -> None:
-        """Let acknowledged quorums need a writer of version `NEXT`, as they might where they are written otherwise."""
-        self.change(_VERSIONS, "\nDECISIONS_SINCE = 4", f"\nDECISIONS_SINCE = {NEXT}")
-
     def add_migration(self) -> None:
         """Give its coordination stores a column more."""
         folder = self.folder / _MIGRATIONS

@@ -7,12 +7,11 @@ settings that every session begins with are none: nothing depends on where among
 from __future__ import annotations
 
 import os
-import pathlib
 import re
 import signal
 import subprocess
 import threading
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import IO, Any, Literal, cast
@@ -59,16 +58,6 @@ def _kind(step: str) -> str:
 def one_of_each_kind(steps: Sequence[str]) -> list[int]:
     """Return the numbers of steps, from 1, of which each is the last of its kind: a proof that can be made often."""
     return sorted({_kind(name): number for number, name in enumerate(steps, 1)}.values())
-
-
-def last_of_each(kinds: Iterable[str]) -> Callable[[Sequence[str]], list[int]]:
-    """Return what chooses steps, by numbers from 1: the last with each of these words in its name."""
-
-    def choose(steps: Sequence[str]) -> list[int]:
-        words = [name.lower() for name in steps]
-        return sorted({max(at for at, name in enumerate(words, 1) if kind.lower() in name) for kind in kinds})
-
-    return choose
 
 
 _NO_STEPS = frozenset({SETTINGS_QUERY})
@@ -217,13 +206,6 @@ def count_database_steps(steps: Steps) -> None:
     _count(ArrowSession, "close", steps, lambda *_: "close by ADBC")
     _count(subprocess.Popen, "__init__", steps, lambda program, command, **_: f"start {command[0]}")
     _count(subprocess.Popen, "communicate", steps, lambda *_, **__: "wait for a program")
-
-
-def count_file_steps(steps: Steps) -> None:
-    """Make steps of what a store in a folder does inside of each request, for the rest of this process's life."""
-    _count(os, "fsync", steps, lambda *_: "fsync")
-    for name in ("mkdir", "hardlink_to", "replace", "unlink"):
-        _count(pathlib.Path, name, steps, lambda path, *_, name=name, **__: f"{name} {path.name}")
 
 
 def _count(owner: Any, name: str, steps: Steps, describe: Callable[..., str]) -> None:

@@ -36,7 +36,7 @@ from sparkjobs.driver import application, log_windows, snapshot_reader
 from sparkjobs.tasks import changes, pieces
 from tests.support.jobs.application_arguments import parse_request
 from tests.support.jobs.inline_jobs import SteadyExecutor
-from tests.support.jobs.steps import SteppedStore, Steps, When, count_database_steps, count_file_steps
+from tests.support.jobs.steps import SteppedStore, Steps, When, count_database_steps
 
 SOURCE = "shop"
 PIECE_BYTES = 8 << 10
@@ -58,8 +58,6 @@ class Order:
     :param url, password: of the database, which is read or written.
     :param at: the step that its process ends at; 0: none.
     :param named: only steps with this in their name are counted.
-    :param inside: what a store in a folder does inside of a request are steps, too.
-    :param window: bytes of log that a backup of changes decodes at once; 0: as always.
     :param most_changes: messages after which it ends a window with a transaction; 0: as always.
     :param parent: environment variables of a backup's driver whose parent outlives it; None: one process is both.
     :param suspends: at that step its process is stopped, and does not end.
@@ -74,9 +72,7 @@ class Order:
     at: int = 0
     named: str = ""
     when: When = "before"
-    inside: bool = False
     options: tuple[str, ...] = ()
-    window: int = 0
     most_changes: int = 0
     parent: Mapping[str, str] | None = None
     suspends: bool = False
@@ -137,8 +133,6 @@ def _work(order: Order, steps: Steps) -> int:
     """Do what the command and its job do: take the locks, do the work, give the locks back."""
     store = SteppedStore(open_store(order.archive), steps)
     count_database_steps(steps)
-    if order.inside:
-        count_file_steps(steps)
     _replace(application, "open_store", lambda url: store)
     _replace(application, "make_executor", lambda operation: SteadyExecutor())
     _replace(snapshot_reader, "cut", partial(cut, piece_bytes=PIECE_BYTES))
@@ -150,8 +144,6 @@ def _work(order: Order, steps: Steps) -> int:
     else:
         _replace(pieces, "SMALL_BYTES", -1)
     _replace(runs, "INTERVAL_S", 0.0)
-    if order.window:
-        _replace(log_windows, "WINDOW_BYTES", order.window)
     if order.most_changes:
         _replace(log_windows, "MOST_CHANGES", order.most_changes)
     to_run = ["--archive", order.archive, "--source", SOURCE, "--run", order.run, *order.options]

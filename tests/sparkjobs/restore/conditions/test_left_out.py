@@ -19,7 +19,7 @@ from tests.support.following.conditioned import (
     rows,
 )
 from tests.support.following.followed import Followed
-from tests.support.following.followed_cases import chosen, schemas, together_and_alone
+from tests.support.following.followed_cases import schemas, side_by_side
 
 pytestmark = pytest.mark.service
 
@@ -156,12 +156,11 @@ OLDER: dict[str, tuple[tuple[str, ...], tuple[tuple[str, ...], ...], set[str]]] 
 }
 
 
-@pytest.mark.parametrize("which", together_and_alone(OLDER))
 def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
-    archive: Followed, new_database: NewDatabase, which: str
+    archive: Followed, new_database: NewDatabase
 ) -> None:
     cases = {name: ((*PLAIN, *made), since) for name, (made, since, _) in OLDER.items()}
-    made, since = chosen(cases, which)
+    made, since = side_by_side(cases)
     archive.make(made)
     archive.back_up()
     older = rows(archive.address)
@@ -174,7 +173,7 @@ def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
     there = rows(target)
     assert {name: there[name] for name in stale} == {name: older.get(name, []) for name in stale}
     found = left_out(said)
-    for name, schema in schemas(cases, which).items():
+    for name, schema in schemas(cases).items():
         assert found.keys() >= {each.replace("public.", f"{schema}.") for each in OLDER[name][2]}
     with connect(target) as session:
         for name in stale:
@@ -183,6 +182,7 @@ def test_what_older_rows_break_is_left_out_and_can_be_made_when_they_are_mended(
             session.execute(each.encode())
 
 
+@pytest.mark.exhaustive
 def test_what_older_rows_break_gives_way_beside_other_tables_and_goes_with_a_restore_that_fails(
     followed: Followed, new_database: NewDatabase, monkeypatch: pytest.MonkeyPatch
 ) -> None:

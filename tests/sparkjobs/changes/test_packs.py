@@ -1,4 +1,4 @@
-"""Changes of many small tables share objects: they are restored, asked for, joined and deleted as any others."""
+"""Small tables and changes share objects: they are restored, asked for, consolidated and deleted as any others."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from typing import IO
 
 import pytest
 
+from holdfast.archive.format.block import Block
 from holdfast.archive.format.document import FileRecord
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import truncate
@@ -21,8 +22,8 @@ from holdfast.point_in_time.query import Query
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.storage.folder import FolderStore
-from sparkjobs.tasks import changes
-from tests.support.archives.compacting import compact, everything_told
+from sparkjobs.tasks import changes, pieces
+from tests.support.archives.compacting import NOTHING, compact
 from tests.support.following.followed import Followed, agree, comes_back, followed_by_all, open_followed, packs
 
 pytestmark = pytest.mark.service
@@ -37,14 +38,16 @@ SHOP = (
     "alter table words replica identity full",
     "create table big (id int primary key, body text)",
     "alter table big alter body set storage external",
-    "insert into big values (0, 'small')",
+    "insert into big select i, repeat(md5(i::text), 1000) from generate_series(1, 80) i",
+    *(f"create table quiet_{n} (id int primary key)" for n in range(3)),
+    "insert into quiet_1 values (1), (2)",
 )
 _BIG = "insert into big select i, repeat(md5(i::text), 1000) from generate_series({}, {}) i"
 
 
 @pytest.fixture
 def shop(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Followed]:
-    """A database of which two backups of changes have packs, each of a few tables."""
+    """A database whose full backup and two of changes have packs, each of a few tables."""
     with followed_shop(address, tmp_path / "archive", monkeypatch) as followed:
         yield followed
 
@@ -58,6 +61,8 @@ def read(postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory) -> 
 
 @contextmanager
 def followed_shop(address: Address, place: Path, patch: pytest.MonkeyPatch) -> Iterator[Followed]:
+    patch.setattr(pieces, "PACKED_FROM", 3)
+    patch.setattr(pieces, "LOCKED_AT_ONCE", 5)
     patch.setattr(changes, "PACKED_FROM", 3)
     patch.setattr(changes, "PACK_BYTES", 20_000)
     with open_followed(address, place) as followed:
@@ -79,14 +84,26 @@ def packed(shop: Followed) -> dict[str, tuple[FileRecord, ...]]:
     return {block.id: block.packs for block in blocks if block.packs}
 
 
+def alone(block: Block) -> set[str]:
+    """Return the tables of a block with files of their own."""
+    return {table.name for table in block.tables if any(file.offset is None for file in table.files)}
+
+
+def test_small_tables_are_in_packs_and_large_ones_in_files_of_their_own(read: Followed) -> None:
+    block = read.moment("commit:1").full.block
+    assert len(block.packs) > 2  # of five tables at most
+    assert alone(block) == {"big"}
+    of_changes = {pack.path for some in packed(read).values() for pack in some}
+    assert {pack.path for pack in block.packs} | of_changes == packs(read)
+
+
 def test_small_changes_are_in_packs_in_the_order_of_their_tables_and_large_ones_in_files_of_their_own(
     read: Followed,
 ) -> None:
     assert [len(each) for each in packed(read).values()] == [3, 3]  # of 8 tables, four in two forms, and one
-    assert {pack.path for some in packed(read).values() for pack in some} == packs(read)
     for identity in packed(read):
         block = read.archive().state.blocks[identity].block
-        assert {table.name for table in block.tables if any(file.offset is None for file in table.files)} == {"big"}
+        assert alone(block) == {"big"}
         forms = Counter(table.name for table in block.tables)
         assert {name for name, count in forms.items() if count == 2} == {f"orders_{n}" for n in range(0, TENANTS, 2)}
         ids = [int(table.id) for table in block.tables]
@@ -114,45 +131,39 @@ def test_a_restore_opens_each_pack_once(
             opened[key] += 1
         return open_read(store, key)
 
-    there = packs(read)
+    there = {pack.path for some in packed(read).values() for pack in some}
     monkeypatch.setattr(FolderStore, "open_read", counted)
     read.restore("latest", new_database())
     assert opened == dict.fromkeys(there, 1)
 
 
 def test_one_table_is_asked_for_by_parts_of_packs(read: Followed, tmp_path: Path) -> None:
-    query = Query(
-        read.store, read.moment("latest"), "select id, word, c1, c2 from orders_4 where id > 3 order by id",
-        memory_bytes=64 << 20, spill=tmp_path,
-    )  # fmt: skip
-    rows = [tuple(row.values()) for batch in query.rows() for row in batch.to_pylist()]
-    assert rows == [(4, "of 4", 4, 4), (5, "of 4", 4, 4), (10, "new", 4, 4), (20, "new", 4, 4)]
+    def ask(sql: str) -> list[tuple[object, ...]]:
+        query = Query(read.store, read.moment("latest"), sql, memory_bytes=64 << 20, spill=tmp_path)
+        return [tuple(row.values()) for batch in query.rows() for row in batch.to_pylist()]
+
+    rows = [(4, "of 4", 4, 4), (5, "of 4", 4, 4), (10, "new", 4, 4), (20, "new", 4, 4)]
+    assert ask("select id, word, c1, c2 from orders_4 where id > 3 order by id") == rows
+    assert ask("select id from quiet_1 order by id") == [(1,), (2,)]
+    assert ask("select word, count(*) from words group by word order by word") == [("a", 2), (None, 2)]
 
 
 @pytest.mark.exhaustive
-def test_joined_blocks_need_their_packs_no_more(shop: Followed, new_database: NewDatabase) -> None:
-    shop.run("delete from orders_1", _BIG.format(300, 350))
-    shop.back_up()
-    before = everything_told(shop.store)
-    (joined,) = compact(shop.store)["joined"]
-    assert joined["blocks"] == 3
-    assert everything_told(shop.store) == before
-    vacuum(shop.archive(), grace=timedelta(0), check=lambda: None, fence=None)
-    assert packs(shop) == set()
-    assert verify(shop.archive(), deep=True).damage == ()
-    agree(shop, every=4)
-    comes_back(shop, "latest", new_database())
-
-
-@pytest.mark.exhaustive
-def test_packs_stay_as_long_as_a_moment_needs_them(shop: Followed, new_database: NewDatabase) -> None:
-    first, second = (frozenset(pack.path for pack in some) for some in packed(shop).values())
-    shop.back_up("full")
-    shop.run("update orders_0 set word = 'later'")
-    shop.back_up()
+def test_a_made_snapshot_shares_packs_with_the_older_one_which_stay_as_long_as_it_does(
+    shop: Followed, new_database: NewDatabase
+) -> None:
+    before = packs(shop)
+    old = {table.name: table.files for table in shop.moment("commit:1").full.block.tables}
+    said = compact(shop.store, NOTHING, consolidate=True)
+    block = shop.moment(f"commit:{said['commit']}").full.block
+    same = {table.name for table in block.tables if table.files == old[table.name]}
+    assert same == {f"quiet_{n}" for n in range(3)}
+    assert {pack.path for pack in block.packs} == {file.key for name in same for file in old[name]} <= before
+    agree(shop)
     truncate(shop.archive(), parse_rules(["last=1"]), check=lambda: None, fence=None)
     vacuum(shop.archive(), grace=timedelta(0), check=lambda: None, fence=None)
-    assert not packs(shop) & (first | second)
+    (newest,) = packed(shop).values()  # the next changes go on from it
+    assert packs(shop) == {pack.path for pack in (*block.packs, *newest)}
     assert verify(shop.archive(), deep=True).damage == ()
     comes_back(shop, "latest", new_database())
 
@@ -183,7 +194,8 @@ def is_named_and_costs(read: Followed, new_database: NewDatabase, path: str) -> 
 
 
 def test_archives_of_format_1_have_no_packs(address: Address, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(changes, "PACKED_FROM", 0)
+    for module in (pieces, changes):
+        monkeypatch.setattr(module, "PACKED_FROM", 0)
     with open_followed(address, tmp_path / "archive", number=1) as followed:
         followed.make(["create table small (id int primary key)", "create table other (id int primary key)"])
         followed.back_up()
