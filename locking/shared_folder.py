@@ -26,15 +26,11 @@ from locking.store import (
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-LARGEST = 1 << 20
-"""Bytes of an object that are read; a record has a thousandth of it."""
-
+LARGEST = 1 << 20  # bytes of an object that are read; a record has a thousandth of it
 _TEMPORARY = ".holdfast-tmp-"
 """Names in the folder itself, of files that are still being written; Holdfast's archives in folders have the same."""
 
-_ATTEMPTS = 4
-"""Attempts to make a folder and put a file in it: others remove folders that are empty."""
-
+_ATTEMPTS = 4  # attempts to make a folder and put a file in it: others remove folders that are empty
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS, errno.ELOOP}
 _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -124,7 +120,6 @@ class SharedFolder:
             os.close(descriptor)
 
     def _place(self, scratch: Path, path: Path) -> None:
-        """Give a file its name, and make the name durable."""
         for attempt in range(_ATTEMPTS):
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)

@@ -13,10 +13,7 @@ if TYPE_CHECKING:
 
 
 def must_stand(look: Look, folder: LockFolder, *, mode: Mode, txn: str, lease: float) -> float:
-    """Return the target's age, or raise :class:`LockLost`.
-
-    The age is in seconds, by the store's clock. The error says why the lock is lost.
-    """
+    """Return the target's age in seconds by the store's clock; LockLost says why it is lost."""
     _not_ended(look, folder, txn)
     check_alone(look, folder, mode, txn)
     claim = look.claims.get(txn)
@@ -35,10 +32,6 @@ def _not_ended(look: Look, folder: LockFolder, txn: str) -> None:
 
 
 def check_alone(look: Look, folder: LockFolder, mode: Mode, txn: str) -> None:
-    """Check that no other holder excludes this one.
-
-    :raises LockLost: one does.
-    """
     for other in look.living():
         if other.txn != txn and other.target is not None and excludes(mode, other.mode):
             raise LockLost(f"{folder.resource} has another holder (txn {other.txn}) beside us (txn {txn}).")

@@ -39,12 +39,8 @@ if TYPE_CHECKING:
 
     from pyarrow.fs import FileSystem
 
-WRITE_BUFFER = 1 << 20
-"""Bytes gathered before a bulk write goes to the file system."""
-
-_FOLDER_ATTEMPTS = 4
-"""Attempts to make a folder and put a file in it: others remove folders that are empty."""
-
+WRITE_BUFFER = 1 << 20  # bytes gathered before a bulk write goes to the file system
+_FOLDER_ATTEMPTS = 4  # attempts to make a folder and put a file in it: others remove folders that are empty
 _FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 _DENIED = {errno.EACCES, errno.EPERM, errno.EROFS}
 _NO_LINKS = {errno.EPERM, errno.EOPNOTSUPP, errno.ENOSYS}
@@ -54,9 +50,9 @@ _DOUBTFUL = {errno.EIO, errno.ESTALE, errno.ETIMEDOUT}
 class FolderStore(ObjectStore):
     """Object store in a folder, with a file for each object.
 
-    An object's key is the path of its file below the root. Objects appear under their name complete and durable:
-    written beside, fsynced, then linked (create) or renamed (put). Times are the file system's own, also on a network
-    file system. Symbolic links below the root are refused: they could lead out of it.
+    Objects appear under their name complete and durable: written beside, fsynced, then linked (create) or renamed
+    (put). Times are the file system's own, also on a network file system. Symbolic links below the root are refused:
+    they could lead out of it.
     """
 
     # One pass over a directory is no snapshot and follows no order: it can miss a client whose
@@ -144,14 +140,12 @@ class FolderStore(ObjectStore):
             _raise_write("delete", key, error)
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good, and the folders that are empty then."""
         errors = super().delete_many(keys)
         for folder in {self._path(key).parent for key in keys if key not in errors}:
             self._remove_empty(folder)
         return errors
 
     def _remove_empty(self, folder: Path) -> None:
-        """Remove a folder and those above it, as far as nothing is in them."""
         while folder != self._root:
             try:
                 folder.rmdir()
@@ -241,7 +235,6 @@ class FolderStore(ObjectStore):
     def _publish(
         self, key: str, file: IO[bytes], temporary: Path, path: Path, give_name: Callable[[Path, Path], object]
     ) -> None:
-        """Make the file durable, give it its name, and make the name durable."""
         try:
             file.flush()
             os.fsync(file.fileno())
@@ -257,10 +250,7 @@ class FolderStore(ObjectStore):
         return self._root / f"{TEMPORARY_PREFIX}{uuid.uuid4().hex}"
 
     def _clock(self) -> datetime:
-        """Return the file system's present time, from a scratch file.
-
-        A server may keep another time than we.
-        """
+        """Return the file system's present time, from a scratch file: a server may keep another."""
         scratch = self._scratch()
         try:
             descriptor = os.open(scratch, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
@@ -331,7 +321,6 @@ def _time(status: os.stat_result) -> datetime:
 
 
 def _link(temporary: Path, path: Path) -> None:
-    """Give the file its name only if the name is free."""
     try:
         path.hardlink_to(temporary)
     except FileExistsError:
@@ -364,7 +353,6 @@ def _sync_names(folder: Path) -> None:
 
 @contextlib.contextmanager
 def _errors(meaning: Callable[[str, str, OSError], NoReturn], action: str, key: str) -> Iterator[None]:
-    """Turn the system's errors of the block into the store's."""
     try:
         yield
     except OSError as error:
@@ -388,10 +376,6 @@ def _raise_write(action: str, key: str, error: OSError) -> NoReturn:
 
 
 def _raise_certain(action: str, key: str, error: OSError) -> None:
-    """Raise the store error for an error number with a certain meaning.
-
-    Return where there is none.
-    """
     if isinstance(error, FileExistsError):
         raise ObjectExists(f"{key} is there already.") from error
     if isinstance(error, FileNotFoundError):

@@ -18,8 +18,7 @@ if TYPE_CHECKING:
 def key_order_misses(store: ObjectStore, prefix: str, keys: Sequence[str]) -> int:
     """Return how many clients a listing missed that moved from the first key to the last; each key is one try.
 
-    :param prefix: of the keys, and of no other.
-    :param keys: in their order; all but these two are there all the time, and make a listing longer.
+    :param keys: in their order, all below `prefix`; those between are there all the time, and make listings longer.
     """
     first, *between, last = keys
     for key in between:

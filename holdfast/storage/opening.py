@@ -16,9 +16,7 @@ if TYPE_CHECKING:
 
 
 def open_store(url: str, key: str | None = None, signing: Signing | None = None) -> SignedStore:
-    """Return the store of an archive, encrypted or not, signed or not.
-
-    Parameters and errors are those of `open_url`.
+    """Return the store of an archive, encrypted or not, signed or not; URL and errors as `open_url`.
 
     :param key: address of the key that opens the archive; None for what the environment's ``HOLDFAST_KEY`` says.
     :param signing: who signs what is written, and who is believed; None for what the environment says.

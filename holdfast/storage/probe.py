@@ -30,9 +30,7 @@ if TYPE_CHECKING:
     from holdfast.storage.contract.object_store import ObjectStore
     from locking.store import Listing
 
-VERSION = 1
-"""Of the document that is kept."""
-
+VERSION = 1  # of the document that is kept
 CLOCK_TOLERANCE = 5.0
 """Seconds that a store's times may be off beyond rounding; far less than a lock's grace, which has to cover them."""
 
@@ -44,12 +42,8 @@ many write to a disk only what is larger than some buffer: moto's server has one
 
 LARGE_CONTENDERS = 3
 
-FEW = 2
-"""Races with lost replies that say nothing against a store."""
-
-ROUNDING = 1.0
-"""Seconds: stores may round times down to whole ones."""
-
+FEW = 2  # races with lost replies that say nothing against a store
+ROUNDING = 1.0  # seconds: stores may round times down to whole ones
 T = TypeVar("T")
 
 Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not known"]
@@ -79,10 +73,7 @@ class Budget:
 
 @dataclass(frozen=True)
 class ProbeFinding:
-    """Finding on one promise of the store.
-
-    :param found: in words; of an unsafe one, the reason.
-    """
+    """Finding on one promise of the store, in words; of an unsafe one, the reason."""
 
     what: str
     verdict: Verdict
@@ -103,8 +94,6 @@ class ClockFinding:
 
 @dataclass(frozen=True)
 class Latency:
-    """Latency of requests of one kind."""
-
     requests: int
     median_ms: float
     max_ms: float
@@ -130,22 +119,15 @@ class ProbeResult:
 
     @property
     def reasons(self) -> list[str]:
-        """Return the reasons why the store is unsafe.
-
-        There are none where nothing speaks against it.
-        """
+        """Return the reasons why the store is unsafe, if there are any."""
         return [f"{finding.what}: {finding.found}" for finding in self.findings if finding.verdict == "unsafe"]
 
     def to_bytes(self) -> bytes:
-        """Return the JSON that is kept."""
         return json.dumps({**asdict(self), "safe": not self.reasons}, indent=1).encode()
 
 
 def probe(store: ObjectStore, budget: Budget | None = None) -> ProbeResult:
-    """Measure a store; leaves nothing behind.
-
-    :raises StoreError: the store could not be asked; nothing is found out.
-    """
+    """Measure a store, and leave nothing behind; StoreError: it could not be asked."""
     return _Probe(store, budget or Budget()).run()
 
 
@@ -162,8 +144,6 @@ def keep(store: ObjectStore, result: ProbeResult) -> str:
 
 @dataclass
 class _Sample:
-    """One listing: the store's time, and ours around it."""
-
     now: float
     before: float
     after: float
@@ -172,31 +152,21 @@ class _Sample:
 
 @dataclass
 class _Times:
-    """Deviations of the store's times from the possible ones."""
-
     samples: list[_Sample] = field(default_factory=list)
     stamp_error: float = 0.0
 
     def drift(self) -> float:
-        """Return the seconds that the store's clock jumped against ours.
-
-        The time that a request takes does not count.
-        """
+        """Return the seconds that the store's clock jumped against ours, without the time of requests."""
         earliest = max(sample.now - sample.after for sample in self.samples)
         latest = min(sample.now - sample.before for sample in self.samples)
         return max(0.0, earliest - latest - ROUNDING)
 
     def best(self) -> _Sample:
-        """Return the listing that shows the store's clock best.
-
-        Rounding and stale answers only ever make it lag.
-        """
+        """Return the listing that shows the store's clock best: rounding and stale answers make it lag."""
         return max(self.samples, key=lambda sample: sample.now - (sample.before + sample.after) / 2)
 
 
 class _Probe:
-    """One probe of one store."""
-
     def __init__(self, store: ObjectStore, budget: Budget) -> None:
         self._store = store
         self._budget = budget
@@ -240,7 +210,6 @@ class _Probe:
         return (*shown, *self._order(), created, swapped, self._renewal(renewed), self._clock(), self._rules())
 
     def _rules(self) -> ProbeFinding:
-        """Look at what the store itself will do to objects in time."""
         what = "lifecycle rules"
         try:
             rules = self._store.harmful_rules()
@@ -251,10 +220,7 @@ class _Probe:
         return ProbeFinding(what, "safe", "none is known that takes objects of the archive away")
 
     def _visibility(self) -> list[ProbeFinding]:
-        """Check that reads and listings show the writes and deletes before them.
-
-        Objects are written, listed, read, overwritten, deleted and listed, again and again.
-        """
+        """Write, list, read, overwrite, delete and list objects, again and again."""
         missing = stale = undeleted = 0
         for number in range(self._budget.rounds):
             key = self._key(f"seen-{number:03d}")
@@ -271,7 +237,6 @@ class _Probe:
         ]
 
     def _order(self) -> list[ProbeFinding]:
-        """Try the order of listings, where that is known or said of the store."""
         if not self._store.listing_is_ordered:
             return []
         keys = [self._key(f"moved-{number:03d}") for number in range(self._budget.moves)]
@@ -322,18 +287,12 @@ class _Probe:
         )
 
     def _create_races(self) -> list[tuple[int, int]]:
-        """Return the contenders and the size of each race.
-
-        Small objects such as commits come first, then ever larger ones.
-        """
+        """Return the contenders and the size of each race, the small ones first, as commits are."""
         small = [(self._budget.contenders, size) for size in (SMALL, MEDIUM) for _ in range(self._budget.races // 2)]
         return small + [(LARGE_CONTENDERS, LARGE)] * self._budget.large_races
 
     def _compare_and_swap(self) -> ProbeFinding:
-        """Check compare-and-swap, where the store offers it.
-
-        Nothing of ours needs it.
-        """
+        """Check compare-and-swap, where the store offers it; nothing of ours needs it."""
         what, key = "compare and swap", self._key("swapped")
         self._store.put(key, b"first")
         try:
@@ -354,10 +313,7 @@ class _Probe:
         return race(self._store, lambda store, body: self._timed(kind, lambda: attempt(store, body)), contenders, size)
 
     def _renewal(self, key: str) -> ProbeFinding:
-        """Check that renewing an object makes it younger.
-
-        An object that has rested must become as young as one that is written now.
-        """
+        """Check that an object that has rested becomes as young as one that is written now."""
         before = self._list().now
         self._timed("touch", lambda: self._store.touch(key, b"renewed"))
         times = [info.modified for info in self._list().objects if info.key == key]
@@ -409,7 +365,6 @@ class _Probe:
             self._took.setdefault(kind, []).append(time.monotonic() - started)
 
     def _key(self, name: str) -> str:
-        """Return the key of a scratch object, and note it for removal."""
         key = f"{self._scratch}{name}"
         self._remaining.add(key)
         return key

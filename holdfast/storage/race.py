@@ -1,7 +1,4 @@
-"""Race of many conditional writes on one object.
-
-One of them may succeed.
-"""
+"""Race of many conditional writes on one object, of which one may succeed."""
 
 from __future__ import annotations
 
@@ -18,15 +15,11 @@ if TYPE_CHECKING:
 
     from holdfast.storage.contract.object_store import ObjectStore
 
-START_LIMIT = 10.0
-"""Seconds to wait for a contender that does not come as far as the others."""
+START_LIMIT = 10.0  # seconds to wait for a contender that does not come as far as the others
 
 
 class _Start:
-    """Barrier that opens once all contenders have come.
-
-    It opens after a limit of time in any case. A contender that comes again later passes at once.
-    """
+    """Barrier that opens once all contenders have come, or after a limit of time."""
 
     def __init__(self, contenders: int) -> None:
         self._missing = contenders
@@ -44,21 +37,14 @@ class _Start:
 
 @dataclass(frozen=True)
 class Race:
-    """Outcome of one race.
-
-    :param won: contents of the writes that succeeded.
-    :param unsure: contents of the writes whose outcome is not known.
-    """
+    """Outcome of one race, with the contents of the writes that succeeded, or whose outcome is not known."""
 
     contenders: int
     won: list[bytes]
     unsure: list[bytes]
 
     def what_went_wrong(self, kept: bytes | None) -> str:
-        """Return the reason why the store did not keep to one winner.
-
-        It is empty where one winner and the content that was kept may be right.
-        """
+        """Return why the store did not keep to one winner; "" where it may have."""
         if len(self.won) > 1:
             return f"{len(self.won)} of {self.contenders} concurrent requests succeeded where one may"
         if not self.won and not self.unsure:

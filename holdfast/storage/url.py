@@ -29,15 +29,14 @@ _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage",
 
 
 def open_url(url: str) -> ObjectStore:
-    """Return the object store at a URL.
+    """Return the object store at a URL; nothing is read or created yet.
 
-    The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Nothing is read
-    or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's
-    from ``AZURE_STORAGE_*``, Google's as google-auth finds them. A server that is reached in the clear over a network
-    is warned of.
+    The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Credentials and
+    endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's from ``AZURE_STORAGE_*``,
+    Google's as google-auth finds them. A server that is reached in the clear over a network is warned of.
 
-    :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no
-        account is named
+    :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no account
+        is named
     """
     if not url:
         raise UsageError(f"The archive's URL is empty; write {SUPPORTED}.")

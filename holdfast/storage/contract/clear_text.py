@@ -13,10 +13,7 @@ logger = line_logger(__name__)
 
 @cache
 def warn_of_clear_text(endpoint: str) -> None:
-    """Warn of a server that speaks plain HTTP, unless it is on this machine.
-
-    :param endpoint: its address, without a secret; "" of a store that is no server.
-    """
+    """Warn of a server, by its address, that speaks plain HTTP and is not on this machine."""
     parts = urlsplit(endpoint)
     if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
         logger.warning(

@@ -1,7 +1,4 @@
-"""Files that raise the errors of their store.
-
-They do so however late an error comes.
-"""
+"""Files that raise the errors of their store, however late an error comes."""
 
 from __future__ import annotations
 
@@ -16,9 +13,7 @@ if TYPE_CHECKING:
 
 
 class TranslatingFile(io.RawIOBase):
-    """File that translates another file's errors into the store's.
-
-    Reads and writes are passed on to that file. One of pyarrow raises OSError with some text.
+    """File that translates another file's errors into the store's; pyarrow's are OSErrors with text.
 
     :param errors: a block of it turns errors into the store's
     """

@@ -13,18 +13,14 @@ from holdfast.storage.contract.settings import bad_setting
 if TYPE_CHECKING:
     from pathlib import Path
 
-MODE = "HOLDFAST_FOLDER_MODE"
-"""Name of an environment variable; empty counts as not set."""
+MODE = "HOLDFAST_FOLDER_MODE"  # name of an environment variable; empty counts as not set
 
 
 @dataclass(frozen=True)
 class FolderModes:
-    """Rights on an archive's folder: its owner's, and with ``HOLDFAST_FOLDER_MODE=group`` those of their group.
+    """Rights on an archive's folder: its owner's; with ``HOLDFAST_FOLDER_MODE=group`` their group's, too.
 
     Files and folders have these rights under every umask. A folder that is there already keeps its own.
-
-    :param folder: mode of folders
-    :param file: mode of files
     """
 
     folder: int = 0o700
@@ -32,14 +28,12 @@ class FolderModes:
 
     @classmethod
     def from_environment(cls) -> FolderModes:
-        """Return what the environment says; raises :class:`UsageError` where it says something else."""
         mode = os.environ.get(MODE, "") or "private"
         if mode not in ("private", "group"):
             raise bad_setting(MODE, mode, "private, group")
         return cls() if mode == "private" else cls(0o750, 0o640)
 
     def open(self, path: str, flags: int) -> int:
-        """Open a new file."""
         descriptor = os.open(path, flags, self.file)
         with contextlib.suppress(PermissionError):  # a file system that keeps no rights of its own
             os.fchmod(descriptor, self.file)

@@ -1,7 +1,4 @@
-"""Rules for the keys of objects.
-
-They are the same on every store, so that archives can move between stores.
-"""
+"""Rules for the keys of objects, the same on every store, so that archives can move."""
 
 from __future__ import annotations
 
@@ -10,12 +7,8 @@ from typing import Final
 
 from locking.store import StoreError
 
-MAX_KEY_BYTES = 1024
-"""S3's own limit, for the key with the store's prefix before it."""
-
-MAX_PART_BYTES = 255
-"""The limit of one name on the usual file systems."""
-
+MAX_KEY_BYTES = 1024  # s3's own limit, for the key with the store's prefix before it
+MAX_PART_BYTES = 255  # the limit of one name on the usual file systems
 TEMPORARY_PREFIX = ".holdfast-tmp-"
 """Top-level names that the folder store keeps for files that are still being written."""
 
@@ -39,11 +32,7 @@ def check_key(key: str) -> str:
 
 
 def is_placeholder(key: str) -> bool:
-    """Return whether a listed key is that of an empty "folder".
-
-    Consoles and synchronising tools make such objects. No object of ours can have such a key. The folder of the store
-    itself has an empty one.
-    """
+    """Return whether a listed key is that of an empty "folder", as consoles make them; none is ours."""
     return not key or key.endswith("/")
 
 

@@ -66,15 +66,12 @@ class StoredDocument(NamedTuple):
 
 
 class ObjectStore(ABC):
-    """Objects under keys, at one URL.
+    """Objects under keys, at one URL: a :class:`locking.store.LockStore` with what an archive needs.
 
-    The store is safe for threads; a pickled store opens the same URL again. It is a :class:`locking.store.LockStore`
-    with what an archive needs beyond that. Errors are those of :mod:`locking.store`; a key that is none raises
-    :class:`holdfast.storage.contract.keys.InvalidKey`.
+    It is safe for threads; a pickled store opens the same URL again. A key that is none raises `InvalidKey`.
     """
 
-    url: str
-    """Where the store is; never contains a secret."""
+    url: str  # where the store is; never contains a secret
 
     endpoint: str = ""
     """The address of the server behind the URL, where the URL does not say it; never contains a secret."""
@@ -85,14 +82,12 @@ class ObjectStore(ABC):
     signing: Signing = Signing()
     """Who signs what is written to the archive that is there, and whose signatures are believed."""
 
-    clock_source: str = "unknown"
-    """In words: where the times in listings come from."""
+    clock_source: str = "unknown"  # in words: where the times in listings come from
 
     listing_is_ordered: bool
 
     @property
     def locks_objects(self) -> bool:
-        """Return whether the store locks objects that are written once."""
         return False
 
     def extend_locks(self, keys: Sequence[str]) -> Extended:
@@ -100,10 +95,7 @@ class ObjectStore(ABC):
         return Extended(len(keys), 0, {})
 
     def harmful_rules(self) -> tuple[str, ...]:
-        """Return the store's rules that hide or delete objects, in words.
-
-        :raises StoreError: they cannot be asked for.
-        """
+        """Return the store's rules that hide or delete objects, in words."""
         return ()
 
     @property
@@ -117,9 +109,7 @@ class ObjectStore(ABC):
         return False
 
     def begin(self, like: ObjectStore | None = None) -> None:  # noqa: B027 - most stores have nothing to do
-        """Prepare an empty store for an archive.
-
-        A store with a key makes its data keys, if there are none.
+        """Prepare an empty store for an archive: one with a key makes its data keys, if there are none.
 
         :param like: where the archive is copied from; under the same key, a copy has the same data keys, so that an
             object of one can be put in the place of the other's.
@@ -127,18 +117,15 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
-        """Return all objects with a prefix, by key.
-
-        Every key starts with ``prefix`` and sorts after ``start_after``.
+        """Return all objects with a prefix that sort after ``start_after``, by key.
 
         :raises TooManyObjects: there are more than ``most``; then no more of them were read
         """
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
-        """Return the first objects of a listing, by key.
+        """Return the first objects of a listing, at most ``count``, by as much work.
 
-        They are ``count`` at most, and so is the work for them. A cloud's placeholder of a folder below the prefix may
-        leave fewer: that there are fewer proves nothing.
+        A cloud's placeholder of a folder below the prefix may leave fewer: that there are fewer proves nothing.
         """
         return self.list(prefix).objects[:count]
 
@@ -161,25 +148,18 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> None:
-        """Write or replace an object in one step.
-
-        Readers see the old content or the new, never a part.
-        """
+        """Write or replace an object in one step: readers never see a part."""
 
     @abstractmethod
     def create(self, key: str, body: bytes) -> None:
-        """Create an object, only if the key is free.
-
-        The store decides that in one step.
+        """Create an object, only if the key is free: the store decides that in one step.
 
         :raises ObjectExists: the key was taken; nothing was changed
         :raises StoreOutcomeUnknown: read the key back to learn whose content it has
         """
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Replace an object, only if it still has this etag.
-
-        The store decides that in one step.
+        """Replace an object, only if it still has this etag: the store decides that in one step.
 
         :raises ObjectChanged: it has another; nothing was changed
         :raises ConditionNotSupported: the store does not offer this
@@ -187,20 +167,16 @@ class ObjectStore(ABC):
         raise ConditionNotSupported(f"Could not replace {key!r}: {self.url} does not offer compare-and-swap.")
 
     def gated(self, gate: Callable[[], None]) -> ObjectStore:
-        """Return this store with a gate before the last byte of its writes.
+        """Return this store with ``gate`` called before the last byte of each create and replace.
 
-        ``create`` and ``replace`` call ``gate`` before they send the last byte of a request. This is for measurements
-        of what the store does with requests that are under way together. A store that does not send its requests in
-        parts is returned as it is.
+        This is for measurements of what the store does with requests that are under way together. A store that does not
+        send its requests in parts is returned as it is.
         """
         del gate
         return self
 
     def impatient(self) -> ObjectStore:
-        """Return this store with clients of its own, whose requests are short and are not repeated.
-
-        It is for a look at a store that may hang. A store without requests is returned as it is.
-        """
+        """Return this store, with short requests that are not repeated: for a look at one that may hang."""
         return self
 
     @abstractmethod
@@ -212,22 +188,16 @@ class ObjectStore(ABC):
         """Remove an object, if it is there."""
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good, with any older versions.
+        """Remove objects for good, with all older versions; return the errors by key.
 
-        Older versions are those that the store keeps. What is not there counts as removed. Only for keys that are never
-        written again: a request that was lost may be repeated.
-
-        :returns: the keys of those that may still be there, each with what the store said;
-            :class:`ObjectRetained` where it must keep the object for now
+        What is not there counts as removed. Only for keys that are never written again: a request that was lost may be
+        repeated. :class:`ObjectRetained` where the store must keep the object for now.
         """
 
         return _delete_each(self, keys)
 
     def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects as `delete` does, many with one request where the store has that.
-
-        :returns: the keys of those that may still be there, each with what the store said
-        """
+        """Remove objects as `delete` does, by few requests where the store can; return the errors by key."""
         return _delete_each(self, keys)
 
     @abstractmethod
@@ -238,9 +208,8 @@ class ObjectStore(ABC):
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
         """Open a new object of any size as a binary file to fill.
 
-        The object appears, durable, when the block ends without an error; after an error nothing stays.
-        Keys are meant to be unique per attempt; where the store can tell, a taken key raises
-        :class:`ObjectExists`.
+        The object appears, durable, when the block ends without an error; after an error nothing stays. Keys are meant
+        to be unique per attempt; where the store can tell, a taken key raises :class:`ObjectExists`.
         """
 
     @abstractmethod
@@ -248,10 +217,9 @@ class ObjectStore(ABC):
         """Open an object as a seekable binary file; raises :class:`ObjectNotFound`."""
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
-        """Copy an object of another store to the same key here.
+        """Copy an object of another store to the same key here, without its bytes in this process.
 
-        Its bytes do not pass through this process. It appears whole and only with this SHA-256 (in hex), which the
-        store has computed itself.
+        It appears whole and only with this SHA-256 (in hex), which the store has computed itself.
 
         :returns: False: nothing was done. The two stores cannot do this, or what was copied had another checksum: send
             the bytes, to find out
@@ -262,10 +230,9 @@ class ObjectStore(ABC):
         return False
 
     def probe_create_if_absent(self, threads: int = 8) -> bool:
-        """Return whether exactly one of several concurrent creates wins.
+        """Return whether exactly one of several concurrent creates wins, and its content stands.
 
-        The content of the winner must stand, too. Servers that call themselves S3-compatible have let several win.
-        Leaves nothing behind.
+        Servers that call themselves S3-compatible have let several win. Leaves nothing behind.
         """
         return all(self._one_creator_wins(threads) for _ in range(PROBE_ROUNDS))
 
@@ -305,10 +272,7 @@ class ObjectStore(ABC):
 
 
 class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Store without room left, on its disk or in its quota.
-
-    Nothing was written.
-    """
+    """Store without room left, on its disk or in its quota: nothing was written."""
 
 
 class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the situation, like the store errors
@@ -316,12 +280,7 @@ class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the 
 
 
 def check_document(key: str, size: int) -> None:
-    """Refuse to read an object into memory that cannot be a document.
-
-    Every writer of the store chooses how large its objects are.
-
-    :raises ObjectTooLarge: it is larger than all that is read whole.
-    """
+    """Raise :class:`ObjectTooLarge` rather than read into memory what is larger than any document."""
     if size > LARGEST_DOCUMENT:
         raise ObjectTooLarge(
             f"{key} is damaged or not ours: it has {size:,} bytes. Restore this object from a copy of the archive, or "
@@ -330,11 +289,7 @@ def check_document(key: str, size: int) -> None:
 
 
 def check_new_document(key: str, size: int) -> None:
-    """Refuse to write a document that could not be read again.
-
-    :param size: of its bytes as they would be stored.
-    :raises RefusedError: it is too large.
-    """
+    """Raise RefusedError rather than write a document, of so many stored bytes, that no one could read."""
     if size > LARGEST_DOCUMENT:
         raise RefusedError(
             f"{key} would have {size:,} bytes, and documents of an archive have {LARGEST_DOCUMENT:,} at the most: "
@@ -344,16 +299,11 @@ def check_new_document(key: str, size: int) -> None:
 
 
 class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Condition of a request that the store does not know.
-
-    An example is create-if-absent.
-    """
+    """Condition of a request, such as create-if-absent, that the store does not know."""
 
 
 class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Object that the store has to keep for now (object lock).
-
-    That holds for every user: try again later.
+    """Object that the store has to keep for now (object lock), for every user.
 
     :param until: when that ends by itself; None for a legal hold, which an administrator has to take back
     """
@@ -368,10 +318,7 @@ class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, lik
 
 
 class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Object that has changed since it was looked at.
-
-    It was not replaced.
-    """
+    """Object that has changed since it was looked at, and was not replaced."""
 
 
 def throttled(
@@ -388,18 +335,11 @@ def throttled(
 
 
 class ObjectArchived(StoreError):  # noqa: N818 - as above
-    """Object in a storage class out of which nothing can be read at once.
-
-    A rule of the bucket has moved it there, or a person.
-    """
+    """Object in a storage class out of which nothing is read at once, by a rule or a person."""
 
     @classmethod
     def in_class(cls, action: str, key: str, storage_class: str, bring_back: str) -> ObjectArchived:
-        """Return the error for an object, with the remedy.
-
-        :param action: what was tried: "read", …
-        :param bring_back: how an object comes back, in the store's own words.
-        """
+        """Return the error for an object that could not be "read", …, with the store's words to bring it back."""
         return cls(
             f"Could not {action} {key!r}: it was moved to the storage class {storage_class}, out of which nothing is "
             f"read at once. Bring it back ({bring_back}), as all others that were moved, and let no lifecycle rule "
@@ -408,13 +348,7 @@ class ObjectArchived(StoreError):  # noqa: N818 - as above
 
 
 def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreError:
-    """Return the error for a request without a conclusive answer.
-
-    After a write the outcome is unknown; a read has changed nothing.
-
-    :param action: what was tried, for the message: "read", "list", …
-    :param writes: whether it may have changed something
-    """
+    """Return the error for a request without a conclusive answer: after a write, the outcome is unknown."""
     why = why.rstrip(".")  # some clients say sentences
     if writes:
         return StoreOutcomeUnknown(f"Whether {key!r} was changed is not known: look before trying again ({why}).")
@@ -422,8 +356,6 @@ def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreErr
 
 
 def _delete_each(store: ObjectStore, keys: Sequence[str]) -> Mapping[str, StoreError]:
-    """Remove objects by one request for each, several at a time; return the errors by key."""
-
     def remove(key: str) -> StoreError | None:
         try:
             store.delete(key)

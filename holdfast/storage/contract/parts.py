@@ -10,15 +10,12 @@ if TYPE_CHECKING:
 
     from typing_extensions import Buffer
 
-PART_BYTES = 8 << 20
-"""Of an upload; kept in memory until sent."""
-
-AHEAD_BYTES = 1 << 20
-"""Read at once where less is asked for."""
+PART_BYTES = 8 << 20  # of an upload; kept in memory until sent
+AHEAD_BYTES = 1 << 20  # read at once where less is asked for
 
 
 class RangeReader(io.RawIOBase):
-    """A seekable file on one object.
+    """Seekable file on one object.
 
     :param fetch: gives the bytes from an offset, of a length that lies within the object
     """
@@ -63,12 +60,7 @@ class RangeReader(io.RawIOBase):
 
 
 class PartWriter(io.RawIOBase):
-    """A file that sends its content in parts.
-
-    Closing it sends nothing.
-
-    :param send: is given each part, all but the last of :data:`PART_BYTES`
-    """
+    """File that sends its content in parts, all but the last of `PART_BYTES`; closing it sends nothing."""
 
     def __init__(self, send: Callable[[bytes], object]) -> None:
         self._send = send
@@ -85,7 +77,6 @@ class PartWriter(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Send the rest of the content."""
         if self._waiting:
             self._send(bytes(self._waiting))
             self._waiting.clear()

@@ -24,7 +24,6 @@ def without_strangers(
     """Return the objects whose names are ours, and name the first others once in this process.
 
     :param folder: ends in a slash; `url`: of the store that it is in.
-    :param is_ours: true for a key that Holdfast gives to objects of that folder.
     """
     ours: list[ObjectInfo] = []
     strangers: list[str] = []

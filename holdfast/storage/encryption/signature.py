@@ -1,4 +1,4 @@
-"""Signature of an object of an archive: of its content, its name and the archive that it is of.
+"""Signature of an object: of its content, its name and the archive that it is of.
 
 It is the last field of a JSON object, and the last line of any other one. So a signed object is none under another
 name, and none of another archive.
@@ -24,10 +24,7 @@ _VALUE_BYTES: Final = 16 + 1 + 88
 
 
 class Signature(NamedTuple):
-    """Signature as an object says it.
-
-    :param signer: fingerprint of the key that it is said to be by.
-    """
+    """Signature as an object says it, with the fingerprint of the key that is said to have made it."""
 
     signer: str
     value: bytes
@@ -39,10 +36,7 @@ class Signature(NamedTuple):
 
 
 def sign(content: bytes, archive: str, name: str, key: SigningKey) -> bytes:
-    """Return an object with its signature.
-
-    :param archive: id of the archive; `name`: that it is stored under.
-    """
+    """Return an object with its signature, for the id of its archive and its name there."""
     made = base64.b64encode(key.sign(_message(archive, name, content)))
     value = b"%s:%s" % (key.public.fingerprint.encode(), made)
     return content.removesuffix(_END) + _OF_JSON % value if _is_json(content) else content + _OF_OTHERS % value

@@ -95,10 +95,7 @@ class SignedStore(SealedStore):
         return signed
 
     def _archive_id(self, *, reload: bool = False) -> str:
-        """Return the id of the archive; "" where there is none.
-
-        Nothing has to vouch for it: with another one, no signature fits.
-        """
+        """Return the archive's id, or ""; nothing vouches for it: with another one, no signature fits."""
         if reload or not self._archive:
             with suppress(ObjectNotFound):
                 self._archive = _id_in(super().get(_IDENTITY))
@@ -110,10 +107,7 @@ class SignedStore(SealedStore):
 
 
 def not_signed(key: str, signer: str, signing: Signing) -> NotSignedError:
-    """Return the error for an object that no known key has signed.
-
-    :param signer: fingerprint of the key that it says to be signed by; "" for none.
-    """
+    """Return the error for an object that no known key has signed; `signer`: as it says, "" for none."""
     how = f"says to be signed by {signer}, which is not so or not known here" if signer else "is not signed"
     known = ", ".join(sorted(believed(signing) or ()))
     return NotSignedError(

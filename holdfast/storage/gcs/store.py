@@ -43,9 +43,7 @@ ONCE = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "retry": None}
 
 LISTED = "items(name,size,timeCreated,generation),nextPageToken"
 
-PART_PATIENCE = 60.0
-"""Seconds for which a part of a large object is sent again."""
-
+PART_PATIENCE = 60.0  # seconds for which a part of a large object is sent again
 GOOGLE = "https://storage.googleapis.com"
 
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -58,16 +56,14 @@ Source: Google Cloud, 'How Application Default Credentials works'.
 
 
 class GcsStore(ObjectStore):
-    """Object store in a bucket of Google Cloud Storage.
+    """Object store in a bucket of Google Cloud Storage; an object's generation is its etag.
 
-    Each object is an object of the bucket, below the prefix. Its generation is its etag. Credentials are those that
-    google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads are tried again. A write is
-    sent exactly once, because a repeated one may land when the caller has moved on; but again where the server refused
-    it as one too many.
+    Credentials are those that google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads are
+    tried again. A write is sent exactly once, because a repeated one may land when the caller has moved on; but again
+    where the server refused it as one too many.
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Google's does ("ordered in the
         list lexicographically by name", List objects); any other counts as unordered.
-    :param patience: of its clients; None: the usual one.
     """
 
     clock_source = "the Date of the server's answers"
@@ -250,10 +246,7 @@ class GcsStore(ObjectStore):
 
     @functools.cached_property
     def _bucket(self) -> Bucket:
-        """Return the bucket of a client that is made on first use.
-
-        The client looks for credentials, also on the network.
-        """
+        """Return the bucket of a client made on first use: it looks for credentials, also on the network."""
         with gcs_errors("ask for", self._name, writes=False):
             client = Client(project=None)  # a bucket's objects need none
         for scheme in ("https://", "http://"):
@@ -280,13 +273,8 @@ class GcsStore(ObjectStore):
 
 
 class _GcsUpload(BlobWriter):  # type: ignore[misc]  # it has no types
-    """A large object that is being written."""
-
     def __del__(self) -> None:
-        """Leave an upload as it is when its file is dropped.
-
-        A file's own method would close it, and so complete an upload that was given up.
-        """
+        """Leave an upload as it is when its file is dropped, where BlobWriter would complete it."""
 
 
 def _credentials_file() -> str | None:

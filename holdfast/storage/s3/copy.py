@@ -1,7 +1,4 @@
-"""Copies of objects that the server makes itself.
-
-A copy appears only with the bytes that are expected.
-"""
+"""Copies of objects that the server makes itself, and that appear only with the expected bytes."""
 
 from __future__ import annotations
 
@@ -24,14 +21,11 @@ MOST_BYTES = 5 << 30
 def copy_object(
     client: S3Client, once: S3Client, source: tuple[str, str], target: tuple[str, str], sha256: str
 ) -> bool | None:
-    """Copy an object on the server, as the only part of a multipart upload.
-
-    The upload is completed if the part has the expected checksum.
+    """Copy an object on the server, as the only part of an upload that ends if its checksum is right.
 
     :param client: may repeat requests: a part that is sent again replaces itself.
     :param once: sends each request once.
     :param source: bucket and key; `target` likewise.
-    :param sha256: of the object, in hex.
     :return: True: it is there; False: nothing appeared, since other bytes or none were found, or there was no time;
         None: the server does not do this, or not for us.
     :raises ObjectExists: there is one already; nothing was changed.

@@ -1,6 +1,6 @@
-"""Upload of an object while it is written.
+"""Upload of an object while it is written; the last request creates it only if its key is free.
 
-The last request creates the object only if its key is free. Source: Amazon S3 user guide, 'conditional writes'.
+Source: Amazon S3 user guide, 'conditional writes'.
 """
 
 from __future__ import annotations
@@ -22,12 +22,8 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import CompletedPartTypeDef
 
-MOST_UNDER_WAY = 2
-"""Parts that are sent while the next one is written; each is in memory until it is stored."""
-
-END_TRIES = 5
-"""How often the last request is sent where an earlier try of it is still under way (409)."""
-
+MOST_UNDER_WAY = 2  # parts that are sent while the next one is written; each is in memory until it is stored
+END_TRIES = 5  # how often the last request is sent where an earlier try of it is still under way (409)
 _ATTEMPT = "holdfast-attempt"
 """Metadata by which an object of this upload differs from one of another.
 
@@ -39,9 +35,9 @@ _FREE: dict[str, Any] = {"IfNoneMatch": "*"}
 
 @contextlib.contextmanager
 def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
-    """Yield a file; its bytes are the object once the block ends.
+    """Yield a file; its bytes are the object once the block ends; after an error there is none.
 
-    After an error there is none. What is there under this key already is never changed, nor deleted.
+    What is there under this key already is never changed, nor deleted.
 
     :param client: may repeat requests: a part that is sent again replaces itself, and an object that an earlier try of
         the last request has made is known.
@@ -59,10 +55,7 @@ def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
 
 
 class _S3Upload:
-    """Requests of one upload.
-
-    What fits into one part is one request.
-    """
+    """Requests of one upload; what fits into one part is one request."""
 
     def __init__(self, client: S3Client, bucket: str, key: str) -> None:
         self._client = client
@@ -106,12 +99,10 @@ class _S3Upload:
         return {"ETag": answer["ETag"], "PartNumber": number}
 
     def _settle(self, most: int) -> None:
-        """Wait until no more than `most` parts are under way."""
         while len(self._under_way) > most:
             self._parts.append(self._under_way.popleft().result())
 
     def complete(self) -> None:
-        """Make the object appear."""
         self._settle(0)
         self._create(self._join if self._id else self._put)
         self._pool.shutdown()
@@ -131,7 +122,6 @@ class _S3Upload:
         )
 
     def _create(self, request: Callable[..., None]) -> None:
-        """Send the last request until its outcome is certain."""
         for number in range(1, END_TRIES + 1):
             try:
                 with s3_errors("write", self._key, writes=True):
@@ -150,10 +140,7 @@ class _S3Upload:
                     raise
 
     def _is_made(self, error: StoreError) -> bool:
-        """Return whether the object is there, and is this upload's.
-
-        :raises StoreOutcomeUnknown: one is there, and it is not known whose
-        """
+        """Return whether the object is there, and is this upload's; StoreOutcomeUnknown: it is not known whose."""
         try:
             with s3_errors("look at", self._key, writes=False):
                 head = self._client.head_object(Bucket=self._bucket, Key=self._key)
