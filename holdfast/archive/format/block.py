@@ -19,9 +19,7 @@ from holdfast.archive.format.document import (
 
 
 class SourceRecord(Document):
-    """The database a block was read from.
-
-    `name` is its name in the archive.
+    """Database a block was read from, with its name in the archive.
 
     :param database_oid: of `database` on its server; None where a release has not recorded it.
     """
@@ -36,10 +34,9 @@ class SourceRecord(Document):
 
 
 class Coverage(Document):
-    """The source positions that a block covers, with their times.
+    """Source positions that a block covers, with their times; a snapshot has no `from_position`.
 
-    A snapshot has no `from_position`. `exact` says whether changes can be joined to `to_position`
-    without loss (false where the position was read beside the snapshot, not with it).
+    :param exact: changes can be joined to `to_position` without loss; False where it was read beside the snapshot.
     """
 
     from_position: Position | None = None
@@ -75,17 +72,16 @@ class PassedTable(Document):
 
     @property
     def label(self) -> str:
-        """Return `schema.name`, for people."""
         return f"{self.table_schema}.{self.name}"
 
 
 class WaitingTable(Document):
-    """A table that waits for a snapshot of its own to start over.
+    """Table that waits for a snapshot of its own to start over.
 
     :param table: its `schema.name`.
     :param since: until then its rows are known.
-    :param reason: why it begins anew, and why it did not yet.
-    :param act: somebody has to do something about it; else the next backup tries again.
+    :param reason: why it starts over, and why it did not yet.
+    :param act: a person has to do something about it; else the next backup tries again.
     """
 
     table: str
@@ -95,25 +91,23 @@ class WaitingTable(Document):
 
 
 class Stream(Document):
-    """The stream of changes of a block.
-
-    The block can be joined to it, or was read from it.
+    """Stream of changes that a block was read from, or can be joined to.
 
     :param slot: the logical replication slot that keeps the log until its changes are archived.
     :param position: up to which its changes were archived before this block was made.
     :param opened: this block is the first one of a new stream: no changes join it to what was there before.
-    :param publication: what the slot reads, with its oid: one that was made anew has another.
+    :param publication: what the slot reads, with its oid: one that was made again has another.
     :param publication_version: changes with its options, also where they are changed back; "" where it is not known.
     :param followed: the tables whose changes it holds, by oid; each with the oid of its entry in the publication.
     :param not_followed: the others, by label, each with the reason.
     :param snapshot: `oldest:next:`, ids of transactions: those before the first had ended when the source's objects
         were looked at, and the second was not given yet; "" where that is not known.
     :param dropped: tables, by oid, that are not there any more where a block of changes ends.
-    :param definitions: what made the log tell of every change of a definition when the objects were looked at; two
-        blocks with the same one have all changes between them told. "" where nothing did.
+    :param definitions: what made the log record every change of a definition when the objects were looked at; two
+        blocks with the same one have all changes between them recorded. "" where nothing did.
     :param born: tables that were made since, as partitions of what was published then. Of a block of changes: that
         these had no row where it begins.
-    :param waiting: by oid, the tables that begin anew and have no snapshot yet.
+    :param waiting: by oid, the tables that start over and have no snapshot yet.
     """
 
     slot: str
@@ -132,11 +126,8 @@ class Stream(Document):
 
 
 class Transactions(Document):
-    """The transactions in a block of changes.
+    """Transactions in a block of changes: a row each, with `lsn`, `end_lsn`, `xid` and `committed_at`.
 
-    The file has one row for each, with `lsn`, `end_lsn`, `xid` and `committed_at`.
-
-    :param count: how many there are.
     :param first_time, last_time: the least and the greatest of their commit times, which are not in order.
     """
 
@@ -147,7 +138,7 @@ class Transactions(Document):
 
 
 class Mark(Document):
-    """A named restore point that was set in the source.
+    """Named restore point that was set in the source.
 
     :param position: just behind the transaction that set it.
     :param id: that it was announced by; "" where an earlier release set it.
@@ -173,9 +164,7 @@ class DefinitionChange(Document):
 
 
 class JoinedBlock(Document):
-    """A block that was joined with its neighbours.
-
-    It is kept as it was, but for its tables and transactions, whose files are joined.
+    """Block that was joined with its neighbours, kept without its tables and transactions.
 
     :param commit: the number that it had, which it goes on being named by.
     """
@@ -249,10 +238,7 @@ class Block(Document):
     after: int | None = None
 
     def files(self) -> tuple[FileRecord, ...]:
-        """Return every stored object of the block.
-
-        Packs are among them, and not the files in packs.
-        """
+        """Return every stored object of the block: packs, and not the files in packs."""
         transactions = self.transactions.file if self.transactions else None
         extra = tuple(file for file in (self.catalog, self.schema_dump, self.sequences, transactions) if file)
         rows = (file for table in self.tables for file in table.files if file.offset is None)
@@ -263,15 +249,11 @@ class Block(Document):
 
     @property
     def rows(self) -> int:
-        """Return the number of rows in the block."""
         return sum(table.rows for table in self.tables)
 
     @property
     def size(self) -> int:
-        """Return the bytes stored for the block.
-
-        Files of another block do not count.
-        """
+        """Return the bytes stored for the block, without files of other blocks."""
         return sum(file.size for file in self.files() if self.id in file.path.split("/"))
 
 

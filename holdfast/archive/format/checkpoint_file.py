@@ -1,7 +1,4 @@
-"""The file of a checkpoint: a row per block, and a header.
-
-The header has the rest of the state.
-"""
+"""File of a checkpoint: a row per block, and a header with the rest of the state."""
 
 from __future__ import annotations
 
@@ -54,9 +51,8 @@ without which tables its stream follows: that is the same in most blocks, and st
 
 
 class Header(SealedDocument):
-    """The header of a checkpoint: the state without its blocks.
+    """Header of a checkpoint: the state without its blocks.
 
-    :param archive: id of the archive that it is of.
     :param numbers: of blocks that have another number than their commit, by id.
     :param digest: SHA-256 of the columns' values.
     """
@@ -84,11 +80,7 @@ class Header(SealedDocument):
 
 
 def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
-    """Return the bytes of a state's checkpoint.
-
-    :param archive: id of the archive.
-    :param tip: id of its last commit, which was made `at` a moment.
-    """
+    """Return the bytes of a state's checkpoint, after the commit `tip` of an archive with this id."""
     table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
     header = Header(
         archive=archive,
@@ -139,10 +131,6 @@ def _row(placed: Placed) -> dict[str, Any]:
 
 
 def _without_own_files(table: TableRecord, block: str) -> TableRecord:
-    """Drop a table's columns, and the files in the block's own folder.
-
-    Few files, if any, are of another block.
-    """
     return table.model_copy(update={"files": _of_others(table.files, block), "columns": ()})
 
 
@@ -154,10 +142,7 @@ _FOLLOWED: Final = TypeAdapter(tuple[dict[int, int], dict[str, str]])
 
 
 def _digest(table: pa.Table) -> str:
-    """Return the SHA-256 of a table's values.
-
-    It does not depend on the file that they come from.
-    """
+    """Return the SHA-256 of a table's values, whatever file they come from."""
     found = hashlib.sha256()
     for name in _COLUMNS.names:
         for value in table[name].to_pylist():
@@ -168,9 +153,8 @@ def _digest(table: pa.Table) -> str:
 
 
 def from_bytes(store: ObjectStore, archive: str, document: StoredDocument, key: str) -> State:
-    """Return the state that a checkpoint holds.
+    """Return the state that a checkpoint holds, of the archive with this id.
 
-    :param archive: id of the archive that it must be of.
     :raises DamagedError: it is no checkpoint of it, not what was written, or not signed where that is asked for.
     :raises UsageError: it needs a newer release.
     """
@@ -220,7 +204,7 @@ def _blocks(reader: CommitReader, table: pa.Table, numbers: Mapping[str, int]) -
 
 
 class _Row(NamedTuple):
-    """A row of a checkpoint; its fields are those of `_COLUMNS`."""
+    """Row of a checkpoint; its fields are those of `_COLUMNS`."""
 
     id: str
     commit: int
@@ -232,7 +216,7 @@ class _Row(NamedTuple):
 
 
 class _Remembered:
-    """A block as a checkpoint stores it.
+    """Block as a checkpoint stores it.
 
     :param followed: what was read of `tables_followed` so far, which many blocks have in common.
     """
@@ -247,7 +231,6 @@ class _Remembered:
         self.size = row.size
 
     def head(self) -> Block:
-        """Return the block as the checkpoint stores it."""
         head = Block.from_bytes(self._row.head, f"block {self.id}")
         if head.stream is None:
             return head
@@ -259,10 +242,7 @@ class _Remembered:
         return head.model_copy(update={"stream": stream})
 
     def block(self) -> Block:
-        """Read the block from its commit.
-
-        :raises DamagedError: the commit is not there, not what was written, or not to be believed.
-        """
+        """Read the block from its commit; DamagedError: that is missing, damaged or not to be believed."""
         commit = self._reader.read(self._row.commit)
         for block in commit.add:
             if block.id == self.id:

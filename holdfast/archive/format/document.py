@@ -1,7 +1,4 @@
-"""Base of an archive's documents, and the records of files and tables that they share.
-
-Documents are immutable. Unknown fields are ignored: a later format may add some without raising `min_reader`.
-"""
+"""Base of an archive's documents, and the records of files and tables that they share."""
 
 from __future__ import annotations
 
@@ -36,18 +33,15 @@ Moment = Annotated[AwareDatetime, AfterValidator(_possible), PlainSerializer(iso
 Position = Annotated[str, Field(pattern="^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$")]
 """A position in a source's log, as PostgreSQL writes it."""
 
-TableId = Annotated[str, Field(pattern="^[0-9]{1,20}$")]
-"""The oid of a table, as text."""
+TableId = Annotated[str, Field(pattern="^[0-9]{1,20}$")]  # the oid of a table, as text
 
-Count = Annotated[int, Field(ge=0, lt=1 << 53)]
-"""A number of bytes, rows or others."""
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]  # a number of bytes, rows or others
 
 SourceName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")]
 """The name of a source, which becomes a folder, and part of the names of locks and runs."""
 
 
 def _inside(path: str) -> str:
-    """Return a path that names an object of the archive, and means the same to every store; raises ValueError."""
     if not _PATH.fullmatch(path) or not {"", ".", ".."}.isdisjoint(path.partition("#")[0].split("/")):
         raise ValueError(f"{path[:100]!r} is no path of a file of an archive")
     return path
@@ -59,20 +53,16 @@ _FilePath = Annotated[str, AfterValidator(_inside)]
 
 
 class Document(BaseModel):
-    """Base of all stored documents: immutable, JSON, tolerant of fields it does not know."""
+    """Base of all stored documents: immutable JSON; a later format may add fields, which are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     def to_bytes(self) -> bytes:
-        """Return the JSON that is stored."""
         return self.model_dump_json(indent=1).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes, key: str) -> Self:
-        """Parse a stored document.
-
-        :raises DamagedError: the bytes under `key` are not such a document.
-        """
+        """Parse a stored document; DamagedError: the bytes under `key` are none."""
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
@@ -85,7 +75,7 @@ class Document(BaseModel):
 
 
 class SealedDocument(Document):
-    """A document that carries its own checksum, since nothing else does.
+    """Document that carries its own checksum, since nothing else does.
 
     From format 2 on it must; of format 1 there are some that were written before there were any.
     """
@@ -93,15 +83,10 @@ class SealedDocument(Document):
     format: int
 
     def to_bytes(self) -> bytes:
-        """Return the JSON that is stored, sealed."""
         return seal(super().to_bytes())
 
     @classmethod
     def from_bytes(cls, body: bytes, key: str) -> Self:
-        """Parse a stored document.
-
-        :raises DamagedError: the bytes under `key` are not such a document, or not those that were written.
-        """
         sealed = check_seal(body, key)
         document = super().from_bytes(body, key)
         if document.format >= SEALED_SINCE and not sealed:
@@ -113,7 +98,6 @@ _PART = "#"
 
 
 def part_path(pack: str, offset: int) -> str:
-    """Return the path of the part at an offset in a pack."""
     return f"{pack}{_PART}{offset}"
 
 
@@ -140,32 +124,27 @@ class FileRecord(Document):
 
     @property
     def key(self) -> str:
-        """Return the key of the object that holds the file."""
         return self.path.partition(_PART)[0]
 
     @property
     def offset(self) -> int | None:
-        """Return the file's offset in its pack.
-
-        It is None for an object of its own.
-        """
+        """Return the file's offset in its pack; None for an object of its own."""
         _, mark, offset = self.path.partition(_PART)
         return int(offset) if mark else None
 
     @property
     def page_bytes(self) -> int:
-        """Return the bytes without the footer, as far as its size is known."""
         return self.size - int((self.footer or "0").partition(":")[0])
 
 
 class TableRecord(Document):
-    """The rows of one table in a block.
+    """Rows of one table in a block; `id` names its folder and its entry in the catalog record.
 
-    `id` names its folder and its entry in the catalog record. In a block of changes its rows are changes of one form of
-    the table: a table whose columns were changed between two of them has several records.
+    In a block of changes its rows are changes of one form of the table: a table whose columns were changed between two
+    of them has several records.
 
     :param digest: the additive content hash of the rows; "" for changes.
-    :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog tells.
+    :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog has them.
     :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
     :param first, last: log positions of the first and last commit with changes in it.
     """
@@ -183,5 +162,4 @@ class TableRecord(Document):
 
     @property
     def label(self) -> str:
-        """Return `schema.name`, for people."""
         return f"{self.table_schema}.{self.name}"

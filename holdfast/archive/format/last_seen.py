@@ -1,9 +1,8 @@
 """Newest commit of each place that this machine has seen, so that one which was put back is noticed.
 
-Neither a checksum nor a signature nor a key tells an older, whole state of an archive from the newest: each of its
-objects is genuine. Who has seen the newer one can tell. What was seen is kept in a folder of this machine, a file for
-each place. Where that cannot be written, as on a machine for one job, nothing is kept and nothing is refused: each
-process warns of it once.
+An older, whole state of an archive is as genuine as the newest: only a machine that has seen the newer one can tell.
+What was seen is kept in a folder of this machine, a file for each place. Where that cannot be written, as on a machine
+for one job, nothing is kept and nothing is refused: each process warns of it once.
 """
 
 from __future__ import annotations
@@ -31,9 +30,7 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-VARIABLE: Final = "HOLDFAST_STATE"
-"""The environment variable with the folder; `off`: nothing is kept."""
-
+VARIABLE: Final = "HOLDFAST_STATE"  # the environment variable with the folder; `off`: nothing is kept
 _OFF: Final = "off"
 
 REMEDY: Final = f"set {VARIABLE} to a folder that stays and can be written, or to {_OFF!r} where none is to be kept"
@@ -46,13 +43,10 @@ class PutBackError(DamagedError):
 
 
 class LastSeen(Document):
-    """State of an archive at one place, as it was last seen.
+    """State of an archive at one place, as it was last seen, each number with the id of what it numbers.
 
-    Each number is kept with the id of what it numbers: a number alone does not tell an archive from one that went
-    another way.
-
-    :param archive: its id; `name`: for people; `created`: when it was made at this place. None: an earlier release
-        kept this.
+    :param archive: its id; `name`: for people; `created`: when it was made at this place. None: an earlier release kept
+        this.
     :param sequence: number of its newest commit; `commit`: the id of that.
     :param log: id of the coordination store that it follows as a replica; "" for an archive at one place.
     :param index: of the last entry of that which it had executed; `entry`: the id of that, where it is known.
@@ -73,7 +67,6 @@ class LastSeen(Document):
 
     @classmethod
     def of(cls, identity: Identity, state: State) -> LastSeen:
-        """Return an archive's state as it is seen now."""
         place = state.log
         index, entry = max((place.index, place.entry), (place.reached, place.reached_entry)) if place else (0, "")
         return cls(
@@ -123,7 +116,7 @@ def why_not_kept() -> str:
 
 
 def place_of(store: ObjectStore) -> str:
-    """Return what tells a place from others: its URL, and the server behind that where the URL does not say it."""
+    """Return what tells a place from others: its URL, and the server where the URL does not say it."""
     return f"{store.url} at {store.endpoint}" if store.endpoint else store.url
 
 
@@ -144,7 +137,7 @@ def read_seen(place: str) -> LastSeen | None:
 def note_seen(place: str, now: LastSeen, *, instead_of: LastSeen | None = None) -> None:
     """Remember what is seen at a place; of one archive the newest commit stays.
 
-    :param instead_of: what was seen there, and does not count any more since somebody has accepted that.
+    :param instead_of: what was seen there, and does not count any more since a person has accepted that.
     """
 
     def newest(before: LastSeen | None) -> LastSeen:
@@ -154,10 +147,7 @@ def note_seen(place: str, now: LastSeen, *, instead_of: LastSeen | None = None) 
 
 
 def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
-    """Remember that an archive was just created at a place.
-
-    :param before: what was seen there before, which its first commit is to say that it takes the place of.
-    """
+    """Remember that an archive was just created, whose first commit takes the place of `before`."""
     replaces = {**before.replaces, before.archive: before.sequence} if before else {}
     begun = LastSeen(
         archive=identity.id, name=identity.name, created=identity.created, sequence=0, commit="", replaces=replaces
@@ -166,7 +156,6 @@ def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
 
 
 def forget_seen(place: str) -> None:
-    """Remember nothing of a place, since what was seen there just now is not to count."""
     path = _path(place)
     if path is not None:
         with suppress(OSError):

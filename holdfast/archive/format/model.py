@@ -1,7 +1,7 @@
 """Models of an archive's identity and commits (formats 1 and 2).
 
-Every commit states the format it was written in and the least reader and writer versions that may use the archive from
-then on, so that an old release refuses what it cannot understand instead of misreading it.
+Every commit states its format and the least reader and writer versions that may use the archive from then on, so that
+an old release refuses what it cannot understand.
 """
 
 from __future__ import annotations
@@ -15,9 +15,7 @@ from holdfast.archive.format.document import Count, Document, Moment, Position, 
 
 
 class Identity(SealedDocument):
-    """Identity of an archive, stored as `archive.json`.
-
-    It is written once, when the archive is created.
+    """Identity of an archive, stored as `archive.json`, once, when the archive is created.
 
     :param format: of the first commits; later ones may have lifted it.
     """
@@ -47,9 +45,7 @@ class Hold(Document):
 
 
 class LogPlace(Document):
-    """Position of a replica in its archive's update log.
-
-    All replicas share that log.
+    """Position of a replica in the update log that all replicas share.
 
     :param store: id of the coordination store that the log is in.
     :param replica: the name of this replica there.
@@ -57,13 +53,13 @@ class LogPlace(Document):
     :param entry: id of that entry; "" where the replica joined the others at this index. While it is being recovered:
         that of the last entry before, or, by an earlier release, the id of that recovery.
     :param base: number of the commit by which the archive became the first replica: what entry 1 adds has the next one,
-        on every replica, whatever commits each of them makes beside. 0: nobody knows.
-    :param recovering: it is being made anew from another replica, and must not be read until that is done. Until then
-        the index and the entry are those that it had before.
+        on every replica, whatever commits each of them makes beside. 0: not known.
+    :param recovering: it is being recovered, and must not be read until that is done. Until then the index and the
+        entry are those that it had before.
     :param recovery: id of that recovery, also in the commit that ends it; "" where an earlier release began it: then
-        index and entry tell nothing.
+        index and entry say nothing.
     :param passed: the entry had failed, and nothing of it is here.
-    :param reached, reached_entry: the last entry that it had executed before it was made anew from a replica that was
+    :param reached, reached_entry: the last entry that it had executed before it was recovered from a replica that was
         further back; 0: it has come to that again.
     :param before: ids of the stores that the log was in before, each with the index at which it went on in another one.
     :param members: URLs of the archive's replicas by name, as the last entry says that has added or removed one; empty:
@@ -89,9 +85,7 @@ class LogPlace(Document):
 
 
 class Adopted(Document):
-    """State that a replica took over from another one.
-
-    Blocks and holds, which it took over too, are not in it.
+    """State that a replica took over from another one, without its blocks and holds.
 
     :param ends: the position each source's backups have reached, by source name; `streams`: each one's changes.
     :param numbers: of all blocks that the other one has, by id: one commit brings them, in no order.
@@ -163,13 +157,9 @@ class ArchiveCommit(SealedDocument):
 
     @property
     def voided(self) -> range:
-        """Return the numbers that this one voids."""
         return range(self.parent_sequence + 1, self.sequence)
 
     def follows(self, tip: str | None, checksum: str = "") -> bool:
-        """Return whether it was made after the commit `tip`, with the bytes that this one has now.
-
-        :param checksum: of that commit; "" where it is not known.
-        """
+        """Return whether it was made after the commit `tip` with this checksum, "" where that is not known."""
         known = bool(self.parent_checksum and checksum)
         return self.parent == tip and (not known or self.parent_checksum == checksum)

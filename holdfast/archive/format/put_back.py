@@ -42,12 +42,11 @@ class SeenNow:
         return self._goes_on_from(before) or (place is not None and self._has_come_to(before, place))
 
     def takes_the_place_of(self, before: LastSeen) -> bool:
-        """Return whether somebody has accepted this in the place of what was seen, and that was not known then."""
+        """Return whether a person has accepted this in the place of what was seen, unknown then."""
         upto = self.state.superseded.get(before.archive, -1)
         return before.sequence <= upto and before.accepted.get(before.archive) != upto
 
     def _goes_on_from(self, before: LastSeen) -> bool:
-        """Return whether the commit that was seen is where it was."""
         state = self.state
         if before.sequence >= state.sequence:
             return (before.sequence, before.commit) == (state.sequence, state.tip or "")

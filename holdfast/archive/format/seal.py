@@ -1,8 +1,8 @@
 """Checksum at the end of a JSON document, of everything before it.
 
-Data files have their checksums in the commit that names them; a commit and the archive's identity have nobody
-who names them. JSON is no protection: with one flipped bit another table, moment or row count is read, and with
-a flipped key a whole field is taken for absent.
+Data files have their checksums in the commit that names them; a commit and the archive's identity have nothing that
+names them. JSON is no protection: with one flipped bit another table, time or row count is read, and with a flipped key
+a whole field is taken for absent.
 """
 
 from __future__ import annotations
@@ -24,25 +24,19 @@ def seal(body: bytes) -> bytes:
 
 
 def checksum_of(body: bytes) -> str:
-    """Return the SHA-256 that a document is known by, in hex.
-
-    It is that of the seal; of all bytes where there is none, as with some of format 1.
-    """
+    """Return the SHA-256 that a document is known by, in hex: its seal's, or of all bytes without one."""
     found = _SEAL.fullmatch(body[-_LENGTH:])
     return found[1].decode() if found else hashlib.sha256(body).hexdigest()
 
 
 def without_seal(body: bytes) -> bytes:
-    """Return a document as it was before it was sealed."""
     return body[:-_LENGTH] + _END if _SEAL.fullmatch(body[-_LENGTH:]) else body
 
 
 def check_seal(body: bytes, key: str) -> bool:
-    """Verify a document's seal, and return whether it has one.
+    """Verify a document's seal, and return whether it has one; DamagedError: it does not fit.
 
     Damage to the seal's own syntax alone makes it look like one without: the content is then as it was written.
-
-    :raises DamagedError: they are others; names `key`.
     """
     found = _SEAL.fullmatch(body[-_LENGTH:])
     if found and hashlib.sha256(body[:-_LENGTH]).hexdigest().encode() != found[1]:
@@ -51,5 +45,4 @@ def check_seal(body: bytes, key: str) -> bool:
 
 
 def damaged_seal(key: str, why: str) -> DamagedError:
-    """Return the error for a damaged document."""
     return DamagedError(f"{key} is damaged: {why}. Restore this object from a copy of the archive.")

@@ -1,4 +1,4 @@
-"""Signature in a commit or checkpoint that a release made before all objects of an archive were signed.
+"""Signature in a commit or checkpoint of a release before all objects of an archive were signed.
 
 It stands before the seal, and is of the name of the object and the SHA-256 of what stands before. Such ones are read,
 and made no more.
@@ -23,11 +23,7 @@ _LENGTH: Final = len(b',\n "signature": ":"\n}') + 16 + 88
 
 
 def was_signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> PublicKey | None:
-    """Return the key among those known that has signed a document; None where none of them has.
-
-    :param body: with its seal, if it has one.
-    :param known: public keys by fingerprint.
-    """
+    """Return the key among those known, by fingerprint, that has signed a document; None: none has."""
     unsealed = without_seal(body)
     found = _SIGNATURE.fullmatch(unsealed[-_LENGTH:])
     key = known.get(found[1].decode()) if found else None
@@ -38,7 +34,7 @@ def was_signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> Pub
 
 
 def signer_of(body: bytes) -> str:
-    """Return the fingerprint of the key that a document says it is signed by, which proves nothing; "" if none."""
+    """Return the fingerprint that a document says it is signed by, which proves nothing; "" if none."""
     found = _SIGNATURE.fullmatch(without_seal(body)[-_LENGTH:])
     return found[1].decode() if found else ""
 

@@ -24,10 +24,7 @@ if TYPE_CHECKING:
 
 
 class CommitReader:
-    """Reader of single commits of an archive.
-
-    :param vouched_by: number of the newest commit that vouches for all before it, 0 where there is none.
-    """
+    """Reader of single commits; the newest that vouches for all before it is `vouched_by`, 0 for none."""
 
     def __init__(self, store: ObjectStore, vouched_by: int) -> None:
         self._store = store
@@ -35,10 +32,7 @@ class CommitReader:
         self._vouched: tuple[str, ...] | None = None
 
     def read(self, sequence: int) -> ArchiveCommit:
-        """Read one commit.
-
-        :raises DamagedError: it is not there, not what was written, or not to be believed.
-        """
+        """Read one commit; DamagedError: it is not there, not what was written, or not to be believed."""
         key, stored = commit_key(sequence), read_stored(self._store, sequence)
         commit = parse_commit(key, stored.body)
         if _is_signed(self._store, key, stored) or self._is_vouched_for(commit):
@@ -87,10 +81,7 @@ def _are_vouched_for(commits: Sequence[ArchiveCommit], checksums: Sequence[str])
 
 
 def check_vouched(state: State, documents: Mapping[str, str]) -> None:
-    """Refuse a document that is not the one which the commits vouch for.
-
-    :param documents: SHA-256 by key.
-    """
+    """Refuse documents, given by SHA-256 and key, other than those the commits vouch for."""
     for key, digest in documents.items():
         if (state.documents or {}).get(key, digest) != digest:
             raise DamagedError(

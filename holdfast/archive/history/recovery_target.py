@@ -37,7 +37,6 @@ class TableParts:
     :param as_of: when `upto` was reached.
     :param changes: those since the snapshot; they may hold more than counts.
     :param stale: why the rows are those of an earlier position than the target's; "" where they are exact.
-    :param catalog: the record of the objects in the snapshot.
     """
 
     base: TableRecord
@@ -51,38 +50,31 @@ class TableParts:
 
     @property
     def why_unfit(self) -> str:
-        """Return the reason why these rows do not fit the table.
-
-        The table then has none.
-        """
+        """Return the reason why these rows do not fit the table, which then has none."""
         return f"{self.stale}; its rows of {iso(self.as_of)} do not fit what it is here"
 
     def without_changes(self) -> TableParts:
-        """Return the rows of the snapshot alone."""
         return replace(self, changes=(), upto=self.since, as_of=self.begun)
 
 
 @dataclass(frozen=True)
 class RecoveryTarget:
-    """Recovery target: everything that brings a source to a position.
+    """Recovery target: all that brings a source to a position, with the transactions that commit before it.
 
-    It has all transactions whose commit begins before the position, and no other.
-
-    :param at: the moment it stands for: for a time that was asked for that time, else when it was reached.
+    :param at: the time it stands for: for a time that was asked for that time, else when it was reached.
     :param full: the snapshot to begin with.
     :param schema: the block whose schema is that of the position, as nearly as it is known.
-    :param sequences: the block that tells where sequences stood, never earlier than at the position, if there is one.
-    :param sequences_before: the last one that told before the position; None where `sequences` tells of the very
-        position.
-    :param next_cut: the first block behind the position that tells a schema, where none tells of the very position;
-        what it reads may be missing. None where there is none.
+    :param sequences: the block that records where sequences stood, never earlier than at the position, if there is one.
+    :param sequences_before: the last such block before the position; None where `sequences` is of the very position.
+    :param next_cut: the first block behind the position that records a schema, where none is of the very position; what
+        it reads may be missing. None where there is none.
     :param approximate: why the schema may differ from that of the position; "" where it does not.
     :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
     :param passed: tables that may have been there, and were made and dropped between two backups.
-    :param log_only: those of these that are restored, by what the log alone tells.
+    :param log_only: those of these that are restored, by the log alone.
     :param unproved_names: of tables that may have had another one.
-    :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
-        it is not known when; None where that is known.
+    :param doubt: the blocks with the schema before and after the position, where it was changed in between, and it is
+        not known when; None where that is known.
     :param touches: what was touched between these two, and where; None where it is not known of each change.
     :param unfit: tables, by oid, with rows that do not fit the later of these two, which is that of the position.
     """
@@ -121,7 +113,6 @@ class RecoveryTarget:
 
     @property
     def is_snapshot(self) -> bool:
-        """Return whether the snapshot alone is enough."""
         return to_of(self.full.head) == self.position
 
     @property
@@ -131,7 +122,6 @@ class RecoveryTarget:
 
     @property
     def changes(self) -> tuple[Placed, ...]:
-        """Return the blocks of changes between the snapshots and the position."""
         since = min(to_of(placed.head) for placed in self._snapshots())
         return self.chain.changes_between(since, self.position)
 
@@ -142,10 +132,7 @@ class RecoveryTarget:
         return tuple({placed.id: placed for placed in used}.values())
 
     def tables(self, labels: Mapping[str, str] = _NONE) -> Mapping[str, TableParts]:
-        """Return the parts of every table with rows, by table id.
-
-        :param labels: what tables are called here, by their ids, where that is known.
-        """
+        """Return the parts of every table with rows, by table id, which may have a present label."""
         changes, bases = self.changes, self.chain.bases(self.position)
         snapshots = {placed.id: placed for placed in bases.values()}
         load((*snapshots.values(), *changes))
@@ -187,10 +174,7 @@ class RecoveryTarget:
 
 
 def target_at(covered: CoveredRange, source: str, position: int, at: datetime) -> RecoveryTarget:
-    """Return the recovery target of a position in a covered range.
-
-    It has the newest snapshot before it, and the schema of the position.
-    """
+    """Return the recovery target of a position in a covered range."""
     chain = covered.chain
     full = chain.full_until(position)
     before, after = chain.cut_until(position), chain.cut_after(position)
@@ -237,16 +221,13 @@ def _came_and_went(before: Block, after: Block) -> str:
 
 
 def _is_behind(cut: Block, position: int, at: datetime) -> bool:
-    """Return whether a recovery target is later than a cut.
-
-    Where nothing is known to have come between, both have one position.
-    """
+    """Return whether a recovery target is later than a cut, by time where both have one position."""
     return to_of(cut) < position or cut.covers.to_time < at
 
 
 @dataclass
 class _Followed:
-    """A table followed from its snapshot on, block by block.
+    """Table followed from its snapshot on, block by block.
 
     :param names: under which the snapshots have it, the newest first.
     :param start: position of the snapshot.
@@ -301,10 +282,7 @@ def _entry(block: Block, record: TableRecord) -> int | None:
 
 
 def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
-    """Return a block's records by table id.
-
-    There is one record for each form of a table.
-    """
+    """Return a block's records by table id, one for each form of a table."""
     records: dict[str, list[TableRecord]] = {}
     for record in block.tables:
         records.setdefault(record.id, []).append(record)
@@ -312,10 +290,7 @@ def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
 
 
 def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
-    """Return the names of each table in a chain's snapshots.
-
-    They are given by the table's id, the newest first.
-    """
+    """Return the names of each table in a chain's snapshots, by its id, the newest first."""
     names: dict[str, dict[str, None]] = {}
     for placed in reversed(chain.snapshots):
         for record in placed.head.tables:
@@ -324,12 +299,7 @@ def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
 
 
 def why_left(stream: Stream, names: Collection[str]) -> str:
-    """Return why a table is not followed any more.
-
-    It is the reason that the stream records. The table may have been renamed since its snapshot.
-
-    :param names: of it, as `names_of` returns them.
-    """
+    """Return why a stream does not follow a table, of some names, any more."""
     reasons = (stream.not_followed[name] for name in names if name in stream.not_followed)
     return next(reasons, "it is not in the publication any more")
 

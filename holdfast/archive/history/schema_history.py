@@ -1,7 +1,4 @@
-"""Schemas of a source along its log.
-
-Blocks that record a schema are cuts; the log records the changes between two of them.
-"""
+"""Schemas of a source along its log: cuts record one, and the log what changed between two."""
 
 from __future__ import annotations
 
@@ -24,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassingTable:
-    """A table at a position, that was made and dropped between the cuts around it.
+    """Table at a position, that was made and dropped between the cuts around it.
 
     :param is_certain: it was there; else it may have been dropped by then.
     """
@@ -54,17 +51,11 @@ class SchemaChanges:
 
     @property
     def is_known(self) -> bool:
-        """Return whether every position in between has a known schema.
-
-        It is then that of one of the cuts.
-        """
+        """Return whether every position in between has the schema of one of the cuts."""
         return not (self.differ or self.seen) if self.changed_at is None else len(self.changed_at) <= 1
 
     def schema_at(self, position: int) -> Placed | None:
-        """Return the cut with the schema of a position.
-
-        It is None where nobody knows whether one has it.
-        """
+        """Return the cut with the schema of a position; None where that is not known."""
         if self.changed_at is None:
             return self.before if self.is_known else None
         if all(changed >= position for changed in self.changed_at):
@@ -83,27 +74,21 @@ class SchemaChanges:
         )
 
     def is_changed_by(self, position: int) -> bool:
-        """Return whether a change is known to precede a position."""
         return any(seen < position for seen in self.seen)
 
 
 def schema_changes(chain: Chain) -> Iterator[SchemaChanges]:
-    """Yield the known schema changes between neighbouring cuts."""
     recorded = _Recorded(chain)
     for before, after in pairwise(chain.cuts):
         yield recorded.between(before, after)
 
 
 def between(chain: Chain, before: Placed, after: Placed) -> SchemaChanges:
-    """Return the known schema changes between two cuts."""
     return _Recorded(chain).between(before, after)
 
 
 class _Recorded:
-    """Schema changes that a chain's blocks record.
-
-    They are put in order once, however many cuts there are.
-    """
+    """Schema changes that a chain's blocks record, put in order once for all cuts."""
 
     def __init__(self, chain: Chain) -> None:
         self._defined = _positions(chain, lambda block: block.defined)
@@ -116,7 +101,6 @@ class _Recorded:
         }
 
     def between(self, before: Placed, after: Placed) -> SchemaChanges:
-        """Return the known schema changes between two cuts."""
         start, end = to_of(before.head), to_of(after.head)
         is_recorded = _is_recorded(before.head, after.head)
         differ = _differ(before.head, after.head, is_recorded=is_recorded)
@@ -170,7 +154,7 @@ def _is_recorded(before: Block, after: Block) -> bool:
 def _differ(before: Block, after: Block, *, is_recorded: bool) -> bool:
     """Return whether definitions may have differed in between.
 
-    Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
+    Equal digests do not say that nothing was changed and changed back: only a log that records it does.
     """
     if before.schema_version and before.schema_version == after.schema_version:
         return False

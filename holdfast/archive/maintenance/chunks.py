@@ -1,7 +1,4 @@
-"""Chunks of files, each read under one lock.
-
-A chunk takes about as long as a lock may be held while somebody waits for it.
-"""
+"""Chunks of files, each read under one lock, for as long as that may be held while others wait."""
 
 from __future__ import annotations
 
@@ -13,28 +10,16 @@ if TYPE_CHECKING:
 
     from holdfast.archive.files.file_index import NamedFile
 
-CHUNK_S: Final = 20.0
-"""Seconds that a chunk is to take."""
-
+CHUNK_S: Final = 20.0  # seconds that a chunk is to take
 FIRST_BYTES: Final = 256 << 20
 SMALLEST_BYTES: Final = 32 << 20
-LARGEST_BYTES: Final = 64 << 30
-"""Bytes of a chunk."""
-
-_LEAST_WEIGHT: Final = 1 << 20
-"""Bytes that the smallest file counts for: it takes a request as any other does."""
-
-_FASTER: Final = 4.0
-"""A chunk is larger than the one before by this factor, at most."""
+LARGEST_BYTES: Final = 64 << 30  # bytes of a chunk
+_LEAST_WEIGHT: Final = 1 << 20  # bytes that the smallest file counts for: it takes a request as any other does
+_FASTER: Final = 4.0  # a chunk is larger than the one before by this factor, at most
 
 
 class Chunks:
-    """Files in chunks that take about twenty seconds each.
-
-    They end once so many bytes or seconds are spent.
-
-    :param size: bytes; `seconds`: both at most, but for the last file.
-    """
+    """Files in chunks of about twenty seconds each, until so many bytes or seconds are spent."""
 
     def __init__(self, files: Iterator[NamedFile], size: float, seconds: float) -> None:
         self._files = files

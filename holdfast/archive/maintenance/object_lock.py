@@ -14,10 +14,7 @@ if TYPE_CHECKING:
 
 
 def extend_locks(archive: Archive) -> Extended | None:
-    """Extend the object locks of commits, keys and files that the archive needs; None where there are to be none.
-
-    What a lock was set on or extended less than half its period ago is asked, and left.
-    """
+    """Extend the object locks of commits, keys and files that the archive needs; None: there are to be none."""
     store = archive.store
     if not store.locks_objects:
         return None

@@ -1,7 +1,4 @@
-"""Guard that a vacuum asks before files go.
-
-It knows whether somebody beyond this archive still needs them.
-"""
+"""Guard that a vacuum asks whether others beyond this archive still need its files."""
 
 from __future__ import annotations
 
@@ -15,27 +12,14 @@ if TYPE_CHECKING:
 
 
 class Permit:
-    """Permit of an archive at one location: everything may go.
-
-    Nobody else takes files from such an archive.
-    """
+    """Permit of an archive at one location, from which no other takes files: everything may go."""
 
     def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
-        """Return the removed blocks that must keep their files.
-
-        They are given by id, with the names of the replicas that are waited for.
-
-        :param removed: blocks whose grace is over.
-        """
+        """Return the removed blocks that must keep their files, with the replicas that are waited for."""
         return {}
 
     def abandon(self, blocks: Collection[str]) -> Collection[str]:
-        """Prevent unknown blocks from ever being added.
-
-        Returns those for which that is certain.
-
-        :param blocks: their ids.
-        """
+        """Prevent unknown blocks from ever being added; return those for which that is certain."""
         return blocks
 
     def unnamed(self, blocks: Collection[str]) -> Collection[str]:

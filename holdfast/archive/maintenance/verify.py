@@ -1,6 +1,6 @@
 """Verification: every file that commits name exists as written.
 
-Files are looked at in chunks, each under the lock `history`, and the archive is opened anew for each: what was removed
+Files are looked at in chunks, each under the lock `history`, and the archive is opened again for each: what was removed
 meanwhile is left out, and a vacuum that waits comes in between.
 """
 
@@ -48,29 +48,20 @@ if TYPE_CHECKING:
 _READERS: Final = max(4, min(8, 2 * (os.cpu_count() or 2)))
 """More than cores: while one hashes, another one waits for the disk."""
 
-_DECODING: Final = _READERS // 2
-"""Whoever decodes a file has it in memory as a whole."""
-
+_DECODING: Final = _READERS // 2  # whoever decodes a file has it in memory as a whole
 _ASKING: Final = 16
-REMEMBERED_EVERY_S: Final = 60.0
-"""Seconds between two records of what a verification has read."""
-
-BACKUP: Final = "the backup"
-"""What a commit holds."""
-
-THE_ARCHIVE: Final = "the archive"
-"""Stands for the source of a commit of which nobody knows what it holds."""
+REMEMBERED_EVERY_S: Final = 60.0  # seconds between two records of what a verification has read
+BACKUP: Final = "the backup"  # what a commit holds
+THE_ARCHIVE: Final = "the archive"  # stands for the source of a commit of which nobody knows what it holds
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One damaged object, and the recovery targets it costs.
+    """Damaged object, and the recovery targets it costs.
 
     :param what: the file, and what is wrong with it.
     :param table: `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the
-        schema, "transactions" for those that tell when they were committed, "the backup" for a commit.
-    :param commit: the one that it belongs to.
-    :param path: of the file.
+        schema, "transactions" for those with their times, "the backup" for a commit.
     :param source: "" of a commit that holds no backup.
     :param costs: what cannot be restored whole without it.
     :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
@@ -96,7 +87,6 @@ class Damage:
         return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
 
     def describe(self) -> dict[str, Any]:
-        """Return the damage as `--json` prints it."""
         return {
             "file": self.path,
             "table": self.table,
@@ -112,7 +102,7 @@ class Verification:
     """Result of a verification.
 
     :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
-    :param since: every file of the archive was read after this moment, or made after it; None where not all is known.
+    :param since: every file of the archive was read after it, or made after it; None where not all is known.
     :param locks: what became of object locks; None where there are to be none, or nothing was to be written.
     """
 
@@ -126,7 +116,6 @@ class Verification:
     locks: Extended | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
         return {
             "commits": self.commits,
             "blocks": self.blocks,
@@ -156,7 +145,6 @@ class Scope:
     within: timedelta | None = None
 
     def arguments(self) -> list[str]:
-        """Return it as arguments of the Spark application."""
         arguments = [*(["--deep"] if self.deep else []), *(["--new"] if self.new else [])]
         if self.budget is not None:
             bounds = f"{self.budget.total_seconds()}s" if isinstance(self.budget, timedelta) else f"{self.budget}B"
@@ -167,10 +155,7 @@ class Scope:
 
     @property
     def is_part(self) -> bool:
-        """Return whether only a part of the files is read.
-
-        The next time goes on where this one ends.
-        """
+        """Return whether only a part of the files is read, and the next time goes on behind it."""
         return self.budget is not None or self.within is not None
 
 
@@ -179,10 +164,9 @@ def verify(
 ) -> Verification:
     """Verify a whole opened archive, and store no progress.
 
-    That the newest commits are missing shows in no chain: there the records of the runs that made them bear witness.
+    That the newest commits are missing shows in no chain, but in the records of the runs that made them.
 
     :param deep: read every file: checksum, Parquet pages and row count; else compare sizes with one listing.
-    :param on_file: called for every file that was checked.
     """
     return Verifier(archive, Scope(deep=deep), on_file=on_file).run(ScrubProgress())
 
@@ -197,9 +181,7 @@ def verify_and_remember(
     on_file: Callable[[FileRecord], None] = lambda record: None,
     remember: bool = True,
 ) -> Verification:
-    """Verify an archive or a part of it, and store the progress.
-
-    It goes on where earlier verifications ended.
+    """Verify an archive or a part of it from where earlier ones ended, and store the progress.
 
     :param reading: keeps files from being deleted while a chunk of them is looked at.
     :param read_all: reads files; the default does so in threads of this process.
@@ -242,11 +224,7 @@ class Verifier:
         self._damaged: dict[str, tuple[NamedFile, Problem]] = {}
 
     def run(self, progress: ScrubProgress, *, remember: bool = False) -> Verification:
-        """Run the verification.
-
-        :param progress: what was verified before.
-        :param remember: write down what is verified now, for the next time.
-        """
+        """Run the verification after earlier `progress`; `remember`: write down what is verified now."""
         scope, since = self._scope, None
         part = scope.new or scope.is_part
         with self._reading():
@@ -277,10 +255,7 @@ class Verifier:
         )
 
     def _chain(self, progress: ScrubProgress) -> ScrubProgress:
-        """Verify the commits that were not verified before.
-
-        Returns the progress, up to the last of them where none is broken.
-        """
+        """Verify the commits not verified before; return the progress up to the last, if none is broken."""
         state = self._archive.state
         self._broken.update(broken_commits(self._archive, since=progress.chain, tip=progress.tip))
         if self._broken:
@@ -288,10 +263,7 @@ class Verifier:
         return progress.model_copy(update={"chain": state.sequence, "tip": state.tip})
 
     def _look_at_files(self, seen: int) -> None:
-        """Compare the sizes of files of blocks added after a commit.
-
-        Where that is all blocks, one listing does.
-        """
+        """Compare the sizes of files of blocks added after a commit, of all blocks by one listing."""
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
         files = {file.path: file for some in self._named(blocks) for file in some}
         if seen:
@@ -321,10 +293,7 @@ class Verifier:
         self._on_file(file.record)
 
     def _read_files(self, progress: ScrubProgress, *, remember: bool) -> tuple[ScrubProgress, datetime | None]:
-        """Read files in chunks.
-
-        It ends when all are read or the budget is spent.
-        """
+        """Read files in chunks, until all are read or the budget is spent."""
         now = self._store.list(IDENTITY_KEY).now
         scrub = Scrub(self._archive.state, progress, now, anew=not self._scope.is_part)
         chunks = Chunks(scrub.files(), *self._bounds(scrub))
@@ -360,7 +329,6 @@ class Verifier:
         return size, seconds
 
     def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, Problem]]:
-        """Read files of existing blocks, and return the damaged ones."""
         with self._reading():
             self._archive.refresh()
             wanted = [file for file in chunk if file.block in self._archive.state.blocks]
@@ -381,10 +349,7 @@ class Verifier:
         return do_side_by_side(read, files, at_once=_READERS)
 
     def _behind(self) -> Iterator[Damage]:
-        """Yield the damage that cuts off the archive's state.
-
-        Each damaged object costs all that was backed up behind the first one.
-        """
+        """Yield the damage that cuts off the state; each costs all that was backed up behind the first."""
         state = self._archive.state
         if not state.cut_off:
             return
@@ -421,10 +386,9 @@ def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
 
 
 def _lost_commits(archive: Archive) -> Iterator[Damage]:
-    """Yield the missing commits that a run recorded as made.
+    """Yield the missing commits, behind the newest, that a run recorded as made.
 
-    They are later than the newest one that is there. Of a replica, runs name other numbers than its own commits', and
-    its log tells how far it is to be.
+    Of a replica, runs name other numbers than its own commits', and its log says how far it is to be.
     """
     if archive.state.log is not None:
         return
