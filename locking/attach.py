@@ -13,7 +13,7 @@ from locking.names import Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
 from locking.record import InvalidDocument, decode_marker, decode_record, parse_document, read_document
 from locking.runtime import SYSTEM, Runtime
-from locking.standing import must_stand
+from locking.folder import must_stand
 from locking.store import LockStore, ObjectNotFound, StoreUnavailable
 from locking.terms import CLOCK_STEP, Terms
 

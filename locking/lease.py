@@ -12,7 +12,7 @@ from locking.errors import LockLost, LockStateUnknown
 from locking.one_line import line_logger
 from locking.reaper import put_marker
 from locking.renewer import LeaseThread, Renewer
-from locking.standing import must_stand
+from locking.folder import must_stand
 from locking.store import ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:

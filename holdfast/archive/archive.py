@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.claim import claim_commit
 from holdfast.archive.format.commit_folder import CommitFolder, TipVoidedError
-from holdfast.archive.format.commits import (
-    COMMITS,
-    commit_key,
+from holdfast.archive.format.commits import COMMITS, commit_key
+from holdfast.archive.format.last_seen import (
+    LastSeen,
+    PutBackError,
+    SeenNow,
+    begin_seen,
+    note_seen,
+    place_of,
+    read_seen,
 )
-from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
-from holdfast.archive.format.put_back import SeenNow
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.archive.format.trust import CommitReader, check_vouched
 from holdfast.archive.format.versions import (

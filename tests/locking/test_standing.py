@@ -7,7 +7,7 @@ import pytest
 from locking import LockLost
 from locking.folder import LockFolder, Look
 from locking.names import Mode
-from locking.standing import must_stand
+from locking.folder import must_stand
 from tests.support.locks.lockstore import MemoryStore
 from tests.support.locks.looks import claim, look, txn
 

@@ -14,11 +14,10 @@ from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.checkpoint import checkpoint_key
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.document import Count, Moment, SealedDocument, TableRecord
+from holdfast.archive.format.document import Count, Moment, ChecksummedDocument, TableRecord
 from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
-from holdfast.archive.format.signature import was_signed_by
 from holdfast.archive.format.state import Removed, State, check_readable
-from holdfast.archive.format.trust import CommitReader
+from holdfast.archive.format.trust import CommitReader, was_signed_by
 from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
 from holdfast.storage.encryption.signing_key import believed
@@ -50,7 +49,7 @@ _COLUMNS: Final = pa.schema(
 without which tables its stream follows: that is the same in most blocks, and stands in `tables_followed`."""
 
 
-class Header(SealedDocument):
+class Header(ChecksummedDocument):
     """Header of a checkpoint: the state without its blocks.
 
     :param numbers: of blocks that have another number than their commit, by id.

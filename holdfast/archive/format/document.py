@@ -8,8 +8,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
-from holdfast.archive.format.seal import check_seal, damaged_seal, seal
-from holdfast.archive.format.versions import SEALED_SINCE
+from holdfast.archive.format.checksum import add_checksum, check_checksum, wrong_checksum
+from holdfast.archive.format.versions import CHECKSUMS_SINCE
 from holdfast.common.errors import DamagedError
 
 
@@ -74,7 +74,7 @@ class Document(BaseModel):
             ) from error
 
 
-class SealedDocument(Document):
+class ChecksummedDocument(Document):
     """Document that carries its own checksum, since nothing else does.
 
     From format 2 on it must; of format 1 there are some that were written before there were any.
@@ -83,14 +83,14 @@ class SealedDocument(Document):
     format: int
 
     def to_bytes(self) -> bytes:
-        return seal(super().to_bytes())
+        return add_checksum(super().to_bytes())
 
     @classmethod
     def from_bytes(cls, body: bytes, key: str) -> Self:
-        sealed = check_seal(body, key)
+        is_checked = check_checksum(body, key)
         document = super().from_bytes(body, key)
-        if document.format >= SEALED_SINCE and not sealed:
-            raise damaged_seal(key, "its checksum is not there")
+        if document.format >= CHECKSUMS_SINCE and not is_checked:
+            raise wrong_checksum(key, "its checksum is not there")
         return document
 
 

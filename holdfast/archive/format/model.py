@@ -11,10 +11,10 @@ from typing import Annotated
 from pydantic import Field
 
 from holdfast.archive.format.block import Block  # noqa: TC001 - pydantic reads it at run time
-from holdfast.archive.format.document import Count, Document, Moment, Position, SealedDocument, SourceName
+from holdfast.archive.format.document import ChecksummedDocument, Count, Document, Moment, Position, SourceName
 
 
-class Identity(SealedDocument):
+class Identity(ChecksummedDocument):
     """Identity of an archive, stored as `archive.json`, once, when the archive is created.
 
     :param format: of the first commits; later ones may have lifted it.
@@ -96,12 +96,12 @@ class Adopted(Document):
     numbers: dict[str, int] = Field(default_factory=dict)
 
 
-class ArchiveCommit(SealedDocument):
+class ArchiveCommit(ChecksummedDocument):
     """One atomic change to an archive: the only truth.
 
     :param archive: id of the archive that it is a commit of; "" where an earlier release made it.
     :param parent_checksum: of the commit before; "" where an earlier release made it.
-    :param own_checksum: known once it is stored; it is no part of what is stored but as its seal.
+    :param own_checksum: known once it is stored; it is no part of what is stored but as its checksum.
     :param fence: transaction id of the write lock it was made under.
     :param committed_at: by the store's clock, read just before the commit was created.
     :param remove: ids of blocks that are no longer part of the archive; their files stay until they are vacuumed.

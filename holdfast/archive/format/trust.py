@@ -6,10 +6,13 @@ checksums of all commits before it. So an archive may begin without signatures, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
 
 from holdfast.archive.format.commits import commit_key, parse_commit, read_stored
-from holdfast.archive.format.signature import signer_of, was_signed_by
+from holdfast.archive.format.checksum import without_checksum
 from holdfast.common.errors import DamagedError
 from holdfast.storage.encryption.signed_store import not_signed
 from holdfast.storage.encryption.signing_key import believed
@@ -21,6 +24,7 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
     from holdfast.storage.contract.object_store import StoredDocument
+    from holdfast.storage.encryption.signing_key import PublicKey
 
 
 class CommitReader:
@@ -100,3 +104,28 @@ def _is_signed(store: ObjectStore, key: str, stored: StoredDocument) -> bool:
 
 def _not_believed(store: ObjectStore, key: str, stored: StoredDocument) -> DamagedError:
     return not_signed(key, stored.signer or signer_of(stored.body), store.signing)
+
+
+_SIGNATURE: Final = re.compile(rb',\n "signature": "([0-9a-f]{16}):([A-Za-z0-9+/]{86}==)"\n}')
+_LENGTH: Final = len(b',\n "signature": ":"\n}') + 16 + 88
+
+
+def was_signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> PublicKey | None:
+    """Return the key among those known, by fingerprint, that has signed a document; None: none has."""
+    content = without_checksum(body)
+    found = _SIGNATURE.fullmatch(content[-_LENGTH:])
+    key = known.get(found[1].decode()) if found else None
+    if found is None or key is None:
+        return None
+    signature = base64.b64decode(found[2])
+    return key if key.has_signed(_message(name, content[:-_LENGTH]), signature) else None
+
+
+def signer_of(body: bytes) -> str:
+    """Return the fingerprint that a document says it is signed by, which proves nothing; "" if none."""
+    found = _SIGNATURE.fullmatch(without_checksum(body)[-_LENGTH:])
+    return found[1].decode() if found else ""
+
+
+def _message(name: str, content: bytes) -> bytes:
+    return b"holdfast signed object 1\n%s\n%s\n" % (name.encode(), hashlib.sha256(content).hexdigest().encode())

@@ -5,14 +5,14 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 import holdfast
-from holdfast.archive.format.seal import check_seal
+from holdfast.archive.format.checksum import check_checksum
 from holdfast.common.errors import DamagedError
 
 FORMAT = 2  # the newest format this release reads and writes, and the one of new archives
 FORMATS = (1, 2)
 """1: commits alone. 2: checkpoints beside them, no document without a checksum, and blocks that stand for several."""
 
-SEALED_SINCE = 2
+CHECKSUMS_SINCE = 2
 
 WRITES = 7
 """The newest writers' version of this release.
@@ -55,11 +55,11 @@ class Versions(BaseModel):
 
 
 def read_versions(body: bytes, key: str) -> Versions:
-    """Read the version fields of a sealed document, which may be newer than this release.
+    """Read the version fields of a document with a checksum, which may be newer than this release.
 
     :raises DamagedError: not even those fields are there, or the bytes are not those that were written.
     """
-    check_seal(body, key)
+    check_checksum(body, key)
     try:
         return Versions.model_validate_json(body)
     except ValidationError as error:

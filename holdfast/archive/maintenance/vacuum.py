@@ -19,7 +19,6 @@ from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit,
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.state import Change
 from holdfast.archive.maintenance.orphans import DATA, Leftovers, at_work, named_files, survey
-from holdfast.archive.maintenance.vacuum_guard import Permit
 from holdfast.common.errors import DamagedError, UsageError, sentence
 from holdfast.storage import ObjectRetained
 from locking import LockBusy, Owner, RWLock
@@ -391,3 +390,19 @@ class _Vacuum:
 def _abandonment(state: State, leftovers: Leftovers) -> Change:
     ids = state.blocks.keys() | state.removed.keys() | state.abandoned
     return Change(kind="vacuum", abandoned=tuple(sorted(leftovers.orphans.keys() - ids)))
+
+
+class Permit:
+    """Permit of an archive at one location, from which no other takes files: everything may go."""
+
+    def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
+        """Return the removed blocks that must keep their files, with the replicas that are waited for."""
+        return {}
+
+    def abandon(self, blocks: Collection[str]) -> Collection[str]:
+        """Prevent unknown blocks from ever being added; return those for which that is certain."""
+        return blocks
+
+    def unnamed(self, blocks: Collection[str]) -> Collection[str]:
+        """Return those that `abandon` would, and change nothing."""
+        return blocks

@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.file_index import content_problem, files_of, size_problem, wrong_size
-from holdfast.archive.format.commits import commit_key, number_of
+from holdfast.archive.format.block_ref import load
+from holdfast.archive.format.checkpoint import OURS
+from holdfast.archive.format.commits import COMMITS, commit_key, number_of
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import listed_runs, newest_records
-from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
 from holdfast.archive.maintenance.damage_report import DamageReport
-from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import DamagedError
@@ -409,3 +409,56 @@ def _is_there(archive: Archive, key: str) -> bool:
     except ObjectNotFound:
         return False
     return True
+
+
+CHUNK_S: Final = 20.0  # seconds that a chunk is to take
+FIRST_BYTES: Final = 256 << 20
+SMALLEST_BYTES: Final = 32 << 20
+LARGEST_BYTES: Final = 64 << 30  # bytes of a chunk
+_LEAST_WEIGHT: Final = 1 << 20  # bytes that the smallest file counts for: it takes a request as any other does
+_FASTER: Final = 4.0  # a chunk is larger than the one before by this factor, at most
+
+
+class Chunks:
+    """Files in chunks of about twenty seconds each, until so many bytes or seconds are spent."""
+
+    def __init__(self, files: Iterator[NamedFile], size: float, seconds: float) -> None:
+        self._files = files
+        self._left = size
+        self._deadline = time.monotonic() + seconds
+        self._room = float(FIRST_BYTES)
+
+    def __iter__(self) -> Iterator[list[NamedFile]]:
+        while True:
+            begun = time.monotonic()
+            chunk = self._next(begun)
+            if not chunk:
+                return
+            yield chunk
+            took = max(time.monotonic() - begun, 0.01)
+            self._room = min(max(self._room * min(CHUNK_S / took, _FASTER), SMALLEST_BYTES), LARGEST_BYTES)
+
+    def _next(self, now: float) -> list[NamedFile]:
+        chunk: list[NamedFile] = []
+        room = self._room
+        while room > 0 and self._left > 0 and now < self._deadline:
+            file = next(self._files, None)
+            if file is None:
+                break
+            chunk.append(file)
+            self._left -= file.record.size
+            room -= max(file.record.size, _LEAST_WEIGHT)
+        return chunk
+
+
+def extend_locks(archive: Archive) -> Extended | None:
+    """Extend the object locks of commits, keys and files that the archive needs; None: there are to be none."""
+    store = archive.store
+    if not store.locks_objects:
+        return None
+    blocks = list(archive.state.blocks.values())
+    load(blocks)
+    named = {file.key for placed in blocks for file in placed.block.files()}
+    listed = ["archive.json", *(each.key for prefix in ("keys/", COMMITS) for each in store.list(prefix).objects)]
+    newest = [each.key for each in store.first(OURS, 1)]
+    return store.extend_locks([*listed, *newest, *sorted(named)])

@@ -5,13 +5,11 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from locking.shared_folder import TEMPORARY_PREFIX
 from locking.store import StoreError
 
-MAX_KEY_BYTES = 1024  # s3's own limit, for the key with the store's prefix before it
+MAX_KEY_BYTES = 1024  # S3's own limit, for the key with the store's prefix before it
 MAX_PART_BYTES = 255  # the limit of one name on the usual file systems
-TEMPORARY_PREFIX = ".holdfast-tmp-"
-"""Top-level names that the folder store keeps for files that are still being written."""
-
 
 _REFUSED: Final = re.compile(r"[\\\x00-\x1f\x7f]")
 

@@ -18,10 +18,10 @@ from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.certificates import certificate_problem
-from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.object_store import Extended, ObjectChanged, ObjectStore, check_document
+from holdfast.storage.contract.parts import TranslatingFile
 from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.s3.access import MAKES_AN_OBJECT, S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object

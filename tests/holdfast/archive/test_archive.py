@@ -10,7 +10,7 @@ import pytest
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.seal import seal
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.contract import object_store
@@ -180,7 +180,7 @@ def test_a_newer_format_is_refused_with_the_version_it_needs(archive: Archive, b
 def test_an_archive_that_only_a_newer_release_may_write_can_still_be_read(archive: Archive, block: MakeBlock) -> None:
     add(archive, block())
     stored = json.loads(archive.store.get(commit_key(1)))
-    archive.store.put(commit_key(1), seal(json.dumps({**stored, "min_writer": 9}, indent=1).encode()))
+    archive.store.put(commit_key(1), add_checksum(json.dumps({**stored, "min_writer": 9}, indent=1).encode()))
     again = Archive.open(archive.store)
     with pytest.raises(UsageError, match="needs a writer of format 9"):
         add(again, block())
@@ -222,6 +222,6 @@ def test_a_commit_of_another_parent_breaks_the_chain_loudly(archive: Archive, bl
     add(archive, block())
     add(archive, block(position="0/200"))
     stored = json.loads(archive.store.get(commit_key(2)))
-    archive.store.put(commit_key(2), seal(json.dumps({**stored, "parent": "somebody"}, indent=1).encode()))
+    archive.store.put(commit_key(2), add_checksum(json.dumps({**stored, "parent": "somebody"}, indent=1).encode()))
     with pytest.raises(DamagedError, match="chain is broken at 2"):
         Archive.open(archive.store)

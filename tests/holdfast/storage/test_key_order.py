@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from holdfast.storage.key_order import key_order_misses
+from holdfast.storage.probe import key_order_misses
 from tests.support.stores.ordered import Ordered, ReadsBackwards
 
 KEYS = [f"moved-{number:02d}" for number in range(20)]

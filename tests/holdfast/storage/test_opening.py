@@ -9,7 +9,7 @@ import pytest
 from holdfast.common.errors import HoldfastError, UsageError
 from holdfast.storage import FolderStore, open_url
 from holdfast.storage.encryption.key_source import ENVIRONMENT, new_key
-from holdfast.storage.opening import open_store
+from holdfast.storage.encryption.signed_store import open_store
 
 pytestmark = pytest.mark.usefixtures("no_settings")
 

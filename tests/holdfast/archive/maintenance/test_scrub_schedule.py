@@ -18,7 +18,7 @@ from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.files.file_index import NamedFile, Problem, content_problem, files_of
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.maintenance import chunks, scrub_schedule
+from holdfast.archive.maintenance import scrub_schedule
 from holdfast.archive.maintenance import verify as verification
 from holdfast.archive.maintenance.scrub_schedule import RUN, read_progress
 from holdfast.archive.maintenance.verify import Scope, Verification, verify_and_remember
@@ -184,9 +184,9 @@ def test_a_run_that_was_ended_is_gone_on_with(
     error: type[BaseException],
     remembered_every: int,
 ) -> None:
-    monkeypatch.setattr(chunks, "FIRST_BYTES", 1)
-    monkeypatch.setattr(chunks, "SMALLEST_BYTES", 1)
-    monkeypatch.setattr(chunks, "CHUNK_S", 0)
+    monkeypatch.setattr(verification, "FIRST_BYTES", 1)
+    monkeypatch.setattr(verification, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(verification, "CHUNK_S", 0)
     monkeypatch.setattr(verification, "REMEMBERED_EVERY_S", remembered_every)
     scrubbed.back_up(files=6)
     asked = 0
@@ -209,9 +209,9 @@ def test_a_run_that_was_ended_is_gone_on_with(
 def test_each_chunk_stands_under_the_lock_and_what_is_removed_in_between_is_left_out(
     scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "FIRST_BYTES", 1)
-    monkeypatch.setattr(chunks, "SMALLEST_BYTES", 1)
-    monkeypatch.setattr(chunks, "CHUNK_S", 0)
+    monkeypatch.setattr(verification, "FIRST_BYTES", 1)
+    monkeypatch.setattr(verification, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(verification, "CHUNK_S", 0)
     blocks = []
     for _ in range(3):
         blocks.append(scrubbed.back_up(files=2))

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 from holdfast.archive import Archive
 from holdfast.archive.format.state import Removed
-from holdfast.archive.maintenance.vacuum_guard import Permit
+from holdfast.archive.maintenance.vacuum import Permit
 
 
 def test_nobody_is_waited_for_and_everything_may_go(archive: Archive) -> None:

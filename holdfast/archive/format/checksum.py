@@ -13,36 +13,36 @@ import re
 from holdfast.common.errors import DamagedError
 
 _END = b"\n}"
-_SEAL = re.compile(rb',\n "checksum": "([0-9a-f]{64})"\n}')
+_CHECKSUM = re.compile(rb',\n "checksum": "([0-9a-f]{64})"\n}')
 _LENGTH = len(b',\n "checksum": ""\n}') + 64
 
 
-def seal(body: bytes) -> bytes:
+def add_checksum(body: bytes) -> bytes:
     """Add the SHA-256 of an indented JSON object as its last field."""
     content = body.removesuffix(_END)
     return content + b',\n "checksum": "%s"' % hashlib.sha256(content).hexdigest().encode() + _END
 
 
 def checksum_of(body: bytes) -> str:
-    """Return the SHA-256 that a document is known by, in hex: its seal's, or of all bytes without one."""
-    found = _SEAL.fullmatch(body[-_LENGTH:])
+    """Return the SHA-256 that a document is known by, in hex: its checksum, or of all bytes without one."""
+    found = _CHECKSUM.fullmatch(body[-_LENGTH:])
     return found[1].decode() if found else hashlib.sha256(body).hexdigest()
 
 
-def without_seal(body: bytes) -> bytes:
-    return body[:-_LENGTH] + _END if _SEAL.fullmatch(body[-_LENGTH:]) else body
+def without_checksum(body: bytes) -> bytes:
+    return body[:-_LENGTH] + _END if _CHECKSUM.fullmatch(body[-_LENGTH:]) else body
 
 
-def check_seal(body: bytes, key: str) -> bool:
-    """Verify a document's seal, and return whether it has one; DamagedError: it does not fit.
+def check_checksum(body: bytes, key: str) -> bool:
+    """Verify a document's checksum, and return whether it has one; DamagedError: it does not fit.
 
-    Damage to the seal's own syntax alone makes it look like one without: the content is then as it was written.
+    Damage to the checksum's own syntax alone makes it look like one without: the content is then as it was written.
     """
-    found = _SEAL.fullmatch(body[-_LENGTH:])
+    found = _CHECKSUM.fullmatch(body[-_LENGTH:])
     if found and hashlib.sha256(body[:-_LENGTH]).hexdigest().encode() != found[1]:
-        raise damaged_seal(key, "its checksum is another than its bytes have")
+        raise wrong_checksum(key, "its checksum is another than its bytes have")
     return found is not None
 
 
-def damaged_seal(key: str, why: str) -> DamagedError:
+def wrong_checksum(key: str, why: str) -> DamagedError:
     return DamagedError(f"{key} is damaged: {why}. Restore this object from a copy of the archive.")
