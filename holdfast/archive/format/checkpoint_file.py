@@ -34,6 +34,12 @@ if TYPE_CHECKING:
 
 _HEADER: Final = b"holdfast:checkpoint"
 
+_IN_BOTH: Final = (
+    *("sequence", "tip_checksum", "format", "min_reader", "min_writer", "vouched_by", "superseded", "documents"),
+    *("ends", "streams", "log"),
+)
+"""Fields of a header that are those of the state."""
+
 _COLUMNS: Final = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -83,26 +89,16 @@ def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
     table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
     header = Header(
         archive=archive,
-        sequence=state.sequence,
         tip=tip,
-        tip_checksum=state.tip_checksum,
         at=at,
-        format=state.format,
-        min_reader=state.min_reader,
-        min_writer=state.min_writer,
-        ends=dict(state.ends),
-        streams=dict(state.streams),
         removed=tuple(state.removed.values()),
         holds=tuple(state.holds.values()),
-        abandoned=tuple(sorted(state.abandoned)),
-        log=state.log,
         aside=tuple(state.aside.values()),
-        numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
-        vouched_by=state.vouched_by,
-        superseded=dict(state.superseded),
-        documents=None if state.documents is None else dict(state.documents),
+        abandoned=tuple(sorted(state.abandoned)),
         void=tuple(sorted(state.void)),
+        numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
         digest=_digest(table),
+        **{name: getattr(state, name) for name in _IN_BOTH},
     )
     body = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({_HEADER: header.to_bytes()}), body, compression="zstd")
@@ -174,25 +170,15 @@ def from_bytes(store: ObjectStore, archive: str, document: StoredDocument, key: 
         raise DamagedError(f"{key} is damaged: it is not what was written under this name")
     reader = CommitReader(store, header.vouched_by)
     return State(
-        sequence=header.sequence,
         tip=header.tip,
-        tip_checksum=header.tip_checksum,
-        vouched_by=header.vouched_by,
-        superseded=header.superseded,
-        documents=header.documents,
-        void=frozenset(header.void),
-        format=header.format,
-        min_reader=header.min_reader,
-        min_writer=header.min_writer,
         at=header.at,
+        void=frozenset(header.void),
         blocks={placed.id: placed for placed in _blocks(reader, table, header.numbers)},
         removed={each.id: each for each in header.removed},
         holds={hold.id: hold for hold in header.holds},
         abandoned=frozenset(header.abandoned),
-        ends=header.ends,
-        streams=header.streams,
-        log=header.log,
         aside={each.id: each for each in header.aside},
+        **{name: getattr(header, name) for name in _IN_BOTH},
     )
 
 

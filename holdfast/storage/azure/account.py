@@ -14,13 +14,8 @@ from azure.storage.blob import BlobServiceClient
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
-from holdfast.storage.contract.connections import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
-    Connections,
-    add_certificates,
-    address_of,
-)
+from holdfast.storage.contract.connections import Connections, add_certificates, address_of
+from holdfast.storage.contract.patience import USUAL
 from holdfast.storage.contract.settings import check_line_breaks
 
 if TYPE_CHECKING:
@@ -116,7 +111,9 @@ class AzureAccount:
         session = requests.Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, connections)
-        transport = RequestsTransport(session=session, connection_timeout=CONNECT_TIMEOUT, read_timeout=READ_TIMEOUT)
+        transport = RequestsTransport(
+            session=session, connection_timeout=USUAL.connect_s, read_timeout=USUAL.read_s
+        )
         credential = self._credential()
         if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith(
             "http:"

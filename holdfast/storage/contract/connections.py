@@ -18,6 +18,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 from holdfast.storage.contract.gated_body import GatedBody
+from holdfast.storage.contract.patience import USUAL, Patience
 from locking.store import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -27,13 +28,9 @@ if TYPE_CHECKING:
     from requests import PreparedRequest, Response
 
     from holdfast.common.remote_environment import RemoteEnvironment
-    from holdfast.storage.contract.patience import Patience
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT = 5.0  # seconds to wait for a connection
-READ_TIMEOUT = 30.0  # seconds to wait for the next bytes of an answer
-ATTEMPTS = 4  # how often a request that may be repeated is tried
 FIRST_PAUSE = 0.5  # seconds, at most, before the second try; doubles from try to try
 POOL_CONNECTIONS = 32  # connections that threads sharing one store may use at once
 CERTIFICATES = "REQUESTS_CA_BUNDLE"  # variable of requests for the file with certificates to trust
@@ -51,7 +48,7 @@ class Connections(HTTPAdapter):
 
     Each thread can look at the answers it gets, and can hold its requests back before their last byte.
 
-    :param patience: of each request; None: as this module's constants and the clients say.
+    :param patience: of each request; None: as usual.
     """
 
     def __init__(self, patience: Patience | None = None) -> None:
@@ -91,28 +88,20 @@ class Connections(HTTPAdapter):
         return response
 
     def patiently(self, request: Callable[[], T], repeat: Callable[[BaseException], bool] | None = None) -> T:
-        return patiently(request, repeat, attempts=self._patience.attempts if self._patience else None)
+        """Make a request, and repeat it while `repeat` says so of its error; default: while unavailable."""
+        attempts = (self._patience or USUAL).attempts
+        retrying = Retrying(
+            stop=stop_after_attempt(attempts),
+            wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**USUAL.attempts),
+            retry=retry_if_exception(repeat or _is_unavailable),
+            reraise=True,
+        )
+        return retrying(request)
 
 
 class _Thread(threading.local):
     answers: list[Response] | None = None
     gate: Callable[[], None] | None = None
-
-
-def patiently(
-    request: Callable[[], T],
-    repeat: Callable[[BaseException], bool] | None = None,
-    *,
-    attempts: int | None = None,
-) -> T:
-    """Make a request, and repeat it while `repeat` says so of its error; default: while unavailable."""
-    retrying = Retrying(
-        stop=stop_after_attempt(attempts or ATTEMPTS),
-        wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**ATTEMPTS),
-        retry=retry_if_exception(repeat or _is_unavailable),
-        reraise=True,
-    )
-    return retrying(request)
 
 
 def never_sent(error: BaseException | None) -> bool:

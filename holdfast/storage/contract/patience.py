@@ -19,6 +19,8 @@ class Patience:
     attempts: int
 
 
+USUAL = Patience(connect_s=5.0, read_s=30.0, attempts=4)
+
 SHORT = Patience(connect_s=4.0, read_s=6.0, attempts=3)
 """For a look whose caller can do without the answer.
 

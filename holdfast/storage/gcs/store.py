@@ -17,18 +17,11 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from holdfast.common.remote_environment import is_driver_who_asks, needed
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.connections import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
-    Connections,
-    add_certificates,
-    address_of,
-    clock_of,
-)
+from holdfast.storage.contract.connections import Connections, add_certificates, address_of, clock_of
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.object_store import ObjectChanged, ObjectStore
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
-from holdfast.storage.contract.patience import SHORT, Patience
+from holdfast.storage.contract.patience import SHORT, USUAL, Patience
 from holdfast.storage.gcs.errors import Throttled, gcs_errors
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError, check_listed
 
@@ -38,7 +31,7 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket
     from pyarrow.fs import FileSystem
 
-ONCE = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "retry": None}
+ONCE = {"timeout": (USUAL.connect_s, USUAL.read_s), "retry": None}
 """How the client sends every request; what may be tried again, we try again."""
 
 LISTED = "items(name,size,timeCreated,generation),nextPageToken"

@@ -19,7 +19,7 @@ from botocore.loaders import Loader, create_loader
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
-from holdfast.storage.contract.patience import Patience
+from holdfast.storage.contract.patience import USUAL, Patience
 from holdfast.storage.s3.credentials import credentials_are_renewed, current_credentials, share_credentials
 from holdfast.storage.s3.settings import S3Settings
 
@@ -35,9 +35,6 @@ if _OF_CREDENTIALS.level == logging.NOTSET:
     # It logs with each session where it has found them: in a task's log, more often than all the rest.
     _OF_CREDENTIALS.setLevel(logging.WARNING)
 
-CONNECT_TIMEOUT = 5.0  # seconds to wait for a connection
-READ_TIMEOUT = 30.0  # seconds to wait for the next bytes of an answer
-READ_ATTEMPTS = 4  # how often a request that changes nothing is tried
 POOL_CONNECTIONS = 32  # connections that threads sharing one store may use at once
 MAKES_AN_OBJECT = ("PutObject", "CreateMultipartUpload")
 
@@ -51,12 +48,11 @@ Source: Amazon S3 API reference, 'PutObject' (Content-MD5), 'DeleteObjects'.
 class S3Access:
     """Factory of clients for one server.
 
-    :param patience: of its clients; None: as this module's constants say.
     :raises UsageError: the environment names a profile that is not there, or an addressing style that is none
     """
 
     def __init__(self, settings: S3Settings, patience: Patience | None = None) -> None:
-        self._patience = patience or Patience(CONNECT_TIMEOUT, READ_TIMEOUT, READ_ATTEMPTS)
+        self._patience = patience or USUAL
         core = botocore.session.Session()
         try:
             self._session = boto3.session.Session(botocore_session=core)
@@ -129,8 +125,8 @@ class S3Access:
         return S3FileSystem(
             **options,
             force_virtual_addressing=self._addressing == "virtual",
-            connect_timeout=CONNECT_TIMEOUT,
-            request_timeout=READ_TIMEOUT,
+            connect_timeout=USUAL.connect_s,
+            request_timeout=USUAL.read_s,
         )
 
     @property

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from holdfast.storage import ObjectExists, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from holdfast.storage.s3 import access
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3.store import S3Store
 from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
 from tests.support.locks.aftermath import must_be_safe, outcome
@@ -42,12 +42,11 @@ FAULTS: list[Any] = [
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[FakeS3, S3Store]]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access, "READ_ATTEMPTS", 1)  # so that each answer reaches the lock
         patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         patch.setenv("AWS_REGION", "us-east-1")
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield server, S3Store(BUCKET, listing_is_ordered=True)
+        yield server, S3Store(BUCKET, listing_is_ordered=True, patience=Patience(5.0, 30.0, attempts=1))
 
 
 class World:
