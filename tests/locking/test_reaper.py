@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from locking import LockBusy, LockLost, Owner, Runtime, RWLock
+from locking import LockBusy, LockLost, Owner, RWLock, Runtime
 from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
-from locking.runtime import SYSTEM
 from locking.store import StoreError, StoreUnavailable
 from locking.terms import Terms
 from tests.support.locks.lockstore import START, MemoryStore, Request
@@ -148,15 +146,6 @@ def test_a_marker_that_cannot_be_read_stays_since_the_lease_it_ended_is_not_know
     assert list(store.objects) == [f"locks/r/DEAD.{OTHER}"]
 
 
-def test_a_marker_stays_while_something_of_its_transaction_is_there(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/DEAD.{OTHER}", b"")
-    store.time.sleep(2000)
-    store.place(f"locks/r/READ.{OTHER}", record("R"))
-    lock.read(wait=0, renew=False)
-    assert f"locks/r/DEAD.{OTHER}" in store.objects
-    assert f"locks/r/READ.{OTHER}" not in store.objects
-
-
 def marked(store: MemoryStore, count: int) -> None:
     """Leave so many markers that nothing needs any more."""
     for number in range(count):
@@ -215,20 +204,6 @@ def test_a_sweep_that_the_store_refuses_does_no_harm(store: MemoryStore, lock: R
     store.before = refuse
     lock.write(wait=0, renew=False).check()
     assert store.names().count("DEAD") == 3
-
-
-def test_what_is_swept_beside_a_holder_is_in_a_thread_that_no_exit_waits_for() -> None:
-    entered, go_on = threading.Event(), threading.Event()
-
-    def work() -> None:
-        entered.set()
-        assert threading.current_thread().daemon
-        go_on.wait(30)
-
-    SYSTEM.aside(work)
-    assert entered.wait(30)
-    SYSTEM.aside(lambda: pytest.fail("only one at a time"))
-    go_on.set()
 
 
 def gone_process() -> Owner:

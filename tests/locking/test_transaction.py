@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locking import ExclusiveWrite, InvalidLockName, LockBusy, LockOvertaken, Owner, Runtime, RWLock, Terms
+from locking import ExclusiveWrite, InvalidLockName, LockBusy, LockOvertaken, Owner, RWLock, Runtime
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request
 
@@ -39,25 +39,6 @@ def test_a_target_that_is_none_is_refused(store: MemoryStore, target: str) -> No
         ExclusiveWrite(target, lambda view: b"").commit_to(store)
 
 
-def test_the_intent_sorts_before_the_target(store: MemoryStore, runtime: Runtime) -> None:
-    write().commit_to(store, runtime=runtime)
-    put = [request.key for request in store.requests if request.word == "put"]
-    assert put == sorted(put)
-    assert f"locks/r/DEAD.{ONE}" < put[0]
-
-
-def test_of_two_announced_writers_the_one_with_the_smaller_id_goes_on(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.WRIT.{TWO}")
-    writer = RWLock(store, "r", runtime=runtime)
-
-    def leave_after_a_while(request: Request) -> None:
-        if store.time.now > 1:
-            store.objects.pop(f"locks/r/INTENT.WRIT.{TWO}", None)
-
-    store.after = leave_after_a_while
-    writer.write(wait=5, renew=False).check()
-
-
 def test_of_two_announced_writers_the_one_with_the_greater_id_withdraws(store: MemoryStore, runtime: Runtime) -> None:
     runtime.new_txn()
     store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.WRIT.{ONE}")
@@ -65,18 +46,6 @@ def test_of_two_announced_writers_the_one_with_the_greater_id_withdraws(store: M
         write().commit_to(store, patience=100, runtime=runtime)
     assert store.time.now == 0
     assert list(store.objects) == [f"locks/r/INTENT.WRIT.{ONE}"]
-
-
-def test_a_reader_withdraws_before_a_writers_intent_whatever_their_ids(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.WRIT.{THREE}")
-    with pytest.raises(LockBusy):
-        RWLock(store, "r", runtime=runtime).read(wait=0, renew=False)
-    assert list(store.objects) == [f"locks/r/INTENT.WRIT.{THREE}"]
-
-
-def test_readers_intents_do_not_conflict(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.READ.{THREE}")
-    RWLock(store, "r", runtime=runtime).read(wait=0, renew=False).check()
 
 
 def test_a_writer_looks_again_while_a_reader_is_only_asking(store: MemoryStore, runtime: Runtime) -> None:
@@ -141,42 +110,21 @@ def test_a_lost_delete_of_the_intent_leaves_a_good_lock(store: MemoryStore, runt
     assert store.objects == {}
 
 
-def test_an_attempt_whose_target_came_too_late_is_fenced(store: MemoryStore, runtime: Runtime) -> None:
+@pytest.mark.parametrize(("when", "name"), [("before", "INTENT"), ("before", "WRIT"), ("after", "WRIT")])
+def test_an_attempt_is_fenced_from_the_start_of_its_intents_put_to_its_targets_acknowledgement(
+    store: MemoryStore, runtime: Runtime, when: str, name: str
+) -> None:
     terms = Terms(120, 60)
 
     def dawdle(request: Request) -> None:
-        if (request.word, request.name) == ("put", "WRIT"):
+        if (request.word, request.name) == ("put", name):
             store.time.sleep(terms.budget + 1)
 
-    store.before = dawdle
+    setattr(store, when, dawdle)
     with pytest.raises(LockOvertaken):
         write().commit_to(store, terms=terms, runtime=runtime)
     assert store.names() == ["DEAD"]
     assert store.words()[-3:] == ["put DEAD", "delete INTENT", "delete WRIT"]
-
-
-def test_the_fence_counts_from_the_start_of_the_intents_put(store: MemoryStore, runtime: Runtime) -> None:
-    terms = Terms(120, 60)
-
-    def dawdle(request: Request) -> None:
-        if (request.word, request.name) == ("put", "INTENT"):
-            store.time.sleep(terms.budget + 1)
-
-    store.before = dawdle
-    with pytest.raises(LockOvertaken):
-        write().commit_to(store, terms=terms, runtime=runtime)
-    assert store.names() == ["DEAD"]
-
-
-def test_the_fence_counts_the_time_until_the_acknowledgement(store: MemoryStore, runtime: Runtime) -> None:
-    def dawdle(request: Request) -> None:
-        if (request.word, request.name) == ("put", "WRIT"):
-            store.time.sleep(Terms().budget + 1)
-
-    store.after = dawdle
-    with pytest.raises(LockOvertaken):
-        write().commit_to(store, runtime=runtime)
-    assert store.names() == ["DEAD"]
 
 
 @pytest.mark.parametrize("how", ["dead", "deleted"])

@@ -1,7 +1,4 @@
-"""What holds for every name, record and handle, also for those that nobody has thought of.
-
-The plain round trips of names and records are in test_names.py and test_record.py.
-"""
+"""What holds for every name, record and handle, also for those that nobody has thought of."""
 
 from __future__ import annotations
 
