@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from locking.errors import LockError, LockLost, LockStateUnknown, UnreadableRecord
-from locking.folder import LockFolder
+from locking.folder import LockFolder, must_stand
 from locking.names import Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
 from locking.record import InvalidDocument, decode_marker, decode_record, parse_document, read_document
 from locking.runtime import SYSTEM, Runtime
-from locking.folder import must_stand
 from locking.store import LockStore, ObjectNotFound, StoreUnavailable
 from locking.terms import CLOCK_STEP, Terms
 
@@ -80,7 +79,7 @@ class AttachedLease:
         self.age = 0.0
 
     def check(self) -> None:
-        """Check by the store's clock that the lock is held: until the listing's start + lease − age.
+        """Check by the store's clock that the lock is held: until the listing's start + lease - age.
 
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from locking.attach import LeaseHandle
 from locking.errors import LockLost, LockStateUnknown
+from locking.folder import must_stand
 from locking.one_line import line_logger
 from locking.reaper import put_marker
 from locking.renewer import LeaseThread, Renewer
-from locking.folder import must_stand
 from locking.store import ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:

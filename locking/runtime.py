@@ -18,8 +18,7 @@ class Clock(Protocol):
         """Return the seconds since some start; they never go back, and count suspended time."""
         ...
 
-    def sleep(self, seconds: float) -> None:
-        ...
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:

@@ -116,8 +116,7 @@ class LockStore(Protocol):
         """Return an object's content; raises :class:`ObjectNotFound`."""
         ...
 
-    def put(self, key: str, body: bytes) -> None:
-        ...
+    def put(self, key: str, body: bytes) -> None: ...
 
     def delete(self, key: str) -> None:
         """Remove the object, if it is there."""

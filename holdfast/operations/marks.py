@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 
 from holdfast.archive.format.block import Block, Mark, Stream
-from holdfast.archive.format.document import Moment, ChecksummedDocument
+from holdfast.archive.format.document import ChecksummedDocument, Moment
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.coverage import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence

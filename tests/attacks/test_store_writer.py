@@ -25,11 +25,11 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Mark, Stream, WaitingTable
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.commits import commit_key, parse_commit
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
 from holdfast.archive.format.runs import RunError, RunRecord
-from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.locks import acquire
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect

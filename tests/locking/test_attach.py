@@ -10,11 +10,13 @@ from locking import (
     LockLost,
     LockStateUnknown,
     Owner,
-    RWLock,
     Runtime,
-    attach as attach_to,
+    RWLock,
     end,
     release_handle,
+)
+from locking import (
+    attach as attach_to,
 )
 from locking.attach import AttachedLease
 from locking.store import StoreUnavailable

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from locking import LockInfo, Owner, RWLock, Runtime, Terms, inspect
+from locking import LockInfo, Owner, Runtime, RWLock, Terms, inspect
 from locking.errors import UnreadableRecord
 from locking.folder import FolderClaim, LockFolder
 from locking.info import Records, describe_claim, describe_foreign, intent_is_over, is_over, lease_is_over

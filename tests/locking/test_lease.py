@@ -9,7 +9,7 @@ from datetime import datetime
 
 import pytest
 
-from locking import Lease, LockLost, LockStateUnknown, RWLock, Runtime, end
+from locking import Lease, LockLost, LockStateUnknown, Runtime, RWLock, end
 from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import FakeTime, MemoryStore, Request
 

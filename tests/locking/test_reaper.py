@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from locking import LockBusy, LockLost, Owner, RWLock, Runtime
+from locking import LockBusy, LockLost, Owner, Runtime, RWLock
 from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
 from locking.store import StoreError, StoreUnavailable
 from locking.terms import Terms

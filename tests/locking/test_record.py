@@ -6,7 +6,8 @@ import json
 from datetime import UTC, datetime
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from locking import Owner
 from locking.errors import UnreadableRecord

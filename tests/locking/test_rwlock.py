@@ -8,7 +8,7 @@ import threading
 
 import pytest
 
-from locking import Lease, LockBusy, LockInfo, LockLost, LockStateUnknown, Mutex, Owner, RWLock, Runtime
+from locking import Lease, LockBusy, LockInfo, LockLost, LockStateUnknown, Mutex, Owner, Runtime, RWLock
 from locking.rwlock import TROUBLE
 from locking.store import StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, strategies as st
+from hypothesis import given
+from hypothesis import strategies as st
 
 from locking import Terms
 from locking.terms import CLOCK_STEP, LONGEST_DRAIN, MARKER_LIFE

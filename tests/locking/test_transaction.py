@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from locking import ExclusiveWrite, InvalidLockName, LockBusy, LockOvertaken, Owner, RWLock, Runtime
+from locking import ExclusiveWrite, InvalidLockName, LockBusy, LockOvertaken, Owner, Runtime, RWLock, Terms
 from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request
 

@@ -14,7 +14,7 @@ from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.checkpoint import checkpoint_key
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.document import Count, Moment, ChecksummedDocument, TableRecord
+from holdfast.archive.format.document import ChecksummedDocument, Count, Moment, TableRecord
 from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
 from holdfast.archive.format.state import Removed, State, check_readable
 from holdfast.archive.format.trust import CommitReader, was_signed_by

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.checksum import checksum_of
+from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.state import check_readable
 from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError

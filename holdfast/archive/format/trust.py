@@ -11,8 +11,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Final
 
-from holdfast.archive.format.commits import commit_key, parse_commit, read_stored
 from holdfast.archive.format.checksum import without_checksum
+from holdfast.archive.format.commits import commit_key, parse_commit, read_stored
 from holdfast.common.errors import DamagedError
 from holdfast.storage.encryption.signed_store import not_signed
 from holdfast.storage.encryption.signing_key import believed

@@ -36,8 +36,7 @@ TIMEOUT_S = 10.0
 class Scheduler(Protocol):
     """Scheduler that is asked for states: Airflow's words, or None where it knows of none."""
 
-    def run_state(self, dag_id: str, run_id: str) -> str | None:
-        ...
+    def run_state(self, dag_id: str, run_id: str) -> str | None: ...
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
         """Return the state of a task instance; one that is not mapped has the index -1."""

@@ -111,9 +111,7 @@ class AzureAccount:
         session = requests.Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, connections)
-        transport = RequestsTransport(
-            session=session, connection_timeout=USUAL.connect_s, read_timeout=USUAL.read_s
-        )
+        transport = RequestsTransport(session=session, connection_timeout=USUAL.connect_s, read_timeout=USUAL.read_s)
         credential = self._credential()
         if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith(
             "http:"

@@ -9,8 +9,8 @@ import pytest
 
 from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
-from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.checksum import add_checksum
+from holdfast.archive.format.commits import commit_key
 from holdfast.common.errors import DamagedError, OutcomeUnknownError, RefusedError, UsageError
 from holdfast.storage import ObjectStore, open_store
 from holdfast.storage.contract import object_store

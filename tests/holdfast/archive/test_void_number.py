@@ -15,9 +15,9 @@ from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive, Change
 from holdfast.archive import archive as archive_module
 from holdfast.archive.format.checkpoint import CHECKPOINTS
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.last_seen import PutBackError
-from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.versions import VOID_SINCE
 from holdfast.archive.maintenance.commit_chain import broken_commits
 from holdfast.archive.maintenance.copy_archive import copy

@@ -18,8 +18,8 @@ from holdfast.common.cleanup import clean_up, cleanup
 from holdfast.operations import job_process
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.store import CoordinationStore
-from locking import shared_folder
 from holdfast_airflow.operators.job import ArchiveJobOperator
+from locking import shared_folder
 
 
 class FirstError(Exception):

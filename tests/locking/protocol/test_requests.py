@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import pytest
 
-from locking import Lease, LockBusy, Owner, RWLock, Runtime, look_into
+from locking import Lease, LockBusy, Owner, Runtime, RWLock, look_into
 from locking.runtime import COURTESY
 from locking.store import Listing
 from locking.terms import CLOCK_STEP

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.archive.format.checksum import check_checksum, checksum_of, wrong_checksum, add_checksum
+from holdfast.archive.format.checksum import add_checksum, check_checksum, checksum_of, wrong_checksum
 from holdfast.common.errors import DamagedError
 
 BODY = json.dumps({"id": "b1", "rows": 10}, indent=1).encode()

@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.archive.format.checksum import add_checksum, checksum_of
 from holdfast.archive.format.commits import (
     commit_key,
     missing_commit,
@@ -19,7 +20,6 @@ from holdfast.archive.format.commits import (
     read_commit,
 )
 from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.checksum import checksum_of, add_checksum
 from holdfast.archive.format.versions import FORMAT, READS
 from holdfast.common.errors import DamagedError, UsageError
 from tests.support.stores.memory_store import MemoryStore

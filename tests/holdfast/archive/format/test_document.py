@@ -10,9 +10,9 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError
 from tests.support.stores.memory_store import MemoryStore

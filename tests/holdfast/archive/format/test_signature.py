@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from holdfast.archive.format.checksum import check_checksum, add_checksum
+from holdfast.archive.format.checksum import add_checksum, check_checksum
 from holdfast.archive.format.trust import signer_of, was_signed_by
 from holdfast.storage.encryption.signing_key import find_signing_key
 from tests.support.signers import new_signer, signed_as_before

@@ -28,7 +28,7 @@ def running_versioned() -> Iterator[dict[str, str]]:
         yield server.environment
 
 
-@pytest.fixture(scope="module", params=[running_moto, running_versioned])
+@pytest.fixture(scope="module", params=[pytest.param(running_moto, marks=pytest.mark.exhaustive), running_versioned])
 def new_bucket(request: pytest.FixtureRequest) -> Iterator[NewBucket]:
     """Makes a bucket on a server; returns a store in it, and a client beside the store."""
     with request.param() as variables, pytest.MonkeyPatch.context() as patch:
