@@ -26,13 +26,6 @@ def test_a_signed_document_is_the_same_with_one_field_more(tmp_path: Path) -> No
     assert signer_of(signed) == key.public.fingerprint
 
 
-def test_a_signature_is_of_the_name_too(tmp_path: Path) -> None:
-    address = new_signer(tmp_path / "key")[0]
-    key = find_signing_key(address)
-    known = {key.public.fingerprint: key.public}
-    assert was_signed_by(add_checksum(signed_as_before(BODY, "commits/1", address)), "commits/2", known) is None
-
-
 def test_no_changed_bit_passes(tmp_path: Path) -> None:
     address = new_signer(tmp_path / "key")[0]
     key = find_signing_key(address)

@@ -6,7 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -136,15 +136,6 @@ def test_what_was_not_read_for_longest_comes_first(scrubbed: Scrubbed) -> None:
     scrubbed.verify()
     order = [path.split("/")[-2] for path in scrubbed.runs[-1]]
     assert list(dict.fromkeys(order)) == [old.id, new.id, newest.id]
-
-
-def test_all_is_read_where_nothing_bounds_it_whatever_was_read_before(scrubbed: Scrubbed) -> None:
-    for _ in range(2):
-        scrubbed.back_up()
-    scrubbed.verify(budget=1)
-    found = scrubbed.verify()
-    assert set(scrubbed.runs[-1]) == scrubbed.paths()
-    assert (found.files, found.since) == (8, scrubbed.store.now)
 
 
 def test_damage_is_read_again_each_time_until_it_is_mended(scrubbed: Scrubbed) -> None:
@@ -292,11 +283,6 @@ def test_no_time_reads_nothing(scrubbed: Scrubbed) -> None:
     assert (scrubbed.runs, found.files, found.since) == ([[]], 0, made.covers.to_time)
 
 
-def test_no_backups_need_no_reading(scrubbed: Scrubbed) -> None:
-    found = scrubbed.verify(within=DAY)
-    assert (found.damage, found.files, found.since) == ((), 0, None)
-
-
 @pytest.mark.parametrize(
     ("scope", "told"),
     [
@@ -311,14 +297,6 @@ def test_no_backups_need_no_reading(scrubbed: Scrubbed) -> None:
 )
 def test_a_scope_is_told_to_the_job(scope: Scope, told: list[str]) -> None:
     assert scope.arguments() == told
-
-
-def test_time_of_progress_is_the_stores(scrubbed: Scrubbed) -> None:
-    scrubbed.back_up()
-    scrubbed.verify()
-    at = read_progress(scrubbed.store).at
-    assert isinstance(at, datetime)
-    assert at == scrubbed.store.now
 
 
 ENOUGH = 1 << 30
