@@ -27,27 +27,6 @@ def test_a_lease_is_trusted_until_it_is_over(store: MemoryStore, lease: Lease) -
         lease.check()
 
 
-def test_a_renewal_makes_it_last_from_the_renewals_start(store: MemoryStore, lease: Lease) -> None:
-    store.time.sleep(100)
-    _slow_down(store, "touch", 15)
-    lease.renew()
-    store.after = lambda request: None
-    store.time.sleep(104)  # 119 since the renewal began
-    lease.check()
-    store.time.sleep(1)
-    with pytest.raises(LockLost):
-        lease.check()
-
-
-def test_an_acknowledgement_that_comes_too_late_revives_nothing(store: MemoryStore, lease: Lease) -> None:
-    store.time.sleep(100)
-    _slow_down(store, "touch", 25)
-    with pytest.raises(LockLost):
-        lease.renew()
-    with pytest.raises(LockLost):
-        lease.check()
-
-
 def test_no_renewal_starts_once_the_lease_is_over(store: MemoryStore, lease: Lease) -> None:
     store.time.sleep(120)
     store.forget()
@@ -117,21 +96,6 @@ def test_leaving_the_block_releases_also_after_an_error(store: MemoryStore, runt
     with pytest.raises(ZeroDivisionError), RWLock(store, "r", runtime=runtime).write(wait=0, renew=False):
         raise ZeroDivisionError
     assert store.objects == {}
-
-
-def test_a_release_after_a_doubtful_renewal_marks_the_lock_dead_first(store: MemoryStore, lease: Lease) -> None:
-    def lose_answer(request: Request) -> None:
-        if request.word == "touch":
-            raise StoreOutcomeUnknown("no answer")
-
-    store.before = lose_answer
-    with pytest.raises(StoreOutcomeUnknown):
-        lease.renew()
-    store.before = lambda request: None
-    lease.renew()
-    store.forget()
-    lease.release()
-    assert store.words() == ["put DEAD", "delete WRIT"]
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreOutcomeUnknown, StoreDenied])

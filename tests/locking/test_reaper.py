@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import pytest
 
-from locking import LockBusy, LockLost, Owner, Runtime, RWLock
+from locking import LockBusy, Owner, Runtime, RWLock
 from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
 from locking.store import StoreError, StoreUnavailable
 from locking.terms import Terms
@@ -53,16 +53,6 @@ def test_a_lock_is_ended_once_its_lease_and_grace_are_over(store: MemoryStore, l
     assert store.names() == ["DEAD", "WRIT"]
 
 
-def test_a_renewed_lock_is_not_ended(store: MemoryStore, lock: RWLock) -> None:
-    held = lock.read(wait=0, renew=False)
-    for _ in range(10):
-        store.time.sleep(100)
-        held.renew()
-    with pytest.raises(LockBusy):
-        lock.write(wait=0, renew=False)
-    held.check()
-
-
 def test_the_terms_that_count_are_those_of_the_locks_owner(store: MemoryStore, lock: RWLock) -> None:
     store.place(f"locks/r/WRIT.{OTHER}", record(terms=Terms(1000, 60)))
     store.time.sleep(1050)
@@ -70,55 +60,6 @@ def test_the_terms_that_count_are_those_of_the_locks_owner(store: MemoryStore, l
         lock.read(wait=0, renew=False)
     store.time.sleep(11)
     lock.read(wait=0, renew=False).check()
-
-
-def test_a_reader_that_died_is_ended_by_the_next_reader(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/READ.{OTHER}", record("R"))
-    store.time.sleep(181)
-    lock.read(wait=0, renew=False).release()
-    assert store.names() == ["DEAD"]
-
-
-def test_a_left_intent_is_ended_with_a_marker(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/INTENT.WRIT.{OTHER}", record())
-    store.time.sleep(180)
-    with pytest.raises(LockBusy):
-        lock.read(wait=0, renew=False)
-    store.time.sleep(1)
-    lock.read(wait=0, renew=False).release()
-    assert store.names() == ["DEAD"]
-
-
-def test_a_left_intent_beside_its_target_goes_without_a_marker(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/INTENT.READ.{OTHER}", record("R"))
-    store.place(f"locks/r/READ.{OTHER}", record("R"))
-    store.time.sleep(170)
-    store.place(f"locks/r/READ.{OTHER}", record("R"))  # its healthy owner's renewal
-    store.time.sleep(11)
-    lock.read(wait=0, renew=False).release()
-    assert store.names() == ["READ"]
-
-
-def test_a_late_renewal_revives_nothing(store: MemoryStore, lock: RWLock) -> None:
-    held = lock.write(wait=0, renew=False)
-    body, _ = store.objects[f"locks/r/WRIT.{held.txn}"]
-    store.time.sleep(181)
-    mine = lock.write(wait=0, renew=False)
-    store.place(f"locks/r/WRIT.{held.txn}", body)
-    mine.check()
-    with pytest.raises(LockLost):
-        held.check()
-    mine.release()
-    lock.write(wait=0, renew=False).check()
-
-
-def test_who_lists_a_dead_lock_ends_it_again_marker_first(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/DEAD.{OTHER}", b"")
-    store.place(f"locks/r/WRIT.{OTHER}", record())
-    store.time.sleep(5)
-    lock.write(wait=0, renew=False)
-    assert store.words()[-3:] == ["get WRIT", "put DEAD", "delete WRIT"]
-    assert store.objects[f"locks/r/DEAD.{OTHER}"][1] == store.time.date()
 
 
 def test_a_marker_goes_when_nothing_can_come_late_any_more(store: MemoryStore, lock: RWLock) -> None:
@@ -247,20 +188,6 @@ def test_a_process_that_may_live_keeps_its_lock(store: MemoryStore, lock: RWLock
 def test_a_runs_attempt_ends_with_its_process(store: MemoryStore, lock: RWLock) -> None:
     store.place(f"locks/r/INTENT.WRIT.{OTHER}", record(owner=replace(gone_process(), scope="run")))
     lock.write(wait=0, renew=False).check()
-
-
-def test_a_runs_lock_taken_after_the_look_outlives_its_process(store: MemoryStore, lock: RWLock) -> None:
-    body = record(owner=replace(gone_process(), scope="run"))
-    store.place(f"locks/r/INTENT.WRIT.{OTHER}", body)
-
-    def become_held(request: Request) -> None:
-        if request.word == "get":
-            store.place(f"locks/r/WRIT.{OTHER}", body)
-
-    store.before = become_held
-    with pytest.raises(LockBusy):
-        lock.write(wait=0, renew=False)
-    assert f"locks/r/DEAD.{OTHER}" not in store.objects
 
 
 def test_a_record_under_another_locks_name_is_not_believed(store: MemoryStore, lock: RWLock) -> None:

@@ -40,25 +40,6 @@ def test_what_is_put_is_listed_read_touched_and_deleted(folder: SharedFolder) ->
         folder.get(info.key)
 
 
-def test_nothing_is_read_or_written_through_a_link(folder: SharedFolder, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "WRIT.1").write_bytes(b"theirs")
-    folder.put("locks/a/WRIT.1", b"")
-    root = tmp_path / "new" / "shared"
-    (root / "locks" / "b").symlink_to(elsewhere)
-    (root / "locks" / "a" / "WRIT.2").symlink_to(elsewhere / "WRIT.1")
-    for act in (folder.get, folder.delete, lambda key: folder.put(key, b""), lambda key: folder.touch(key, b"")):
-        for key in ("locks/b/WRIT.1", "../elsewhere/WRIT.1"):
-            with pytest.raises(StoreDenied):
-                act(key)
-    with pytest.raises(StoreDenied):
-        folder.get("locks/a/WRIT.2")
-    with pytest.raises(StoreError, match="no regular file"):
-        folder.list("locks/a/")
-    assert (elsewhere / "WRIT.1").read_bytes() == b"theirs"
-
-
 @pytest.mark.parametrize(
     ("number", "reading", "writing"),
     [
