@@ -53,21 +53,15 @@ Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not
 
 @dataclass(frozen=True)
 class Budget:
-    """Number of tries of each kind in a probe.
+    """Number of tries of each kind in a probe."""
 
-    :param rounds: of write, list, read, overwrite, delete, list.
-    :param moves: of a client from one name to a later one, while others list.
-    :param races: of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes
-        wrong.
-    :param contenders: requests at once in a race.
-    :param large_races: of three large objects each. Of moto's server, which is not atomic, two races in five show two
-        winners, and as many an internal error: that it passes all of them is not to be expected.
-    """
-
-    rounds: int = 20
-    moves: int = 100
+    rounds: int = 20  # of write, list, read, overwrite, delete, list
+    moves: int = 100  # of a client from one name to a later one, while others list
     races: int = 50
-    contenders: int = 16
+    """Of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes wrong."""
+    contenders: int = 16  # requests at once in a race
+    # Of three large objects each. Of moto's server, which is not atomic, two races in five show two winners, and as
+    # many an internal error: that it passes all of them is not to be expected.
     large_races: int = 20
     settle_s: float = 2.2
 
@@ -83,13 +77,10 @@ class ProbeFinding:
 
 @dataclass(frozen=True)
 class ClockFinding:
-    """Finding on the store's clock.
-
-    :param skew_s: the store's time less ours; give or take `uncertainty_s`. Leases do not depend on it.
-    """
+    """Finding on the store's clock."""
 
     source: str
-    skew_s: float
+    skew_s: float  # the store's time less ours; give or take `uncertainty_s`. Leases do not depend on it.
     uncertainty_s: float
 
 
@@ -102,19 +93,15 @@ class Latency:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Result of a probe at one endpoint.
-
-    :param probed_at: ISO 8601, by the store's clock.
-    :param listings_per_check: how many listings a lock's check takes here.
-    """
+    """Result of a probe at one endpoint."""
 
     url: str
     endpoint: str
-    probed_at: str
+    probed_at: str  # ISO 8601, by the store's clock
     findings: tuple[ProbeFinding, ...]
     clock: ClockFinding
     latency: dict[str, Latency]
-    listings_per_check: int
+    listings_per_check: int  # how many listings a lock's check takes here
     budget: Budget
     version: int = VERSION
 

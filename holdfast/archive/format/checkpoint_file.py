@@ -56,11 +56,7 @@ without which tables its stream follows: that is the same in most blocks, and st
 
 
 class Header(ChecksummedDocument):
-    """Header of a checkpoint: the state without its blocks.
-
-    :param numbers: of blocks that have another number than their commit, by id.
-    :param digest: SHA-256 of the columns' values.
-    """
+    """Header of a checkpoint: the state without its blocks."""
 
     archive: str
     sequence: int
@@ -76,12 +72,12 @@ class Header(ChecksummedDocument):
     abandoned: tuple[str, ...]
     log: LogPlace | None = None
     aside: tuple[Removed, ...] = ()
-    numbers: dict[str, int] = Field(default_factory=dict)
+    numbers: dict[str, int] = Field(default_factory=dict)  # of blocks that have another number than their commit, by id
     vouched_by: int = 0
     superseded: dict[str, Count] = Field(default_factory=dict)
     documents: dict[str, str] | None = None
     void: tuple[int, ...] = ()
-    digest: str
+    digest: str  # SHA-256 of the columns' values
 
 
 def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:

@@ -33,13 +33,10 @@ class TipVoidedError(DamagedError):
 
 @dataclass(frozen=True)
 class StoredNumber:
-    """Content of a number: the object's body, or why it is missing or cannot be read.
-
-    :param last: of several numbers that are missing in a row, the last; else `number`.
-    """
+    """Content of a number: the object's body, or why it is missing or cannot be read."""
 
     number: int
-    last: int
+    last: int  # of several numbers that are missing in a row, the last; else `number`
     body: StoredDocument | DamagedError
 
 

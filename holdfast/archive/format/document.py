@@ -102,24 +102,17 @@ def part_path(pack: str, offset: int) -> str:
 
 
 class FileRecord(Document):
-    """One immutable file of a block.
+    """One immutable file of a block."""
 
-    :param path: key in the store; of a part of a pack, the pack's key, `#`, and the offset of its first byte.
-    :param size: bytes.
-    :param sha256: of the file's bytes, in hex; checked at every read.
-    :param rows: rows in it, for a data file.
-    :param digest: the additive content hash of those rows (`rows:sum`).
-    :param key_range: least and greatest value of the first key column, as text; None where unknown.
-    :param footer: of a data file its last bytes, which tell of its columns and pages: how many, `:`, and their SHA-256
-        in hex; None where an earlier version wrote it.
-    """
-
-    path: _FilePath
-    size: Count
-    sha256: str
-    rows: Count = 0
-    digest: str | None = None
+    path: _FilePath  # key in the store; of a part of a pack, the pack's key, `#`, and the offset of its first byte
+    size: Count  # bytes
+    sha256: str  # of the file's bytes, in hex; checked at every read
+    rows: Count = 0  # rows in it, for a data file
+    digest: str | None = None  # the additive content hash of those rows (`rows:sum`)
     key_range: tuple[str, str] | None = None
+    """Least and greatest value of the first key column, as text; None where unknown."""
+    # of a data file its last bytes, which tell of its columns and pages: how many, `:`, and their SHA-256 in hex; None
+    # where an earlier version wrote it
     footer: str | None = None
 
     @property
@@ -142,21 +135,18 @@ class TableRecord(Document):
 
     In a block of changes its rows are changes of one form of the table: a table whose columns were changed between two
     of them has several records.
-
-    :param digest: the additive content hash of the rows; "" for changes.
-    :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog has them.
-    :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
-    :param first, last: log positions of the first and last commit with changes in it.
     """
 
     id: TableId
     table_schema: str
     name: str
     rows: Count
-    digest: str
+    digest: str  # the additive content hash of the rows; "" for changes
     files: tuple[FileRecord, ...]
     columns: tuple[dict[str, Any], ...] = ()
-    key: tuple[int, ...] = ()
+    """Of that form, as the source describes them; empty in a snapshot, where the catalog has them."""
+    key: tuple[int, ...] = ()  # numbers of the columns that tell rows apart; empty where only all of them together do
+    # first, last: log positions of the first and last commit with changes in it
     first: Position | None = None
     last: Position | None = None
 

@@ -44,27 +44,21 @@ class PutBackError(DamagedError):
 
 
 class LastSeen(Document):
-    """State of an archive at one place, as it was last seen, each number with the id of what it numbers.
-
-    :param archive: its id; `name`: for people; `created`: when it was made at this place. None: an earlier release kept
-        this.
-    :param sequence: number of its newest commit; `commit`: the id of that.
-    :param log: id of the coordination store that it follows as a replica; "" for an archive at one place.
-    :param index: of the last entry of that which it had executed; `entry`: the id of that, where it is known.
-    :param accepted: the states that it was known to take the place of, as in `State.superseded`.
-    :param replaces: newest commits of what was there before, by archive id, where this one was just created.
-    """
+    """State of an archive at one place, as it was last seen, each number with the id of what it numbers."""
 
     archive: str
+    """Its id; `name`: for people; `created`: when it was made at this place. None: an earlier release kept this."""
     name: str
     created: AwareDatetime | None = None
-    sequence: Count
+    sequence: Count  # number of its newest commit; `commit`: the id of that
     commit: str
-    log: str = ""
-    index: Count = 0
+    log: str = ""  # id of the coordination store that it follows as a replica; "" for an archive at one place
+    index: Count = 0  # of the last entry of that which it had executed; `entry`: the id of that, where it is known
     entry: str = ""
     accepted: dict[str, Count] = Field(default_factory=dict)
+    """The states that it was known to take the place of, as in `State.superseded`."""
     replaces: dict[str, Count] = Field(default_factory=dict)
+    """Newest commits of what was there before, by archive id, where this one was just created."""
 
     @classmethod
     def of(cls, identity: Identity, state: State) -> LastSeen:
@@ -207,14 +201,11 @@ def _locked(path: Path) -> Iterator[None]:
 
 @dataclass(frozen=True)
 class SeenNow:
-    """An archive as it is seen now.
-
-    :param commit: reads the commit of a number that counts.
-    """
+    """An archive as it is seen now."""
 
     identity: Identity
     state: State
-    commit: Callable[[int], ArchiveCommit]
+    commit: Callable[[int], ArchiveCommit]  # reads the commit of a number that counts
 
     def is_put_back(self, before: LastSeen) -> bool:
         """Return whether this is an older state than was seen before, one that went another way, or another archive's.

@@ -22,15 +22,11 @@ _LOOKS_AT_ONCE = 16
 
 
 class BegunBlock(Document):
-    """Block with tables that are being read; the other fields are as in the block that is committed.
-
-    :param snapshot: describes what it is read in: with another one, nothing of it can be joined.
-    :param started_from: the source's end position before it; None if it had no backup yet.
-    """
+    """Block with tables that are being read; the other fields are as in the block that is committed."""
 
     id: str
-    snapshot: str
-    started_from: str | None
+    snapshot: str  # describes what it is read in: with another one, nothing of it can be joined
+    started_from: str | None  # the source's end position before it; None if it had no backup yet
     catalog: FileRecord
     schema_dump: FileRecord
     not_included: tuple[str, ...] = ()
@@ -39,19 +35,15 @@ class BegunBlock(Document):
 
 
 class FinishedPiece(Document):
-    """Piece of a table, read to its end, whose files the store has acknowledged.
+    """Piece of a table, read to its end, whose files the store has acknowledged."""
 
-    :param table: its oid.
-    :param first, end: its first heap page, and the first one after it; None where it has no such bound.
-    :param packs: recorded with one of the pieces whose files are in them.
-    """
-
-    table: int
+    table: int  # its oid
     number: int
+    # first, end: its first heap page, and the first one after it; None where it has no such bound
     first: int | None
     end: int | None
     files: tuple[FileRecord, ...]
-    packs: tuple[FileRecord, ...] = ()
+    packs: tuple[FileRecord, ...] = ()  # recorded with one of the pieces whose files are in them
 
     @property
     def rows(self) -> int:

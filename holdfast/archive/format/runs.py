@@ -73,37 +73,28 @@ class RunError(Document):
 
 
 class RunRecord(Document):
-    """Status of a job at one time.
-
-    :param step: in words, such as "reading tables".
-    :param rows, size, objects: done so far; `estimated_rows` is the source's own estimate, `of_objects` the whole.
-    :param elapsed_s: seconds since the job began; `step_s` since this step did.
-    :param step_rows: of `rows`, those that were done when the step began.
-    :param steps: seconds that each finished step has taken; none where an earlier release wrote it.
-    :param at: when it was written, by the store's clock; None where an earlier release wrote it.
-    :param said: messages of the job for people so far, beside its progress.
-    :param begun: the block that the job has just begun to fill.
-    :param block: the id of the block that `pieces` belong to, which were finished since the record before.
-    """
+    """Status of a job at one time."""
 
     run: str
     number: int
     operation: str
     state: Literal["running", "succeeded", "failed"]
-    step: str
+    step: str  # in words, such as "reading tables"
+    # rows, size, objects: done so far; `estimated_rows` is the source's own estimate, `of_objects` the whole
     rows: int = 0
     size: int = 0
     estimated_rows: int = 0
-    elapsed_s: float = 0.0
+    elapsed_s: float = 0.0  # seconds since the job began; `step_s` since this step did
     step_s: float = 0.0
-    step_rows: int = 0
+    step_rows: int = 0  # of `rows`, those that were done when the step began
     objects: int = 0
     of_objects: int = 0
     steps: dict[str, float] = Field(default_factory=dict)
-    at: Moment | None = None
-    said: tuple[str, ...] = ()
-    begun: BegunBlock | None = None
-    block: str | None = None
+    """Seconds that each finished step has taken; none where an earlier release wrote it."""
+    at: Moment | None = None  # when it was written, by the store's clock; None where an earlier release wrote it
+    said: tuple[str, ...] = ()  # messages of the job for people so far, beside its progress
+    begun: BegunBlock | None = None  # the block that the job has just begun to fill
+    block: str | None = None  # the id of the block that `pieces` belong to, which were finished since the record before
     pieces: tuple[FinishedPiece, ...] = ()
     result: dict[str, Any] | None = None
     error: RunError | None = None

@@ -24,16 +24,12 @@ MOST_VOIDED = 100  # numbers that one commit may void
 
 
 class Removed(Document):
-    """Block that is no longer part of the archive; its files may still be there.
-
-    :param added: the commit that added it, which names its files.
-    :param removed: the commit that removed it, made at `at`.
-    """
+    """Block that is no longer part of the archive; its files may still be there."""
 
     id: str
     source: str
-    added: int
-    removed: int
+    added: int  # the commit that added it, which names its files
+    removed: int  # the commit that removed it, made at `at`
     at: Moment
 
 
@@ -227,15 +223,7 @@ def _number(commit: ArchiveCommit, block: Block) -> int:
 
 @dataclass(frozen=True)
 class Change:
-    """The content of a commit that is still to be made.
-
-    :param expected_ends: per source the end position the work started from (None: no backup yet).
-    :param reason: why, in words, where a person has to say so.
-    :param format: the one that the archive has from then on; None: the one it has.
-    :param log: of a replica: where it then stands in the update log; None: where it stood.
-    :param void: the number that was used last, where some behind the newest commit are to count for nothing.
-    :param adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`.
-    """
+    """The content of a commit that is still to be made."""
 
     kind: str
     add: tuple[Block, ...] = ()
@@ -244,16 +232,19 @@ class Change:
     vacuumed: tuple[str, ...] = ()
     holds: tuple[Hold, ...] = ()
     released: tuple[str, ...] = ()
-    reason: str = ""
+    reason: str = ""  # why, in words, where a person has to say so
     expected_ends: Mapping[str, str | None] = field(default_factory=dict)
-    format: int | None = None
-    log: LogPlace | None = None
+    """Per source the end position the work started from (None: no backup yet)."""
+    format: int | None = None  # the one that the archive has from then on; None: the one it has
+    log: LogPlace | None = None  # of a replica: where it then stands in the update log; None: where it stood
+    # adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
     documents: Mapping[str, str] | None = None
     supersedes: Mapping[str, int] = field(default_factory=dict)
     void: int | None = None
+    """The number that was used last, where some behind the newest commit are to count for nothing."""
 
     @property
     def executes_entry(self) -> bool:

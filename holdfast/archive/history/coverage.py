@@ -53,16 +53,12 @@ class _Base:
 
 @dataclass(frozen=True)
 class Chain:
-    """Snapshots and the changes that follow them, each in the order of positions.
+    """Snapshots and the changes that follow them, each in the order of positions."""
 
-    :param start: from this position on no change is missing.
-    :param gap: why nothing before is joined to it.
-    """
-
-    start: int
+    start: int  # from this position on no change is missing
     snapshots: tuple[Placed, ...] = ()
     changes: tuple[Placed, ...] = ()
-    gap: str = ""
+    gap: str = ""  # why nothing before is joined to it
 
     @property
     def end(self) -> int:
@@ -341,18 +337,15 @@ def stream_tip(state: State, source: str) -> Placed | None:
 
 @dataclass(frozen=True)
 class CoveredRange:
-    """Positions of a chain that can be restored, from `first` to `last`; one where both are equal.
-
-    :param start, end: when they were reached.
-    :param placed: the newest block in it.
-    """
+    """Positions of a chain that can be restored, from `first` to `last`; one where both are equal."""
 
     chain: Chain
     first: int
     last: int
+    # start, end: when they were reached
     start: datetime
     end: datetime
-    placed: Placed
+    placed: Placed  # the newest block in it
 
     def __str__(self) -> str:
         return f"{iso(self.end)} (commit:{self.placed.number})"

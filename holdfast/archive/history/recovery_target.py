@@ -29,24 +29,16 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class TableParts:
-    """Snapshot and changes that make a table's rows at a position.
+    """Snapshot and changes that make a table's rows at a position."""
 
-    :param base: its rows in the snapshot at position `since`.
-    :param begun: when the snapshot was taken.
-    :param upto: what of the changes counts: those of transactions that commit before this position.
-    :param as_of: when `upto` was reached.
-    :param changes: those since the snapshot; they may hold more than counts.
-    :param stale: why the rows are those of an earlier position than the target's; "" where they are exact.
-    """
-
-    base: TableRecord
+    base: TableRecord  # its rows in the snapshot at position `since`
     catalog: FileRecord
     since: int
-    begun: datetime
-    upto: int
-    as_of: datetime
-    changes: tuple[TableRecord, ...] = ()
-    stale: str = ""
+    begun: datetime  # when the snapshot was taken
+    upto: int  # what of the changes counts: those of transactions that commit before this position
+    as_of: datetime  # when `upto` was reached
+    changes: tuple[TableRecord, ...] = ()  # those since the snapshot; they may hold more than counts
+    stale: str = ""  # why the rows are those of an earlier position than the target's; "" where they are exact
 
     @property
     def why_unfit(self) -> str:
@@ -59,42 +51,34 @@ class TableParts:
 
 @dataclass(frozen=True)
 class RecoveryTarget:
-    """Recovery target: all that brings a source to a position, with the transactions that commit before it.
-
-    :param at: the time it stands for: for a time that was asked for that time, else when it was reached.
-    :param full: the snapshot to begin with.
-    :param schema: the block whose schema is that of the position, as nearly as it is known.
-    :param sequences: the block that records where sequences stood, never earlier than at the position, if there is one.
-    :param sequences_before: the last such block before the position; None where `sequences` is of the very position.
-    :param next_cut: the first block behind the position that records a schema, where none is of the very position; what
-        it reads may be missing. None where there is none.
-    :param approximate: why the schema may differ from that of the position; "" where it does not.
-    :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
-    :param passed: tables that may have been there, and were made and dropped between two backups.
-    :param log_only: those of these that are restored, by the log alone.
-    :param unproved_names: of tables that may have had another one.
-    :param doubt: the blocks with the schema before and after the position, where it was changed in between, and it is
-        not known when; None where that is known.
-    :param touches: what was touched between these two, and where; None where it is not known of each change.
-    :param unfit: tables, by oid, with rows that do not fit the later of these two, which is that of the position.
-    """
+    """Recovery target: all that brings a source to a position, with the transactions that commit before it."""
 
     source: str
     position: int
-    at: datetime
+    at: datetime  # the time it stands for: for a time that was asked for that time, else when it was reached
     chain: Chain
-    full: Placed
-    schema: Placed
+    full: Placed  # the snapshot to begin with
+    schema: Placed  # the block whose schema is that of the position, as nearly as it is known
     sequences: Placed
-    approximate: str = ""
+    """The block that records where sequences stood, never earlier than at the position, if there is one."""
+    approximate: str = ""  # why the schema may differ from that of the position; "" where it does not
     lost: tuple[str, ...] = ()
+    """What was certainly there, and has no place in the schema that is taken, though it has in the other one."""
     passed: tuple[PassingTable, ...] = ()
-    log_only: tuple[str, ...] = ()
-    unproved_names: tuple[str, ...] = ()
+    """Tables that may have been there, and were made and dropped between two backups."""
+    log_only: tuple[str, ...] = ()  # those of these that are restored, by the log alone
+    unproved_names: tuple[str, ...] = ()  # of tables that may have had another one
+    # The blocks with the schema before and after the position, where it was changed in between, and it is not known
+    # when; None where that is known
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None
+    """What was touched between these two, and where; None where it is not known of each change."""
     unfit: Mapping[int, str] = field(default_factory=dict)
+    """Tables, by oid, with rows that do not fit the later of these two, which is that of the position."""
     sequences_before: Placed | None = None
+    """The last such block before the position; None where `sequences` is of the very position."""
+    # The first block behind the position that records a schema, where none is of the very position; what it reads may
+    # be missing. None where there is none.
     next_cut: Placed | None = None
 
     def __str__(self) -> str:
@@ -227,21 +211,15 @@ def _is_behind(cut: Block, position: int, at: datetime) -> bool:
 
 @dataclass
 class _Followed:
-    """Table followed from its snapshot on, block by block.
-
-    :param names: under which the snapshots have it, the newest first.
-    :param start: position of the snapshot.
-    :param entry: of the publication, by which it was followed then; None where it was not.
-    :param upto: position up to which it is followed; `as_of`: when that was reached.
-    """
+    """Table followed from its snapshot on, block by block."""
 
     record: TableRecord
-    names: Collection[str]
+    names: Collection[str]  # under which the snapshots have it, the newest first
     base: Block
-    start: int
-    entry: int | None
+    start: int  # position of the snapshot
+    entry: int | None  # of the publication, by which it was followed then; None where it was not
     stale: str
-    upto: int
+    upto: int  # position up to which it is followed; `as_of`: when that was reached
     as_of: datetime
     changes: list[TableRecord] = field(default_factory=list)
 

@@ -27,21 +27,16 @@ _MARKS_APART = 6  # marks are drawn so many parts apart, at least: nearer ones a
 
 @dataclass(frozen=True)
 class _Part:
-    """Part of the line.
-
-    :param points: restore points and covered ranges in it; `gaps`: gaps in it.
-    :param commit: the newest one of it; None of a gap.
-    :param neighbours: of a gap, the ranges before and after it.
-    """
+    """Part of the line."""
 
     start: datetime
     end: datetime
     kind: Kind
-    points: int = 0
+    points: int = 0  # restore points and covered ranges in it; `gaps`: gaps in it
     gaps: int = 0
     whole: bool = True
-    commit: int | None = None
-    neighbours: tuple[CoveredRange, CoveredRange] | None = None
+    commit: int | None = None  # the newest one of it; None of a gap
+    neighbours: tuple[CoveredRange, CoveredRange] | None = None  # of a gap, the ranges before and after it
 
 
 @dataclass

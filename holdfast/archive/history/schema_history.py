@@ -21,33 +21,26 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassingTable:
-    """Table at a position, that was made and dropped between the cuts around it.
-
-    :param is_certain: it was there; else it may have been dropped by then.
-    """
+    """Table at a position, that was made and dropped between the cuts around it."""
 
     record: PassedTable
-    is_certain: bool
+    is_certain: bool  # it was there; else it may have been dropped by then
 
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """Known schema changes between two cuts.
-
-    :param changed_at: positions at which definitions were changed, in order; None: it is not known when they were.
-    :param seen: positions at which tables were seen to be others than before, or definitions recorded to be changed.
-    :param differ: the cuts have different schemas, or nobody knows what was changed and changed back in between.
-    :param passed: tables that were made and dropped in between, each once.
-    :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
-    """
+    """Known schema changes between two cuts."""
 
     before: Placed
     after: Placed
     changed_at: tuple[int, ...] | None
+    """Positions at which definitions were changed, in order; None: it is not known when they were."""
     seen: tuple[int, ...]
-    differ: bool
+    """Positions at which tables were seen to be others than before, or definitions recorded to be changed."""
+    differ: bool  # the cuts have different schemas, or nobody knows what was changed and changed back in between
     touches: Touches | None = None
-    passed: tuple[PassedTable, ...] = ()
+    """By object, the positions at which it was touched, in order; None: it is not known of each change."""
+    passed: tuple[PassedTable, ...] = ()  # tables that were made and dropped in between, each once
 
     @property
     def is_known(self) -> bool:

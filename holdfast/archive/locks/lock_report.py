@@ -21,23 +21,15 @@ Safe = Literal["wait", "reap", "break", "remove"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """One lock, explained.
-
-    :param process: whether its holder's process runs, as far as that can be seen from here.
-    :param finished: whether Airflow says that the task or run it belongs to has ended.
-    :param airflow_state: Airflow's word for the state of that; "" where it knows of none, or was not asked.
-    :param waiting: requests that wait for this lock; a deferred task leaves no trace in the store.
-    :param keeps_out: operations of this release that it keeps from starting.
-    :param safe: what may be done now; `advice`: the same in words.
-    """
+    """One lock, explained."""
 
     lock: LockInfo
-    process: Liveness
-    finished: bool
-    airflow_state: str
-    waiting: tuple[LockInfo, ...]
-    keeps_out: tuple[str, ...]
-    safe: Safe
+    process: Liveness  # whether its holder's process runs, as far as that can be seen from here
+    finished: bool  # whether Airflow says that the task or run it belongs to has ended
+    airflow_state: str  # Airflow's word for the state of that; "" where it knows of none, or was not asked
+    waiting: tuple[LockInfo, ...]  # requests that wait for this lock; a deferred task leaves no trace in the store
+    keeps_out: tuple[str, ...]  # operations of this release that it keeps from starting
+    safe: Safe  # what may be done now; `advice`: the same in words
     advice: str
 
     def describe(self) -> dict[str, Any]:

@@ -27,17 +27,13 @@ ORDER = ("format", "maintenance", "ingest", "replica", "history")
 
 @dataclass(frozen=True)
 class Need:
-    """Mode and extent of one lock that an operation takes.
+    """Mode and extent of one lock that an operation takes."""
 
-    :param mode: R shared, W exclusive.
-    :param when: empty where it is held from start to end; else for which part of the work, in words. Such a lock is
-        taken by the operation itself when it comes to that part.
-    :param skips: where the lock is busy, that part is left out.
-    """
-
-    mode: Mode
+    mode: Mode  # R shared, W exclusive
+    # Empty where it is held from start to end; else for which part of the work, in words. Such a lock is taken by the
+    # operation itself when it comes to that part.
     when: str = ""
-    skips: bool = False
+    skips: bool = False  # where the lock is busy, that part is left out
 
     def __str__(self) -> str:
         return f"{self.mode}, {self.when}" if self.when else self.mode
@@ -45,15 +41,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Row:
-    """Operations that take the same locks, as a row of the table.
-
-    :param needs: from names in `ORDER` to how that lock is taken.
-    :param notes: from an operation to what its name does not say by itself.
-    """
+    """Operations that take the same locks, as a row of the table."""
 
     operations: tuple[str, ...]
-    needs: Mapping[str, Need]
-    notes: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, Need]  # from names in `ORDER` to how that lock is taken
+    notes: Mapping[str, str] = field(default_factory=dict)  # from an operation to what its name does not say by itself
 
 
 _R = Need("R")

@@ -49,16 +49,11 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True)
 class OwnerState:
-    """State of an owner, in a scheduler's words.
+    """State of an owner, in a scheduler's words."""
 
-    :param state: its word for the state of the owner's run or task; "" where it knows of none, or was not asked.
-    :param has_ended: whether the owner has ended for certain.
-    :param is_paused: whether the DAG of a run that has not ended is paused: nothing more of the run begins.
-    """
-
-    state: str = ""
-    has_ended: bool = False
-    is_paused: bool = False
+    state: str = ""  # its word for the state of the owner's run or task; "" where it knows of none, or was not asked
+    has_ended: bool = False  # whether the owner has ended for certain
+    is_paused: bool = False  # whether the DAG of a run that has not ended is paused: nothing more of the run begins
 
 
 UNKNOWN = OwnerState()

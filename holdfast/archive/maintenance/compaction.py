@@ -35,18 +35,12 @@ _MOST_PARTS: Final = 1_000  # in a block: a commit holds what each part tells
 
 @dataclass(frozen=True)
 class CompactionPolicy:
-    """Rules for the neighbouring blocks of changes to join.
+    """Rules for the neighbouring blocks of changes to join."""
 
-    :param min_blocks: so many at least.
-    :param small_bytes: only blocks that are smaller.
-    :param target_bytes: what is joined is no larger than this.
-    :param min_age: only blocks whose last change is older.
-    """
-
-    min_blocks: int = 8
-    small_bytes: int = 64 << 20
-    target_bytes: int = 512 << 20
-    min_age: timedelta = timedelta(hours=1)
+    min_blocks: int = 8  # so many at least
+    small_bytes: int = 64 << 20  # only blocks that are smaller
+    target_bytes: int = 512 << 20  # what is joined is no larger than this
+    min_age: timedelta = timedelta(hours=1)  # only blocks whose last change is older
 
     def __post_init__(self) -> None:
         if self.min_blocks < 2:
@@ -206,14 +200,10 @@ def _worth_it(run: Sequence[Placed], policy: CompactionPolicy, before: datetime)
 
 @dataclass(frozen=True)
 class FormRun:
-    """Consecutive changes of a table in one form, which come into the same files.
+    """Consecutive changes of a table in one form, which come into the same files."""
 
-    :param number: among those of its group.
-    :param records: one of each block, in their order.
-    """
-
-    number: int
-    records: tuple[TableRecord, ...]
+    number: int  # among those of its group
+    records: tuple[TableRecord, ...]  # one of each block, in their order
 
     @property
     def table(self) -> str:

@@ -31,16 +31,14 @@ _UNTIL: Callable[[tuple[int, int, datetime, datetime]], datetime] = itemgetter(3
 
 @dataclass(frozen=True)
 class LostRange:
-    """Consecutive recovery targets of one source that cannot be restored whole.
-
-    :param start, end: the first and the last of them, or what they lie between, where none is a restore point.
-    :param first, last: commits of the first and the last restore point among them, 0 where there is none; `points`: how
-        many there are.
-    """
+    """Consecutive recovery targets of one source that cannot be restored whole."""
 
     source: str
+    # start, end: the first and the last of them, or what they lie between, where none is a restore point
     start: datetime
     end: datetime
+    # first, last: commits of the first and the last restore point among them, 0 where there is none; `points`: how many
+    # there are
     first: int
     last: int
     points: int

@@ -33,20 +33,16 @@ def named_files(state: State) -> frozenset[str]:
 
 @dataclass
 class Leftovers:
-    """Files in a listing that no block names.
-
-    :param orphans: by id, the files of blocks that were begun, and that nothing is known of.
-    :param strays: files in folders of blocks that were committed.
-    :param returned: files of abandoned blocks, written after these were vacuumed.
-    :param young: ids of blocks that nothing is known of, with files that are too new to judge.
-    :param unknown: keys that are not of a form that files of blocks have.
-    """
+    """Files in a listing that no block names."""
 
     orphans: dict[str, list[ObjectInfo]] = field(default_factory=dict)
-    strays: list[ObjectInfo] = field(default_factory=list)
+    """By id, the files of blocks that were begun, and that nothing is known of."""
+    strays: list[ObjectInfo] = field(default_factory=list)  # files in folders of blocks that were committed
     returned: list[ObjectInfo] = field(default_factory=list)
+    """Files of abandoned blocks, written after these were vacuumed."""
     young: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    """Ids of blocks that nothing is known of, with files that are too new to judge."""
+    unknown: list[str] = field(default_factory=list)  # keys that are not of a form that files of blocks have
 
     def files(self) -> dict[str, int]:
         """Return the paths of all files that may go, with their sizes."""

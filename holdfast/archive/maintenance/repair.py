@@ -23,14 +23,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Repaired:
-    """Result of a repair.
+    """Result of a repair."""
 
-    :param files: that are now what was written, by path.
-    :param left: path and reason of those that are not.
-    """
-
-    files: tuple[str, ...]
-    left: Mapping[str, str]
+    files: tuple[str, ...]  # that are now what was written, by path
+    left: Mapping[str, str]  # path and reason of those that are not
 
 
 def check_copy(archive: Archive, copy: Archive) -> None:

@@ -53,14 +53,10 @@ _UNITS: Final = {
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules on the restore points that stay.
+    """Rules on the restore points that stay."""
 
-    :param counts: how many points each rule keeps, by its name.
-    :param within: as written, such as `7d`: everything that is no older stays. "" without this rule.
-    """
-
-    counts: Mapping[str, int]
-    within: str = ""
+    counts: Mapping[str, int]  # how many points each rule keeps, by its name
+    within: str = ""  # as written, such as `7d`: everything that is no older stays. "" without this rule.
 
     @property
     def window(self) -> timedelta:
@@ -110,16 +106,13 @@ def _check_rule(word: str, name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """Positions of a covered range that stay, and why.
-
-    :param low, high: from the one to the other; without an end, everything behind the first, and what is joined to it.
-    :param why: in words, such as `daily=14`.
-    """
+    """Positions of a covered range that stay, and why."""
 
     covered: CoveredRange
+    # low, high: from the one to the other; without an end, everything behind the first, and what is joined to it
     low: int
     high: int | None
-    why: str
+    why: str  # in words, such as `daily=14`
 
     def holds(self, point: RestorePoint) -> bool:
         return (

@@ -49,28 +49,21 @@ class Pass(Document):
 
 
 class ScrubProgress(Document):
-    """Progress of verification so far.
+    """Progress of verification so far."""
 
-    :param chain: up to this commit all were read and follow each other; `tip` is its id.
-    :param seen: the files of blocks that were added up to this commit were there, with the right size.
-    :param at: when files were read last, by the store's clock.
-    :param read: since when each block was read whole; by that time, so that it is written once for many.
-    :param under_way: blocks that are being read.
-    :param decoded: blocks whose files' pages and rows were read, too, by this version of `reader`.
-    :param damaged: paths that were not as they were written, by the block that names them: they are read each time.
-    :param broken: objects that the newest verification found missing or damaged without reading files, by source; those
-        of "" are the archive's own.
-    """
-
-    chain: int = 0
+    chain: int = 0  # up to this commit all were read and follow each other; `tip` is its id
     tip: str | None = None
-    seen: int = 0
-    at: Moment | None = None
+    seen: int = 0  # the files of blocks that were added up to this commit were there, with the right size
+    at: Moment | None = None  # when files were read last, by the store's clock
     read: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    under_way: dict[str, Pass] = Field(default_factory=dict)
-    decoded: tuple[str, ...] = ()
+    """Since when each block was read whole; by that time, so that it is written once for many."""
+    under_way: dict[str, Pass] = Field(default_factory=dict)  # blocks that are being read
+    decoded: tuple[str, ...] = ()  # blocks whose files' pages and rows were read, too, by this version of `reader`
     reader: str = ""
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Paths that were not as they were written, by the block that names them: they are read each time."""
+    # Objects that the newest verification found missing or damaged without reading files, by source; those of "" are
+    # the archive's own
     broken: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     def with_broken(self, objects: Iterable[tuple[str, str]]) -> ScrubProgress:

@@ -34,13 +34,11 @@ _CLOCKS_DIFFER: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class PointPlan:
-    """Restore point, and whether it stays.
-
-    :param why: what keeps it; empty where nothing does. It may stay all the same, since its blocks are needed.
-    """
+    """Restore point, and whether it stays."""
 
     point: RestorePoint
     why: tuple[str, ...]
+    """What keeps it; empty where nothing does. It may stay all the same, since its blocks are needed."""
     stays: bool
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,15 +53,12 @@ class PointPlan:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """Planned truncation of one source: its points, oldest first, and what goes.
-
-    :param removed: ids of the blocks that go.
-    :param before, after: its covered ranges.
-    """
+    """Planned truncation of one source: its points, oldest first, and what goes."""
 
     source: str
     points: tuple[PointPlan, ...]
-    removed: tuple[str, ...]
+    removed: tuple[str, ...]  # ids of the blocks that go
+    # before, after: its covered ranges
     before: tuple[CoveredRange, ...]
     after: tuple[CoveredRange, ...]
 

@@ -56,49 +56,36 @@ class Permission:
 
 @dataclass(frozen=True)
 class Refusal:
-    """File that the store did not delete.
-
-    :param until: when an object lock on it ends; None for anything else.
-    :param retained: a lock or hold of the store's keeps it; else something is wrong.
-    """
+    """File that the store did not delete."""
 
     file: str
     reason: str
-    until: datetime | None
-    retained: bool
+    until: datetime | None  # when an object lock on it ends; None for anything else
+    retained: bool  # a lock or hold of the store's keeps it; else something is wrong
 
 
 @dataclass
 class Vacuumed:
-    """Result of a vacuum or of a dry run.
-
-    :param blocks: ids of removed blocks that are gone for good.
-    :param abandoned: ids of blocks that can never be committed now.
-    :param files, size: how many files were deleted, and their bytes.
-    :param commits: numbers of the commits that were made.
-    :param waiting: removed blocks whose grace is not over, with the time when it is.
-    :param awaited: removed blocks that other replicas may still need, with the names of those that are waited for.
-    :param young: ids of unknown blocks that may still be at work, or come by the update log.
-    :param busy: who kept us from deleting, or from a source's leftovers.
-    :param left: files that were to go and are left for the next run, but for those that were refused.
-    :param trouble: what the store said, where it kept us from going on.
-    :param unknown: keys under `data/` that no backup has written.
-    """
+    """Result of a vacuum or of a dry run."""
 
     dry_run: bool = False
-    blocks: list[str] = field(default_factory=list)
-    abandoned: list[str] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)  # ids of removed blocks that are gone for good
+    abandoned: list[str] = field(default_factory=list)  # ids of blocks that can never be committed now
+    # files, size: how many files were deleted, and their bytes
     files: int = 0
     size: int = 0
-    commits: list[int] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)  # numbers of the commits that were made
     waiting: dict[str, datetime] = field(default_factory=dict)
+    """Removed blocks whose grace is not over, with the time when it is."""
     awaited: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Removed blocks that other replicas may still need, with the names of those that are waited for."""
     young: list[str] = field(default_factory=list)
+    """Ids of unknown blocks that may still be at work, or come by the update log."""
     refused: list[Refusal] = field(default_factory=list)
-    busy: list[str] = field(default_factory=list)
-    left: int = 0
-    trouble: str = ""
-    unknown: list[str] = field(default_factory=list)
+    busy: list[str] = field(default_factory=list)  # who kept us from deleting, or from a source's leftovers
+    left: int = 0  # files that were to go and are left for the next run, but for those that were refused
+    trouble: str = ""  # what the store said, where it kept us from going on
+    unknown: list[str] = field(default_factory=list)  # keys under `data/` that no backup has written
 
     def describe(self) -> dict[str, Any]:
         return {

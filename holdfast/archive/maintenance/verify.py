@@ -57,23 +57,18 @@ THE_ARCHIVE: Final = "the archive"  # stands for the source of a commit of which
 
 @dataclass(frozen=True)
 class Damage:
-    """Damaged object, and the recovery targets it costs.
+    """Damaged object, and the recovery targets it costs."""
 
-    :param what: the file, and what is wrong with it.
-    :param table: `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the
-        schema, "transactions" for those with their times, "the backup" for a commit.
-    :param source: "" of a commit that holds no backup.
-    :param costs: what cannot be restored whole without it.
-    :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
-        it. Commits only a copy has, and what was written so is the same at every place.
-    """
-
-    what: str
+    what: str  # the file, and what is wrong with it
+    # `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the schema,
+    # "transactions" for those with their times, "the backup" for a commit
     table: str
-    source: str
+    source: str  # "" of a commit that holds no backup
     commit: int
     path: str = ""
-    costs: tuple[LostRange, ...] = ()
+    costs: tuple[LostRange, ...] = ()  # what cannot be restored whole without it
+    # It is a file of a block, and missing or not what was written: a copy or another replica may have it. Commits only
+    # a copy has, and what was written so is the same at every place.
     replaceable: bool = False
 
     def __str__(self) -> str:
@@ -99,21 +94,18 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of a verification.
+    """Result of a verification."""
 
-    :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
-    :param since: every file of the archive was read after it, or made after it; None where not all is known.
-    :param locks: what became of object locks; None where there are to be none, or nothing was to be written.
-    """
-
-    commits: int
+    commits: int  # how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes
     blocks: int
     files: int
     size: int
     deep: bool
     damage: tuple[Damage, ...]
     since: datetime | None = None
+    """Every file of the archive was read after it, or made after it; None where not all is known."""
     locks: Extended | None = None
+    """What became of object locks; None where there are to be none, or nothing was to be written."""
 
     def describe(self) -> dict[str, Any]:
         return {
@@ -131,18 +123,13 @@ class Verification:
 
 @dataclass(frozen=True)
 class Scope:
-    """Scope of a verification.
+    """Scope of a verification."""
 
-    :param deep: read files, those first that were not read for longest; else compare sizes with listings.
-    :param new: only commits that were not verified yet, and the files that they brought.
-    :param budget: bytes to read, or for how long to read, at most.
-    :param within: read as much as is needed to have read all in this time, if that is done again and again.
-    """
-
-    deep: bool = False
-    new: bool = False
-    budget: int | timedelta | None = None
+    deep: bool = False  # read files, those first that were not read for longest; else compare sizes with listings
+    new: bool = False  # only commits that were not verified yet, and the files that they brought
+    budget: int | timedelta | None = None  # bytes to read, or for how long to read, at most
     within: timedelta | None = None
+    """Read as much as is needed to have read all in this time, if that is done again and again."""
 
     def arguments(self) -> list[str]:
         arguments = [*(["--deep"] if self.deep else []), *(["--new"] if self.new else [])]

@@ -34,18 +34,13 @@ _PRINCIPAL = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZUR
 
 @dataclass(frozen=True)
 class AzureAccount:
-    """Azure storage account.
-
-    :param endpoint: of its blob service, without a secret
-    :param key: of the account; with neither this nor ``sas``, ``azure.identity.DefaultAzureCredential`` finds who we
-        are
-    :param sas: shared access signature
-    """
+    """Azure storage account."""
 
     name: str
-    endpoint: str
+    endpoint: str  # of its blob service, without a secret
     key: str = ""
-    sas: str = ""
+    """Of the account; with neither this nor ``sas``, ``azure.identity.DefaultAzureCredential`` finds who we are."""
+    sas: str = ""  # shared access signature
 
     def __repr__(self) -> str:
         return f"AzureAccount({self.name!r}, {self.endpoint!r})"

@@ -39,30 +39,20 @@ LARGEST_DOCUMENT = 1 << 30
 
 
 class Extended(NamedTuple):
-    """Result of extending object locks.
+    """Result of extending object locks."""
 
-    :param looked_at: objects that were asked how long they are locked.
-    :param extended: those whose lock ended too soon.
-    :param failed: those that could not be asked or extended, by key, with the reason.
-    """
-
-    looked_at: int
-    extended: int
-    failed: Mapping[str, StoreError]
+    looked_at: int  # objects that were asked how long they are locked
+    extended: int  # those whose lock ended too soon
+    failed: Mapping[str, StoreError]  # those that could not be asked or extended, by key, with the reason
 
 
 class StoredDocument(NamedTuple):
-    """Small object as it is stored.
+    """Small object as it is stored."""
 
-    :param body: its content; `signed`: with its signature, if it has one, for `create_signed` of another store.
-    :param is_believed: a key that is known here has signed it, or no signature is asked for.
-    :param signer: fingerprint of the key that it says to be signed by, which proves nothing; "" for none.
-    """
-
-    body: bytes
+    body: bytes  # its content; `signed`: with its signature, if it has one, for `create_signed` of another store
     signed: bytes
-    is_believed: bool = True
-    signer: str = ""
+    is_believed: bool = True  # a key that is known here has signed it, or no signature is asked for
+    signer: str = ""  # fingerprint of the key that it says to be signed by, which proves nothing; "" for none
 
 
 class ObjectStore(ABC):

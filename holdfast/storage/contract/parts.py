@@ -16,10 +16,7 @@ AHEAD_BYTES = 1 << 20  # read at once where less is asked for
 
 
 class RangeReader(io.RawIOBase):
-    """Seekable file on one object.
-
-    :param fetch: gives the bytes from an offset, of a length that lies within the object
-    """
+    """Seekable file on one object; `fetch`: gives the bytes from an offset, of a length that lies within the object."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
         self._size = size

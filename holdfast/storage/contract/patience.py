@@ -7,16 +7,11 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Limits of one request.
+    """Limits of one request."""
 
-    :param connect_s: seconds to wait for a connection.
-    :param read_s: seconds to wait for the next bytes of an answer.
-    :param attempts: how often a request that changes nothing is tried.
-    """
-
-    connect_s: float
-    read_s: float
-    attempts: int
+    connect_s: float  # seconds to wait for a connection
+    read_s: float  # seconds to wait for the next bytes of an answer
+    attempts: int  # how often a request that changes nothing is tried
 
 
 USUAL = Patience(connect_s=5.0, read_s=30.0, attempts=4)

@@ -48,26 +48,18 @@ class KnownKey(BaseModel):
 
 
 class RingDocument(BaseModel):
-    """Stored form of a ring of keys; nothing in it is secret.
-
-    :param ring: an id of its own; copies of an archive may share a ring.
-    :param number: of this document; each is written once.
-    :param wrapped_by: fingerprint of the wrapping key; empty where a service wraps.
-    :param keys: oldest first.
-    :param root: the root key, wrapped, in base64.
-    :param sealed: the data keys one after the other, sealed by the root key with all of the above, in base64.
-    """
+    """Stored form of a ring of keys; nothing in it is secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int = Field(default=1, ge=1, le=1)
-    ring: str
-    number: int = Field(ge=1)
+    ring: str  # an id of its own; copies of an archive may share a ring
+    number: int = Field(ge=1)  # of this document; each is written once
     created: AwareDatetime
-    wrapped_by: str
-    keys: tuple[KnownKey, ...] = Field(min_length=1)
-    root: str
-    sealed: str
+    wrapped_by: str  # fingerprint of the wrapping key; empty where a service wraps
+    keys: tuple[KnownKey, ...] = Field(min_length=1)  # oldest first
+    root: str  # the root key, wrapped, in base64
+    sealed: str  # the data keys one after the other, sealed by the root key with all of the above, in base64
 
     @property
     def name(self) -> str:

@@ -36,12 +36,9 @@ _FORM: Final = re.compile(r"(?:(compliance|governance):)?([1-9][0-9]{0,3})d")
 
 @dataclass(frozen=True, slots=True)
 class ObjectLock:
-    """Object lock of everything that is written once.
+    """Object lock of everything that is written once."""
 
-    :param period: how long, from the writing or the last extension on.
-    """
-
-    period: timedelta
+    period: timedelta  # how long, from the writing or the last extension on
     mode: Literal["COMPLIANCE", "GOVERNANCE"] = "COMPLIANCE"
 
     @classmethod
