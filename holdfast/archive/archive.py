@@ -179,10 +179,7 @@ class Archive:
         return archive
 
     def _check_seen(self, before: LastSeen | None) -> LastSeen | None:
-        """Refuse an older state than this machine has seen at this place, or another archive's.
-
-        Return what was seen where it does not count any more, since a person has accepted that.
-        """
+        """Refuse an older state than was seen here; return what was seen where a person has accepted that."""
         now = self.seen_now
         if before is None or now.is_after(before):
             return None
@@ -231,10 +228,7 @@ class Archive:
         return CommitReader(self.store, self.state.vouched_by).read(sequence)
 
     def commits(self, since: int = 0) -> Iterator[ArchiveCommit]:
-        """Read all commits after a number, in order, which takes long for an old archive.
-
-        :raises DamagedError: one is missing or not what was written.
-        """
+        """Read all commits after a number, in order; DamagedError: one is missing or not what was written."""
         while since in self.state.void:
             since -= 1
         return self._folder.read(self.state.numbers(since), since)

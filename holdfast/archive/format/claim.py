@@ -19,10 +19,7 @@ ATTEMPTS = 8  # times that an object is offered to a store that does not answer
 
 
 def claim(store: ObjectStore, key: str, body: bytes, *, signed: bool = False) -> bytes:
-    """Create `key` unless it exists, and return the stored content; a lost reply is asked for again.
-
-    :param signed: the content is as another store has it signed, and so is what is returned.
-    """
+    """Create `key` unless it exists, and return what it holds; `signed`: both as another store has them signed."""
     create = store.create_signed if signed else store.create
     try:
         for attempt in Retrying(

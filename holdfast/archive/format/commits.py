@@ -30,11 +30,7 @@ def number_of(key: str) -> int | None:
 
 
 def parse_commit(key: str, body: bytes) -> ArchiveCommit:
-    """Return the commit that is stored under a key.
-
-    :raises UsageError: it needs a newer release.
-    :raises DamagedError: it is not what was written under this key.
-    """
+    """Return the commit stored under a key; UsageError: a newer release is needed; DamagedError: it is another."""
     if not body:
         raise empty_commit(key)
     check_readable(read_versions(body, key), key)

@@ -130,10 +130,7 @@ def read_seen(place: str) -> LastSeen | None:
 
 
 def note_seen(place: str, now: LastSeen, *, instead_of: LastSeen | None = None) -> None:
-    """Remember what is seen at a place; of one archive the newest commit stays.
-
-    :param instead_of: what was seen there, and does not count any more since a person has accepted that.
-    """
+    """Remember the newest commit seen at a place; `instead_of`: what a person has accepted to be gone."""
 
     def newest(before: LastSeen | None) -> LastSeen:
         return now if before in (None, instead_of) or _is_news(before, now) else before
@@ -208,10 +205,7 @@ class SeenNow:
     commit: Callable[[int], ArchiveCommit]  # reads the commit of a number that counts
 
     def is_put_back(self, before: LastSeen) -> bool:
-        """Return whether this is an older state than was seen before, one that went another way, or another archive's.
-
-        :param before: read before the archive was.
-        """
+        """Return whether this is older than what was seen `before`, went another way, or is another archive."""
         return not self.is_after(before) and not self.takes_the_place_of(before)
 
     def is_after(self, before: LastSeen) -> bool:

@@ -101,10 +101,7 @@ class RunRecord(Document):
 
     @property
     def left_s(self) -> float | None:
-        """Estimate the seconds left in the step by its pace; None where that would be a guess.
-
-        The whole is the source's own estimate of its rows, so a table that was never analysed says nothing.
-        """
+        """Estimate the seconds left in the step by its pace; None where that would be a guess."""
         known = self.estimated_rows > self.rows >= self.estimated_rows * _KNOWN_PART
         return self.step_s * (self.estimated_rows / self.rows - 1) if known and self.step_s >= _KNOWN_S else None
 
@@ -171,10 +168,7 @@ class ListedRun:
         return found[1] if found else f"{self.infos[-1].modified:%Y%m%dT%H%M%SZ}"
 
     def newest(self) -> Recorded | None:
-        """Read the newest record that counts; None where none does.
-
-        One that is damaged, not to be believed, or of a time that is still to come counts for nothing, and is named.
-        """
+        """Read the newest record that counts, and name others: damaged, not believed, or of a time to come."""
         for info in self.infos[: -_MOST_LOOKS - 1 : -1]:
             try:
                 record = RunRecord.from_bytes(self.store.get(info.key), info.key)
@@ -318,11 +312,7 @@ class RunLog:
             self._pieces += pieces
 
     def progress(self, step: str, *, rows: int = 0, **counts: int) -> None:
-        """Record the job's progress, by counts as `RunRecord` names them.
-
-        A new step is recorded at once, the same step at most every two seconds. A record that cannot be written is left
-        out: no job fails because it cannot be watched.
-        """
+        """Record the job's progress: a new step at once, the same one every two seconds; no failure ends the job."""
         now = time.monotonic()
         if step == self._step and now - self._written < INTERVAL_S:
             return

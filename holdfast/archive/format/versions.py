@@ -55,10 +55,7 @@ class Versions(BaseModel):
 
 
 def read_versions(body: bytes, key: str) -> Versions:
-    """Read the version fields of a document with a checksum, which may be newer than this release.
-
-    :raises DamagedError: not even those fields are there, or the bytes are not those that were written.
-    """
+    """Read the version fields of a document of any release; DamagedError: there are none, or it is damaged."""
     check_checksum(body, key)
     try:
         return Versions.model_validate_json(body)

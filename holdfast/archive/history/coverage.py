@@ -326,10 +326,7 @@ def chains(state: State, source: str) -> tuple[Chain, ...]:
 
 
 def stream_tip(state: State, source: str) -> Placed | None:
-    """Return the block that a source's next changes follow on, with the newest changes or the stream's begin.
-
-    It has to stay, whatever is removed: what was followed up to here, and in which form, is known from it.
-    """
+    """Return the block that a source's next changes follow on, which has to stay: it tells in which form."""
     blocks = [placed for placed in blocks_of(state, source) if (stream := placed.head.stream)
               and (placed.head.kind == "changes" or stream.opened)]  # fmt: skip
     return max(blocks, key=lambda placed: placed.number, default=None)

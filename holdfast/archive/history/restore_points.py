@@ -38,10 +38,7 @@ class RestorePoint:
 
 
 def points_of(ranges: Iterable[CoveredRange]) -> list[RestorePoint]:
-    """Return the ends of all backups in covered ranges, the oldest first.
-
-    Where backups end at the same position they are one point, named by the full one.
-    """
+    """Return the ends of all backups in covered ranges, the oldest first; one a position, named by the full one."""
     points = []
     for covered in ranges:
         ends = {to_of(placed.head): placed for placed in (*covered.changes, *covered.snapshots)}

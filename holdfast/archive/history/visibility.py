@@ -16,10 +16,7 @@ if TYPE_CHECKING:
 
 
 def without(state: State, hidden: Collection[str]) -> State:
-    """Return the state without some blocks, and the changes that follow on nothing else.
-
-    The ends of their sources are those of the rest. It is for reading: commits do not follow on it.
-    """
+    """Return the state without some blocks and changes that follow on them alone; no commit follows on it."""
     if not any(key in state.blocks for key in hidden):
         return state
     shown = _shown(state, hidden)

@@ -122,10 +122,7 @@ class PlannedLock:
 
 
 def full_plan(operation: str, sources: Iterable[str] = ()) -> tuple[PlannedLock, ...]:
-    """Return all locks of an operation, also those for a part of its work, in the order to take them.
-
-    :param sources: the sources written to; their `ingest-<source>` locks come in order of name.
-    """
+    """Return all locks of an operation in the order to take them; `sources`: those written to."""
     needs = PLANS.get(operation)
     if needs is None:
         raise UsageError(f"no lock plan for {operation!r}; known: {', '.join(sorted(PLANS))}")

@@ -83,11 +83,7 @@ class AttachedLocks:
 def acquire(
     store: LockStore, operation: str, *, sources: Sequence[str] = (), owner: Owner, purpose: str, wait: float
 ) -> HeldLocks:
-    """Take every lock of an operation, in order, or none.
-
-    :param wait: seconds for all of them together; 0 tries once.
-    :raises LockBusy: naming who is in the way.
-    """
+    """Take every lock of an operation in order, or none, within `wait` seconds; LockBusy names those in the way."""
     deadline = time.monotonic() + wait
     wanted = plan(operation, sources)
     seen = _look_into(store, wanted)

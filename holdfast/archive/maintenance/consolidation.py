@@ -21,10 +21,7 @@ if TYPE_CHECKING:
 
 
 def newest_cut(state: State, source: str) -> Placed | None:
-    """Return the newest block of changes with the source's schema, behind the newest full backup, if any.
-
-    Only those in the newest covered range count, where backups go on.
-    """
+    """Return the newest block of changes with a schema, behind the newest full backup of the newest range."""
     ranges = covered_ranges(state, source)
     if not ranges or not ranges[-1].chain.changes:
         return None

@@ -24,10 +24,7 @@ DATA: Final = "data/"
 
 
 def named_files(state: State) -> frozenset[str]:
-    """Return the paths of files that blocks name, as far as the opened state has them.
-
-    Some in a block's own folder, which no other one names, are left out.
-    """
+    """Return the paths that blocks name, without those in its own folder that a block has not in memory."""
     return frozenset(file.path for placed in state.blocks.values() for file in placed.head.files())
 
 

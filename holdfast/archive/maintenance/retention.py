@@ -73,11 +73,7 @@ NOTHING: Final = Rules({})  # keeps no restore point, not even the newest: for a
 
 
 def parse_rules(words: Iterable[str]) -> Rules:
-    """Read rules such as `daily=14` and `within=7d`; a month counts 31 days and a year 366.
-
-    :raises UsageError: an unknown rule, no number, or two different ones.
-    :raises RefusedError: they would keep nothing.
-    """
+    """Read rules such as `daily=14`; UsageError: unknown, or two different ones; RefusedError: they keep nothing."""
     values: dict[str, str] = {}
     for word in words:
         name, _, value = word.partition("=")

@@ -93,10 +93,7 @@ def read_progress(store: ObjectStore) -> ScrubProgress:
 
 
 def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
-    """Store the progress, where it would be believed, and remove older ones.
-
-    Where that fails, some files are read once more.
-    """
+    """Store the progress, where it would be believed, and remove older ones; a failure costs some reading."""
     if store.signing.only_checks:
         return
     result: dict[str, Any] = progress.model_dump(mode="json")

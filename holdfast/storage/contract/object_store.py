@@ -107,10 +107,7 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
-        """Return all objects with a prefix that sort after ``start_after``, by key.
-
-        :raises TooManyObjects: there are more than ``most``; then no more of them were read
-        """
+        """Return all objects with a prefix, behind ``start_after``, by key; TooManyObjects: more than ``most``."""
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
         """Return the first objects of a listing, at most ``count``, by as much work.
@@ -149,11 +146,7 @@ class ObjectStore(ABC):
         """
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Replace an object, only if it still has this etag: the store decides that in one step.
-
-        :raises ObjectChanged: it has another; nothing was changed
-        :raises ConditionNotSupported: the store does not offer this
-        """
+        """Replace an object only if it has this etag, in one step; ObjectChanged, ConditionNotSupported: it was not."""
         raise ConditionNotSupported(f"Could not replace {key!r}: {self.url} does not offer compare-and-swap.")
 
     def gated(self, gate: Callable[[], None]) -> ObjectStore:
@@ -314,10 +307,7 @@ class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like
 def throttled(
     what: str, headers: Mapping[str, str], kind: type[StoreUnavailable] = StoreUnavailable
 ) -> StoreUnavailable:
-    """Return the error for a request that a busy server has refused.
-
-    :param headers: of its answer. `Retry-After` counts where it gives seconds (RFC 9110, 10.2.3).
-    """
+    """Return the error for a busy server's refusal; `Retry-After` counts in seconds (RFC 9110, 10.2.3)."""
     error = kind(what)
     seconds = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
     error.retry_after = float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0

@@ -116,11 +116,7 @@ class ServiceKey(WrappingKey):
 
 
 def find_key(address: str) -> WrappingKey:
-    """Return the key at an address; looks there each time.
-
-    :raises UsageError: this is no address, or there is no key.
-    :raises HoldfastError: its command failed.
-    """
+    """Return the key at an address; UsageError: no address or no key; HoldfastError: its command failed."""
     kind, _, rest = address.partition(":")
     if kind == "file" and rest:
         path = Path(rest).expanduser()

@@ -147,11 +147,7 @@ def _open(document: RingDocument, key: WrappingKey, url: str) -> KeyRing:
 
 
 def create_ring(store: ObjectStore, address: str) -> RingDocument:
-    """Make the first keys of a new encrypted archive.
-
-    :raises RefusedError: it has keys.
-    :raises HoldfastError: the wrapping key does not open what it has wrapped; nothing is written.
-    """
+    """Make the first keys of an archive; RefusedError: it has some; HoldfastError: its key does not open them."""
     return _make(store, address, str(uuid.uuid4()), 1, (), {})
 
 

@@ -71,11 +71,7 @@ class SigningKey:
 
 @lru_cache(maxsize=16)
 def find_signing_key(address: str) -> SigningKey:
-    """Return the key that signs; it is looked for once in a process.
-
-    :raises UsageError: there is none at this address.
-    :raises HoldfastError: its command failed.
-    """
+    """Return the key that signs, looked for once in a process; UsageError: none; HoldfastError: its command failed."""
     key = find_key(address)
     if isinstance(key, SecretKey):
         made = Ed25519PrivateKey.from_private_bytes(key.secret).public_key()

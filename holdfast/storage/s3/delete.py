@@ -31,10 +31,7 @@ _NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeo
 
 
 def keeps_versions(client: S3Client, bucket: str) -> bool:
-    """Return whether a bucket has versions of deleted objects.
-
-    :raises StoreDenied: we may not ask; to guess could leave everything where it is
-    """
+    """Return whether a bucket keeps versions; StoreDenied: a guess could leave everything where it is."""
     try:
         with s3_errors("ask for the versioning of", bucket, writes=False):
             try:
@@ -49,10 +46,7 @@ def keeps_versions(client: S3Client, bucket: str) -> bool:
 
 
 def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: bool) -> dict[str, StoreError]:
-    """Delete objects, or all their versions and delete markers; return the errors by key.
-
-    :param client: may repeat requests
-    """
+    """Delete objects, or all their versions and markers, by a client that may repeat; return the errors by key."""
     objects, errors = _all_versions(client, bucket, keys) if versions else ([{"Key": key} for key in keys], {})
     for first in range(0, len(objects), MOST_AT_ONCE):
         for key, error in _delete(client, bucket, objects[first : first + MOST_AT_ONCE]):

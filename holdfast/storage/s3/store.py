@@ -229,10 +229,7 @@ class S3Store(ObjectStore):
             self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good, a thousand at a time, with every version in a versioned bucket.
-
-        :raises StoreDenied: it cannot be asked whether the bucket is versioned
-        """
+        """Remove objects for good, a thousand at a time, with every version; StoreDenied: those cannot be asked for."""
         errors = delete_all(self._reader, self._bucket, [self._key(key) for key in keys], versions=self._has_versions)
         return {key.removeprefix(self._root): error for key, error in errors.items()}
 
