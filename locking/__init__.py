@@ -37,8 +37,7 @@ from locking.store import LockStore
 from locking.terms import Terms
 from locking.transaction import Commit, ExclusiveWrite
 
-__version__ = "0.1.0"
-"""That of Holdfast, which is released together with it."""
+__version__ = "0.1.0"  # that of Holdfast, which is released together with it
 
 __all__ = [
     "AttachedLease",

@@ -8,12 +8,11 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING
 
 from locking.errors import LockError, LockLost, LockStateUnknown, UnreadableRecord
-from locking.folder import LockFolder
+from locking.folder import LockFolder, must_stand
 from locking.names import Mode, check_resource, check_root, is_txn
 from locking.reaper import put_marker
 from locking.record import InvalidDocument, decode_marker, decode_record, parse_document, read_document
 from locking.runtime import SYSTEM, Runtime
-from locking.standing import must_stand
 from locking.store import LockStore, ObjectNotFound, StoreUnavailable
 from locking.terms import CLOCK_STEP, Terms
 
@@ -25,8 +24,7 @@ if TYPE_CHECKING:
     from locking.runtime import Clock
 
 
-RELEASED = "it was released"
-"""The reason in the marker of a lock that was given back."""
+RELEASED = "it was released"  # the reason in the marker of a lock that was given back
 
 
 class InvalidHandle(LockError, ValueError):  # noqa: N818 - named after the situation, like its siblings
@@ -35,10 +33,7 @@ class InvalidHandle(LockError, ValueError):  # noqa: N818 - named after the situ
 
 @dataclass(frozen=True, slots=True)
 class LeaseHandle:
-    """Handle by which another process uses or releases a lock.
-
-    It holds no secret.
-    """
+    """Handle by which another process uses or releases a lock; it holds no secret."""
 
     root: str
     resource: str
@@ -69,9 +64,7 @@ class LeaseHandle:
 
 
 class AttachedLease:
-    """Lock that another process took.
-
-    It is checked here, or kept for a run that outlives that process.
+    """Lock that another process took; checked here, or kept for a run that outlives that process.
 
     :ivar age: seconds, by the store's clock, from when the lock was asked for to the last ``renew()``
     """
@@ -86,9 +79,7 @@ class AttachedLease:
         self.age = 0.0
 
     def check(self) -> None:
-        """Check that the lock is still held, by the store's clock alone.
-
-        It is trusted until the start of the listing, plus the lease, less the target's age.
+        """Check by the store's clock that the lock is held: until the listing's start + lease - age.
 
         :raises LockLost: it is not, and never will be again
         :raises LockStateUnknown: the store did not answer; try again, but do not rely on the lock
@@ -102,14 +93,12 @@ class AttachedLease:
             ) from error
 
     def renew(self, *, at_most: float = math.inf) -> bool:
-        """Renew the lease once, by one listing and one write.
+        """Renew the lease once, by one listing and one write; return whether it was renewed.
 
-        The first time, the lock's record is read, too. No owner trusts the lock for a write without its answer, so a
-        late one revives nothing: a client that ended the lock meanwhile has marked it as dead before.
+        No owner trusts the lock for a write without its answer, so a late one revives nothing: a client that ended the
+        lock meanwhile has marked it as dead before.
 
-        :param at_most: seconds, by the store's clock, since the lock was asked for: it is not renewed where its lease
-            would be over later than that
-        :return: whether it was renewed
+        :param at_most: seconds, by the store's clock, since the lock was asked for: no renewal that would last longer
         :raises LockLost: there is nothing to renew
         :raises StoreError: it could not be renewed now; the lease goes on as it was
         """
@@ -125,10 +114,7 @@ class AttachedLease:
         return True
 
     def was_released(self) -> bool:
-        """Return whether the lock was given back, rather than lost.
-
-        That is known for some minutes after the release.
-        """
+        """Return whether the lock was given back, not lost: known for minutes after the release."""
         try:
             marker = decode_marker(self._folder.store.get(self._folder.marker(self._handle.txn)))
         except (ObjectNotFound, UnreadableRecord):
@@ -149,7 +135,6 @@ class AttachedLease:
         return look
 
     def _record(self) -> bytes:
-        """Return the lock's record, read once since it never changes."""
         if self._body is None:
             self._body = self._folder.store.get(self._target)
         return self._body
@@ -164,17 +149,14 @@ class AttachedLease:
 
 
 def attach(store: LockStore, handle: LeaseHandle, *, runtime: Runtime = SYSTEM) -> AttachedLease:
-    """Attach to a lock that another process took, to work under it.
-
-    That process may be the one that started us. No request is made until the first ``check()``.
-    """
+    """Attach to a lock that another process took; the first request is that of ``check()``."""
     return AttachedLease(store, handle, runtime)
 
 
 def release_handle(store: LockStore, handle: LeaseHandle) -> None:
     """Release a lock that another process took: two requests.
 
-    The marker comes first, because that process or another may have a renewal under way.
+    The marker comes first, because another process may have a renewal under way.
 
     :raises StoreError: it could not be released for certain; it may be tried again, or left to expire
     """

@@ -1,7 +1,4 @@
-"""Ending locks on purpose: one that a person names, or all that are over.
-
-Both keep to the rule for ending another's lock: first the marker, then the deletes.
-"""
+"""Ending locks on purpose, one or all that are over: first the marker, then the deletes."""
 
 from __future__ import annotations
 
@@ -26,11 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """A lock, or an attempt at one, that was ended.
-
-    :param lock: as it was
-    :param reason: why it might be ended
-    """
+    """A lock as it was, or an attempt at one, that was ended, with the reason."""
 
     lock: LockInfo
     reason: str
@@ -39,13 +32,10 @@ class Ended:
 def end(
     store: LockStore, resource: str, txn: str, *, reason: str, root: str = "locks", runtime: Runtime = SYSTEM
 ) -> LockInfo:
-    """End one lock, or one attempt, and return it as it was.
+    """End one lock, or one attempt, whoever holds it; return it as it was.
 
-    It does not matter whose it is, and whether or not it is over. Its holder finds out at its next check and stops.
-    What it writes between its last check and then is not prevented by any lock, so what must not go wrong has to be
-    guarded by what is written, too.
+    Its holder finds out at its next check. What it writes until then is not prevented by any lock.
 
-    :param txn: the transaction; no other is touched
     :param reason: kept in the marker, which says besides which process ended it
     :raises LockNotFound: there is nothing of this transaction; nothing was changed
     :raises StoreError: it is not certain that it was ended; it may be done again
@@ -70,15 +60,14 @@ def reap(
     finished: Callable[[Owner], bool] = none_finished,
     runtime: Runtime = SYSTEM,
 ) -> list[Ended]:
-    """End the locks and attempts that are over, and return them.
+    """End the locks and attempts that are over, and return them; a healthy lock never goes.
 
-    Every folder is treated as an acquirer of a lock treats its own. Over is what outlived its lease and grace, what
-    belongs to a process that is proved gone from this machine, and what came late to a transaction that had been ended.
-    Intents left beside a healthy lock, and markers that nothing can come late to any more, go without being counted. A
-    healthy lock never goes.
+    Over is what outlived its lease and grace, what belongs to a process that is proved gone from this machine, and what
+    came late to a transaction that had been ended. Intents left beside a healthy lock, and markers that nothing can
+    come late to any more, go without being counted.
 
-    :param finished: whether an owner has finished, as a scheduler says it; asked only of locks whose lease is
-        over, and saves their grace. False where that is not known.
+    :param finished: whether an owner has finished, as a scheduler says it; asked only of locks whose lease is over, and
+        saves their grace. False where that is not known.
     """
     ended: list[Ended] = []
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock, most=None).items()):

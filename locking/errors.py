@@ -1,7 +1,4 @@
-"""Errors of locks.
-
-There is one class for each thing that a caller would do about them.
-"""
+"""Errors of locks: one class for each thing that a caller would do about them."""
 
 # The names are public surface (they read as the situation, not as the mechanism).
 # ruff: noqa: N818
@@ -15,18 +12,13 @@ if TYPE_CHECKING:
 
 
 class LockError(Exception):
-    """Lock that could not be taken, kept or released.
-
-    The message says why.
-    """
+    """Lock that could not be taken, kept or released."""
 
 
 class LockBusy(LockError):
-    """Lock with another owner in the way.
+    """Lock with another owner in the way; try again later.
 
-    Try again later.
-
-    :param blockers: everyone who was in the way at the last look
+    :param blockers: all who were in the way at the last look
     """
 
     def __init__(self, message: str, blockers: tuple[LockInfo, ...] = ()) -> None:
@@ -38,31 +30,19 @@ class LockBusy(LockError):
 
 
 class LockOvertaken(LockBusy):
-    """Attempt that took too long to be sure of the lock.
-
-    Others may have stopped honouring it: try again.
-    """
+    """Attempt that took too long: others may have stopped honouring it. Try again."""
 
 
 class LockLost(LockError):
-    """Lock that is not held any more.
-
-    Stop working under it.
-    """
+    """Lock that is not held any more; stop working under it."""
 
 
 class LockNotFound(LockError):
-    """Lock that does not exist.
-
-    It may have gone a moment ago.
-    """
+    """Lock that does not exist, or went a moment ago."""
 
 
 class LockStateUnknown(LockError):
-    """Lock in an unknown state, since the store did not answer.
-
-    Look again before relying on it.
-    """
+    """Lock in an unknown state, since the store did not answer; look again before relying on it."""
 
 
 class InvalidLockName(LockError, ValueError):
@@ -70,7 +50,4 @@ class InvalidLockName(LockError, ValueError):
 
 
 class UnreadableRecord(LockError):
-    """Lock object that cannot be read.
-
-    It is not ours, damaged, or written by a newer version. It counts as held.
-    """
+    """Lock object that is damaged, not ours, or of a newer version; it counts as held."""

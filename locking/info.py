@@ -51,10 +51,7 @@ class LockInfo:
     detail: str = ""
 
     def describe(self) -> str:
-        """Return the description as one clause.
-
-        It says who is in the way, what for, since when.
-        """
+        """Return who is in the way, what for and since when, as one clause."""
         if self.state == "foreign":
             return f"{self.txn} is not an object of ours (remove it if it is not needed)"
         if self.state == "unreadable":
@@ -70,20 +67,14 @@ class LockInfo:
 
 
 class Records:
-    """Records of one folder, each read once.
-
-    A transaction's record never changes.
-    """
+    """Records of one folder, each read once, since they never change."""
 
     def __init__(self, folder: LockFolder) -> None:
         self._folder = folder
         self._read: dict[str, LockRecord | UnreadableRecord] = {}
 
     def of(self, claim: FolderClaim) -> LockRecord | UnreadableRecord | None:
-        """Return the claim's record, the error in it, or None.
-
-        None means that the object has just gone.
-        """
+        """Return the claim's record, or the error in it; None where the object has just gone."""
         if claim.txn not in self._read:
             try:
                 body = self._folder.store.get(claim.newest.key)
@@ -99,20 +90,14 @@ class Records:
 
 
 def is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Return whether every client may end the claim.
-
-    The lease and grace of its target are over then, or those of its lone intent.
-    """
+    """Return whether the lease and grace of a claim's target, or of its lone intent, are over."""
     if claim.target is not None:
         return look.age(claim.target) > terms.expiry
     return intent_is_over(look, claim, terms)
 
 
 def lease_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
-    """Return whether the claim's lease is over.
-
-    No owner can trust the claim any more then, though its requests may still be under way.
-    """
+    """Return whether no owner can trust the claim; its requests may still be under way."""
     limit = terms.lease if claim.target is not None else terms.attempt_lease
     return look.age(claim.newest) > limit + CLOCK_STEP
 
@@ -125,7 +110,6 @@ def intent_is_over(look: Look, claim: FolderClaim, terms: Terms) -> bool:
 def describe_claim(
     folder: LockFolder, look: Look, claim: FolderClaim, record: LockRecord | UnreadableRecord | None
 ) -> LockInfo:
-    """Return the description of a claim."""
     state: State = "held" if claim.target is not None else "intent"
     expires: float | None = None
     age = look.age(claim.newest)
@@ -154,7 +138,6 @@ def describe_claim(
 
 
 def describe_foreign(resource: str, look: Look, info: ObjectInfo) -> LockInfo:
-    """Return the description of an object that is not ours."""
     return LockInfo(
         resource=resource,
         mode="",
@@ -169,9 +152,9 @@ def describe_foreign(resource: str, look: Look, info: ObjectInfo) -> LockInfo:
 
 
 def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM) -> list[LockInfo]:
-    """Return every lock and every attempt, by resource and transaction.
+    """Return every lock and every attempt, by resource and transaction; nothing is changed.
 
-    Nothing is changed. One listing (two where they are not ordered) and one GET for each lock.
+    One listing (two where they are not ordered) and one GET for each lock.
     """
     infos: list[LockInfo] = []
     for resource, look in sorted(looks_by_resource(store, root, runtime.clock).items()):
@@ -186,10 +169,9 @@ def inspect(store: LockStore, root: str = "locks", *, runtime: Runtime = SYSTEM)
 def blockers(
     store: LockStore, resource: str, *, mode: Mode, root: str = "locks", runtime: Runtime = SYSTEM
 ) -> list[LockInfo]:
-    """Return the locks that would keep an acquirer of ``resource`` out now.
+    """Return the locks that would keep an acquirer out now; nothing is changed.
 
-    Nothing is changed. What is expired or dead does not count: the next acquirer ends it. One check, and one GET for
-    each claim.
+    What is expired or dead does not count: the next acquirer ends it. One check, and one GET for each claim.
     """
     folder = LockFolder(store, root, resource)
     look = folder.look(runtime.clock)
@@ -202,10 +184,9 @@ def blockers(
 def look_into(
     store: LockStore, resources: Collection[str], *, root: str = "locks", runtime: Runtime = SYSTEM
 ) -> dict[str, Look]:
-    """Return one look into the folders of several locks.
+    """Return a look into each of several locks, for one who takes them all; nothing is changed.
 
-    It is for an acquirer that is about to take them all. Nothing is changed. One listing of the root (two where they
-    are not ordered) instead of one for each lock.
+    One listing of the root (two where they are not ordered) instead of one for each lock.
     """
     looks = looks_by_resource(store, root, runtime.clock, also=resources)
     return {resource: looks[resource] for resource in resources}

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from locking.attach import LeaseHandle
 from locking.errors import LockLost, LockStateUnknown
+from locking.folder import must_stand
 from locking.one_line import line_logger
 from locking.reaper import put_marker
 from locking.renewer import LeaseThread, Renewer
-from locking.standing import must_stand
 from locking.store import ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -32,12 +32,8 @@ RELEASE_ATTEMPTS = 3
 WATCHED_PARTS = 12
 """A watched lease is looked at so many times in its term, at least: its machine may be suspended meanwhile."""
 
-TICK_LIMIT = 10.0
-"""Seconds to wait for the store's clock to move on."""
-
-FIRST_PAUSE = 0.01
-"""Seconds, at most, before the clock is looked at again; doubles from one look to the next."""
-
+TICK_LIMIT = 10.0  # seconds to wait for the store's clock to move on
+FIRST_PAUSE = 0.01  # seconds, at most, before the clock is looked at again; doubles from one look to the next
 LONGEST_PAUSE = 0.25
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -88,10 +84,7 @@ class Lease:
 
     @property
     def txn(self) -> str:
-        """Return the transaction's id, unique for every acquisition.
-
-        It is in no order: see :meth:`token`.
-        """
+        """Return the transaction's id, unique for every acquisition, in no order."""
         return self._commit.txn
 
     @property
@@ -126,10 +119,10 @@ class Lease:
         """Return a fencing number that rises with each exclusive holder.
 
         It is a time of the store's clock, in microseconds since 1970: later than the token of every exclusive holder
-        before, and earlier than that of every one after. Readers between two writers are between their tokens, too.
-        What is written to may refuse a token that is smaller than one it has seen; so it stops a holder that was
-        suspended past its lease, which the lock cannot. It holds as long as the store's clock never goes back; where
-        the servers of one store have clocks of their own, it holds between holders that are further apart than these.
+        before, and earlier than that of every one after; readers between two writers are between their tokens. What is
+        written to may refuse a token that is smaller than one it has seen, and so stop a holder that was suspended past
+        its lease. It holds as long as the store's clock never goes back; where the servers of one store have clocks of
+        their own, it holds between holders that are further apart than these.
 
         The first call takes three checks or more, until the store's clock has moved on: up to a second where that
         counts whole seconds. Later calls return the same.
@@ -162,10 +155,10 @@ class Lease:
         self._acknowledge(started)
 
     def release(self) -> None:
-        """Release the lock, as a rule by one DELETE.
+        """Release the lock, as a rule by one DELETE; nothing in a process that did not take it.
 
-        In a process that did not take it, it does nothing. No error of the store is raised: a lock left behind expires,
-        and is in the way of others until then. Not of this process, which ends it when it meets it.
+        No error of the store is raised: a lock left behind expires, and is in the way of others until then. Not of this
+        process, which ends it when it meets it.
         """
         if os.getpid() != self._pid:
             return
@@ -262,10 +255,7 @@ class Lease:
                 raise LockLost(self._over)
 
     def _acknowledge(self, started: float) -> None:
-        """Count the lease from the start of the renewal.
-
-        A lease that was over before the answer came is lost.
-        """
+        """Count the lease from the start of the renewal, unless it was over before the answer came."""
         with self._guard:
             self._expire()
             if self._over is not None:

@@ -27,7 +27,7 @@ _MARKER = re.compile(rf"DEAD\.(?P<txn>{_TXN.pattern})", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class LockName:
-    """The last part of a lock object's key, taken apart."""
+    """Parts of the last part of a lock object's key."""
 
     kind: Literal["intent", "target", "dead"]
     txn: str
@@ -35,10 +35,7 @@ class LockName:
 
 
 def parse_name(name: str) -> LockName | None:
-    """Return the parts of ``name``, or None.
-
-    None means that it is not a name of ours.
-    """
+    """Return the parts of ``name``; None for a name that is not ours."""
     if match := _OBJECT.fullmatch(name):
         kind: Literal["intent", "target"] = "intent" if match["kind"] else "target"
         return LockName(kind, match["txn"], MODES[match["word"]])
@@ -48,12 +45,10 @@ def parse_name(name: str) -> LockName | None:
 
 
 def is_resource(name: str) -> bool:
-    """Return whether ``name`` may name a resource."""
     return _RESOURCE.fullmatch(name) is not None
 
 
 def is_txn(text: str) -> bool:
-    """Return whether ``text`` may be a transaction's id."""
     return _TXN.fullmatch(text) is not None
 
 
@@ -75,10 +70,7 @@ def check_root(root: str) -> str:
 
 
 def split_target(target: str) -> tuple[str, str, Mode]:
-    """Return the root, resource and mode of a target.
-
-    An example of a target is ``locks/history/WRIT``.
-    """
+    """Return the root, resource and mode of a target such as ``locks/history/WRIT``."""
     folder, _, word = target.rpartition("/")
     root, _, resource = folder.rpartition("/")
     if word not in MODES:
@@ -87,8 +79,5 @@ def split_target(target: str) -> tuple[str, str, Mode]:
 
 
 def excludes(one: Mode, other: Mode) -> bool:
-    """Return whether two locks of one resource exclude each other.
-
-    All do, but two read locks.
-    """
+    """Return whether two locks of one resource exclude each other: all do, but two read locks."""
     return "W" in (one, other)

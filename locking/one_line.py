@@ -22,14 +22,12 @@ def one_line(text: str) -> str:
 
 
 class OneLineFormatter(logging.Formatter):
-    """A formatter of log records, a line each; a traceback that belongs to one has lines of its own."""
+    """Formatter of log records, a line each; a traceback has lines of its own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the lines of a record."""
         return "\n".join(one_line(line) for line in super().format(record).split("\n"))
 
     def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
-        """Return the line of a record's message."""
         return one_line(super().formatMessage(record))
 
 
@@ -37,7 +35,6 @@ class OneLineLogger(logging.LoggerAdapter[logging.Logger]):
     """Logger whose messages are one line each in every handler."""
 
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
-        """Log a message."""
         if self.isEnabledFor(level):
             kwargs["stacklevel"] = kwargs.get("stacklevel", 1) + 1
             super().log(level, "%s", one_line(str(msg) % args if args else str(msg)), **kwargs)
@@ -55,28 +52,21 @@ def guard_last_resort() -> None:
 
 
 class LineLog:
-    """A logger whose messages are one line each.
-
-    :param log: of any kind with methods for levels.
-    """
+    """Logger of any kind whose messages are one line each."""
 
     def __init__(self, log: Any) -> None:
         self._log = log
 
     def debug(self, words: object, *values: object) -> None:
-        """Log what is of use while a mistake is looked for."""
         self._log.debug("%s", _line(words, values))
 
     def info(self, words: object, *values: object) -> None:
-        """Log what happens."""
         self._log.info("%s", _line(words, values))
 
     def warning(self, words: object, *values: object) -> None:
-        """Log a warning on one line."""
         self._log.warning("%s", _line(words, values))
 
     def error(self, words: object, *values: object) -> None:
-        """Log what failed."""
         self._log.error("%s", _line(words, values))
 
     def __getattr__(self, name: str) -> Any:
@@ -84,11 +74,10 @@ class LineLog:
 
 
 class LogsLines:
-    """A part of classes with a log, such as Airflow's operators, sensors and triggers: it is a `LineLog` then."""
+    """Mixin for classes with a log, such as Airflow's operators: it is a `LineLog` then."""
 
     @property
     def log(self) -> Any:
-        """Return the log."""
         return LineLog(super().log)  # type: ignore[misc]
 
 

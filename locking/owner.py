@@ -1,7 +1,4 @@
-"""Owner of a lock, and the proof that frees the lock early.
-
-The only such proof is that its process is gone from this very machine.
-"""
+"""Owner of a lock, and the only proof that frees it early: its process is gone from this machine."""
 
 from __future__ import annotations
 
@@ -19,21 +16,16 @@ Liveness = Literal["running", "gone", "unknown"]
 
 _BOOT_ID = Path("/proc/sys/kernel/random/boot_id")
 _NAMESPACE = Path("/proc/self/ns/pid")
-_START_FIELD = 22
-"""Of ``/proc/<pid>/stat`` (proc(5)): when the process started, in clock ticks since boot."""
-
-_ENDED = frozenset("ZX")
-"""States of a process that runs no more."""
+_START_FIELD = 22  # of ``/proc/<pid>/stat`` (proc(5)): when the process started, in clock ticks since boot
+_ENDED = frozenset("ZX")  # states of a process that runs no more
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """Owner of a lock.
+    """Owner of a lock; the process's own part is filled in when the lock is taken.
 
-    The process's own part is filled in when the lock is taken.
-
-    :param scope: how long the owner lives: "process", an Airflow "task", or an Airflow "run" whose lock
-        outlives the process that took it
+    :param scope: how long the owner lives: "process", an Airflow "task", or an Airflow "run" whose lock outlives the
+        process that took it
     :param boot_id: the machine's present boot; differs on every machine
     :param pid_namespace: process ids mean nothing in another one (containers)
     :param process_start: clock ticks since boot; differs for a later process of the same number
@@ -64,10 +56,7 @@ class Owner:
         )
 
     def describe(self) -> str:
-        """Return a few words for messages.
-
-        An example is "task load of dag shop (run r1), process 7 on host-a as airflow".
-        """
+        """Return words such as "task load of dag shop (run r1), process 7 on host-a as airflow"."""
         words = []
         if self.task_id is not None:
             index = f"[{self.map_index}]" if self.map_index is not None and self.map_index >= 0 else ""
@@ -79,10 +68,7 @@ class Owner:
 
 
 def process_is_gone(owner: Owner) -> bool:
-    """Return whether the owner's process has certainly ended.
-
-    False where that cannot be known from here.
-    """
+    """Return whether the owner's process has certainly ended; False where that is not known here."""
     machine = (boot_id(), _pid_namespace())
     if not all(machine) or machine != (owner.boot_id, owner.pid_namespace) or owner.pid <= 0:
         return False
@@ -103,10 +89,7 @@ def process_is_gone(owner: Owner) -> bool:
 
 
 def liveness(owner: Owner) -> Liveness:
-    """Return whether the owner's process runs on this machine.
-
-    "gone" means that it has certainly ended, and "unknown" that it cannot be seen from here.
-    """
+    """Return whether the owner's process runs here, is gone for certain, or cannot be seen."""
     if process_is_gone(owner):
         return "gone"
     machine = (boot_id(), _pid_namespace())

@@ -1,7 +1,4 @@
-"""Removal of lock objects that their owners will not remove.
-
-They are expired locks, left intents, and objects that came late.
-"""
+"""Removal of objects that owners leave: expired locks, intents, and what came late."""
 
 from __future__ import annotations
 
@@ -41,12 +38,10 @@ def none_finished(owner: Owner) -> bool:
 
 
 class Reaper:
-    """Reaper of one lock's folder.
+    """Reaper of one lock's folder: every client may end what is over, twice or by many.
 
-    It ends everything that is over. Every client may; all of it may be done twice or by many.
-
-    :param finished: whether an owner has finished, as a scheduler says it. That saves the grace, never the
-        lease: a process of a task that was given up may still be at work.
+    :param finished: whether an owner has finished, as a scheduler says it. That saves the grace, never the lease: a
+        process of a task that was given up may still be at work.
     :param given_up: transactions of this process that are over, and whose objects it could not remove
     """
 
@@ -65,14 +60,10 @@ class Reaper:
         self._finished = finished
         self._given_up = given_up
         self._most: int | None = None
-        self.ended: dict[str, str] = {}
-        """Why, for each transaction that was ended."""
+        self.ended: dict[str, str] = {}  # why, for each transaction that was ended
 
     def tidy(self, look: Look, *, own: str, suspects: Collection[FolderClaim]) -> Look:
-        """End suspects that are over; return the look without them.
-
-        The records of ``suspects`` (who is in the way) are read; the others cost no request.
-        """
+        """End suspects that are over; return the look without them. Only their records are read."""
         return self._end(look, [claim for claim in suspects if claim.txn != own])
 
     def leaves(self, look: Look, *, own: str) -> bool:
@@ -80,9 +71,9 @@ class Reaper:
         return any(self._old(look, own)) or any(self._forgettable(look))
 
     def sweep(self, look: Look, *, own: str, most: int | None = None) -> None:
-        """End what is over and in no client's way, and remove the markers that are not needed any more.
+        """End what is over and in no client's way, and remove markers that have served.
 
-        The records of claims are read that are so old that they would be over on our own terms, or were ended.
+        The records of claims are read that would be over on our own terms, or were ended.
 
         :param look: a new one: what it does not show may have come late since
         :param most: so many claims, and so many markers; None: all
@@ -113,10 +104,7 @@ class Reaper:
                 yield claim
 
     def _forgettable(self, look: Look) -> Iterator[ObjectInfo]:
-        """Yield the markers that may be old enough to go.
-
-        That of a transaction which this reaper has ended again was put again, and is not as old as the look says.
-        """
+        """Yield old markers, but those this reaper has put again, which are younger than the look says."""
         for txn, info in look.dead.items():
             if txn not in look.claims and txn not in self.ended and look.age(info) > MARKER_LIFE:
                 yield info
@@ -145,8 +133,8 @@ class Reaper:
     def _ended_with_its_process(self, record: LockRecord, claim: FolderClaim) -> bool:
         """Return whether the claim's process is gone and took the claim with it.
 
-        A run's lock outlives the process that took it. Only its intent ends with that process, unless the
-        process made it into the lock after our look and ended well: so look again once it is gone.
+        A run's lock outlives the process that took it. Only its intent ends with that process, unless the process made
+        it into the lock after our look and ended well: so look again once it is gone.
         """
         if record.owner.scope != "run":
             return process_is_gone(record.owner)
@@ -166,7 +154,6 @@ class Reaper:
             self._folder.store.delete(key)
 
     def _forget_markers(self, look: Look) -> None:
-        """Remove the markers of transactions that nothing can come late to any more."""
         some = islice(self._forgettable(look), self._most)
         delete_each(self._folder.store, [info.key for info in some if self._outlived(look, info)])
 
@@ -179,10 +166,7 @@ class Reaper:
 
 
 def delete_each(store: LockStore, keys: Sequence[str]) -> None:
-    """Delete objects, by few requests where the store can do that.
-
-    :raises StoreError: one of them may still be there
-    """
+    """Delete objects, by few requests where the store can; StoreError: one may still be there."""
     together: Callable[[Sequence[str]], Mapping[str, StoreError]] | None = getattr(store, "delete_each", None)
     if together is not None and len(keys) > 1:
         for error in together(keys).values():
@@ -193,10 +177,9 @@ def delete_each(store: LockStore, keys: Sequence[str]) -> None:
 
 
 def put_marker(folder: LockFolder, txn: str, reason: str, terms: Terms) -> None:
-    """Put the marker ``DEAD.<txn>`` of a transaction.
+    """Put the marker ``DEAD.<txn>``: from its acknowledgement on, no check counts the transaction.
 
-    From its acknowledgement on, every check ignores the transaction's objects. It is always put before they are
-    deleted, so that a late renewal or a late PUT revives nothing.
+    It is always put before the objects are deleted, so that a late renewal or a late PUT revives nothing.
     """
     marker = DeadMarker(txn=txn, reason=reason, terms=terms, by=Owner().here())
     folder.store.put(folder.marker(txn), encode_marker(marker))

@@ -29,9 +29,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LockRecord:
-    """Content of an intent and of its target.
-
-    It says who holds what, since when, and on which terms.
+    """Content of an intent and of its target: who holds what, since when, on which terms.
 
     :param since: the store's clock, when the transaction began
     """
@@ -48,10 +46,7 @@ class LockRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeadMarker:
-    """Content of ``DEAD.<txn>``.
-
-    It says who ended the transaction, why, and on which terms it had been.
-    """
+    """Content of ``DEAD.<txn>``: who ended it, why, and on which terms it had been."""
 
     version: int = VERSION
     txn: str
@@ -132,7 +127,6 @@ def _encode(value: LockRecord | DeadMarker) -> bytes:
 
 
 def _plain(value: Any) -> dict[str, object]:
-    """Return the fields of a dataclass as JSON has them."""
     kind: Any = type(value)
     types = _types(kind)
     return {field.name: _plain_field(types[field.name], getattr(value, field.name)) for field in fields(value)}

@@ -19,18 +19,12 @@ if TYPE_CHECKING:
 
 log = line_logger(__name__)
 
-STOP_LIMIT = 5.0
-"""Seconds to wait for a renewal that is under way; Airflow gives a killed task about as long."""
-
-RETRY_FRACTION = 4
-"""After a failed renewal the next comes this much sooner."""
+STOP_LIMIT = 5.0  # seconds to wait for a renewal that is under way; Airflow gives a killed task about as long
+RETRY_FRACTION = 4  # after a failed renewal the next comes this much sooner
 
 
 class Signal:
-    """Event that happens once.
-
-    Unlike those of :mod:`threading`, it may be set inside of its own methods.
-    """
+    """Event that happens once; unlike those of :mod:`threading`, it may be set inside its methods."""
 
     def __init__(self) -> None:
         self._not_yet = threading.Lock()
@@ -49,9 +43,7 @@ class Signal:
 
 
 class LeaseThread:
-    """Thread that takes a step at a time until it is stopped.
-
-    A daemon thread: a process that ends does not wait for it, and its lock then expires.
+    """Daemon thread that takes a step at a time until it is stopped.
 
     :param step: returns the seconds until the next, or None where it was the last
     :param pause: seconds until the first step
@@ -85,10 +77,7 @@ class LeaseThread:
 
 
 class Renewer(LeaseThread):
-    """Thread that renews a lease at each interval.
-
-    It calls ``renew`` until it is stopped or the lock is lost.
-    """
+    """Thread that calls ``renew`` at each interval until it is stopped or the lock is lost."""
 
     def __init__(self, renew: Callable[[], None], interval: float, resource: str) -> None:
         self._renew = renew

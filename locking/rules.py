@@ -1,7 +1,7 @@
 """Rules of precedence between attempts at a lock.
 
-They say what an attempt does about the others it sees. Ids break ties only among writers that have both announced
-themselves. Readers always give way to writers, so a writer may wait for them, and no circle of waiting comes of it.
+Ids break ties only among writers that have both announced themselves. Readers always give way to writers, so a writer
+may wait for them, and no circle of waiting comes of it.
 """
 
 from __future__ import annotations
@@ -20,14 +20,9 @@ if TYPE_CHECKING:
 class Verdict(Enum):
     """Next step of an attempt."""
 
-    CLEAR = auto()
-    """No other is in the way."""
-
-    LOOK_AGAIN = auto()
-    """Those in the way are bound to leave: keep the intent and look again."""
-
-    WITHDRAW = auto()
-    """Give way."""
+    CLEAR = auto()  # no other is in the way
+    LOOK_AGAIN = auto()  # those in the way are bound to leave: keep the intent and look again
+    WITHDRAW = auto()  # give way
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +51,7 @@ class Ruling:
 
 
 def writer_may_enter(view: View) -> Ruling:
-    """Return the ruling on a writer.
-
-    A writer needs the folder for itself alone.
-    """
+    """Return the ruling on a writer, which needs the folder for itself alone."""
     stronger = tuple(claim for claim in view.others if _writer_gives_way(view, claim))
     if stronger or view.look.foreign:
         return Ruling(Verdict.WITHDRAW, stronger, view.look.foreign)
@@ -69,10 +61,7 @@ def writer_may_enter(view: View) -> Ruling:
 
 
 def reader_may_enter(view: View) -> Ruling:
-    """Return the ruling on a reader.
-
-    A reader needs the folder without writers, and gives way to any.
-    """
+    """Return the ruling on a reader, which gives way to any writer."""
     writers = tuple(claim for claim in view.others if excludes("R", claim.mode))
     if writers or view.look.foreign:
         return Ruling(Verdict.WITHDRAW, writers, view.look.foreign)

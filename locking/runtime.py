@@ -1,7 +1,4 @@
-"""Surroundings of a lock: time, chance and names.
-
-They can be replaced, so that a test can decide every step.
-"""
+"""Surroundings of a lock, time, chance and names, which a test can replace."""
 
 from __future__ import annotations
 
@@ -18,22 +15,14 @@ class Clock(Protocol):
     """The holder's own clock."""
 
     def monotonic(self) -> float:
-        """Return the seconds since some start.
-
-        They never go back, and count the time a machine is suspended.
-        """
+        """Return the seconds since some start; they never go back, and count suspended time."""
         ...
 
-    def sleep(self, seconds: float) -> None:
-        """Let this much time pass."""
-        ...
+    def sleep(self, seconds: float) -> None: ...
 
 
 class SystemClock:
-    """The machine's clock since boot.
-
-    ``time.monotonic`` stops while a Linux machine is suspended.
-    """
+    """The machine's clock since boot: ``time.monotonic`` stops while Linux is suspended."""
 
     _SINCE_BOOT = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
 

@@ -30,26 +30,18 @@ if TYPE_CHECKING:
     from locking.info import LockInfo
     from locking.rules import Ruling
 
-DEFAULT_WAIT = 30.0
-"""Seconds."""
-
-LONGEST_PAUSE = 2.0
-"""Seconds between two tries, at most, unless an attempt itself took longer."""
-
-TROUBLE = 10.0
-"""Seconds for which a store that fails is tried again, at least, however short the wait for others is."""
+DEFAULT_WAIT = 30.0  # seconds
+LONGEST_PAUSE = 2.0  # seconds between two tries, at most, unless an attempt itself took longer
+TROUBLE = 10.0  # seconds for which a store that fails is tried again, at least, however short the wait for others is
 
 
 NOTICED = 0.5
 """Seconds until a thread that waits for a lock notices that its task was cancelled, at most, beside its requests."""
 
-_COURTEOUS = 4
-"""A writer is courteous for this part of the time that it may wait, at most."""
+_COURTEOUS = 4  # a writer is courteous for this part of the time that it may wait, at most
 
 
 class _Lock:
-    """Base of both locks, with repeated attempts within a time."""
-
     def __init__(
         self,
         store: LockStore,
@@ -69,13 +61,10 @@ class _Lock:
         self._runtime = runtime
 
     def locked(self) -> bool:
-        """Return whether the lock is held, as one look shows it.
+        """Return whether the lock is held, as one look shows it: for people.
 
-        The answer may be old when it comes: it is for people, and to take a lock is the only way to know. What cannot
-        be read counts as held, and what its own process or its lease left behind does not. One listing (two where they
-        are not ordered) and one GET for each claim.
-
-        :raises StoreError: the store did not answer
+        The answer may be old when it comes: to take a lock is the only way to know. What cannot be read counts as held,
+        and what its own process or its lease left behind does not. One check, and one GET for each claim.
         """
         return any(
             info.state != "intent" and not _ended_with_its_process(info)
@@ -114,8 +103,8 @@ class _Lock:
     ) -> AsyncIterator[Lease]:
         """Hold the lock in an asynchronous block, by a thread of its own.
 
-        The threads of :func:`asyncio.to_thread` are few: if all of them waited for a lock, its holder could not
-        release it.
+        The threads of :func:`asyncio.to_thread` are few: if all of them waited for a lock, its holder could not release
+        it.
         """
         import asyncio  # takes longer to import than all of this package
         from concurrent.futures import ThreadPoolExecutor
@@ -139,10 +128,10 @@ class _Lock:
             executor.shutdown(wait=False)
 
     def _repeat(self, write: ExclusiveWrite, wait: float | None, seen: Look | None) -> Commit:
-        """Attempt until one succeeds or the time is over, each as a new transaction.
+        """Attempt, each time as a new transaction, until one succeeds or the time is over.
 
-        A store that is busy is waited for, also by an attempt that waits for no other: one refused request is no
-        reason to give up the work.
+        A store that is busy is waited for, also by an attempt that waits for no other: one refused request is no reason
+        to give up the work.
         """
         clock = self._runtime.clock
         asked = clock.monotonic()
@@ -218,10 +207,7 @@ class RWLock(_Lock):
         seen: Look | None = None,
         on_danger: Callable[[Lease], None] | None = None,
     ) -> Lease:
-        """Take the lock for reading; other readers may hold it, too.
-
-        Parameters and errors as for :meth:`write`.
-        """
+        """Take the lock for reading; parameters and errors as for :meth:`write`."""
         return self._acquire("R", purpose=purpose, wait=wait, renew=renew, seen=seen, on_danger=on_danger)
 
     def write(
@@ -267,23 +253,16 @@ class RWLock(_Lock):
         wait: float | None = DEFAULT_WAIT,
         on_danger: Callable[[Lease], None] | None = None,
     ) -> AbstractAsyncContextManager[Lease]:
-        """Return what ``async with`` takes to hold the lock for writing.
+        """Return what ``async with`` takes to hold the lock for writing, while the event loop goes on.
 
-        The event loop goes on meanwhile. A task that is cancelled while it waits leaves nothing behind. The lease's own
-        methods make requests: call them by ``await asyncio.to_thread(lease.check)``.
-
-        Parameters and errors as for :meth:`write`.
+        A task that is cancelled while it waits leaves nothing behind. The lease's own methods make requests: call them
+        by ``await asyncio.to_thread(lease.check)``. Parameters and errors as for :meth:`write`.
         """
         return self._hold("W", purpose=purpose, wait=wait, on_danger=on_danger)
 
 
 class Mutex(_Lock):
-    """Lock for one holder at a time.
-
-    It is the write lock of its resource, so it excludes an RWLock of that name.
-
-    Parameters as for :class:`RWLock`.
-    """
+    """Lock for one holder at a time: the write lock of its resource. Parameters as for `RWLock`."""
 
     def acquire(
         self,
@@ -293,10 +272,7 @@ class Mutex(_Lock):
         renew: bool = True,
         on_danger: Callable[[Lease], None] | None = None,
     ) -> Lease:
-        """Take the mutex.
-
-        Parameters and errors as for :meth:`RWLock.write`.
-        """
+        """Take the mutex; parameters and errors as for :meth:`RWLock.write`."""
         return self._acquire("W", purpose=purpose, wait=wait, renew=renew, on_danger=on_danger)
 
     def acquire_async(
@@ -315,10 +291,7 @@ class _Abandoned(Exception):  # noqa: N818 - named after the situation
 
 
 class _Handover:
-    """Clock of a thread that takes a lock for a task, which may be cancelled meanwhile.
-
-    From then on it lets no time pass, so that the attempts end.
-    """
+    """Clock of a thread that takes a lock for a task; once that is cancelled, no time passes on it."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -337,7 +310,6 @@ class _Handover:
             raise _Abandoned
 
     def give(self, lease: Lease) -> Lease:
-        """Hand the lease over, or release it where no caller waits for it."""
         with self._guard:
             if not self._is_over:
                 self._lease = lease
@@ -346,7 +318,6 @@ class _Handover:
         raise _Abandoned
 
     def end(self) -> Lease | None:
-        """Wait no more; return the lease, if it was handed over."""
         with self._guard:
             self._is_over = True
             return self._lease

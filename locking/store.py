@@ -1,7 +1,7 @@
 """Protocol of a lock's store, with an error for each outcome.
 
-The protocol is small. The distinction that matters is between a request that *certainly* had no effect and one whose
-outcome is not known: after the second, nothing may be assumed and nothing cleaned up as if it had failed.
+What matters is whether a request *certainly* had no effect or its outcome is not known: after the second, nothing may
+be assumed and nothing cleaned up as if it had failed.
 """
 
 # The names are public surface (they read as the situation, not as the mechanism).
@@ -21,9 +21,7 @@ Every writer of a store chooses how many there are.
 
 
 class StoreError(Exception):
-    """Request to the store that failed.
-
-    The message says which one, and what to do about it.
+    """Request to the store that failed; the message says which one, and what to do.
 
     :ivar retry_after: seconds that the store asks to wait before the next request; 0: it asks for nothing.
     """
@@ -44,24 +42,15 @@ class ObjectExists(StoreError):
 
 
 class StoreDenied(StoreError):
-    """Request with credentials or a permission that the store refused.
-
-    It is never retried.
-    """
+    """Request that the store refused for its credentials or permission; never retried."""
 
 
 class StoreUnavailable(StoreError):
-    """Request that certainly changed nothing.
-
-    It was refused or throttled, or only a read: try again.
-    """
+    """Request that certainly changed nothing, refused, throttled or only a read: try again."""
 
 
 class StoreOutcomeUnknown(StoreError):
-    """Write with an unknown outcome.
-
-    It may or may not have happened, or may still happen: time-out, cut connection, error 500.
-    """
+    """Write that may or may not have happened, or may still: time-out, cut connection, error 500."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,12 +71,12 @@ class ObjectInfo:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """The answer to one listing.
+    """Answer to one listing.
 
     :param objects: ordered by key
-    :param now: the store's own clock, aware UTC, read after the listing was asked for and not later than
-        its first page arrived. It may be rounded down to a whole second. So ``now - modified`` is an
-        object's age when the listing began, give or take a second.
+    :param now: the store's own clock, aware UTC, read after the listing was asked for and not later than its first page
+        arrived; may be rounded down to a whole second. So ``now - modified`` is an object's age when the listing began,
+        give or take a second.
     """
 
     objects: tuple[ObjectInfo, ...]
@@ -95,10 +84,7 @@ class Listing:
 
 
 def check_listed(prefix: str, listed: int, most: int | None) -> None:
-    """Refuse to read on in a listing that is too long.
-
-    :raises TooManyObjects: more than ``most`` objects were listed
-    """
+    """Raise :class:`TooManyObjects` where more than ``most`` objects were listed."""
     if most is not None and listed > most:
         raise TooManyObjects(
             f"{prefix} has more than {most:,} objects, and no more are read there. Remove those that are not needed by "
@@ -115,11 +101,7 @@ class LockStore(Protocol):
 
     @property
     def listing_is_ordered(self) -> bool:
-        """Return whether a listing reads the names in key order.
-
-        Only then can one listing not miss a client that moves from its intent to its target
-        (intents sort first). Otherwise a check takes the union of two listings.
-        """
+        """Return whether one listing reads the names in key order, so that a check needs no second one."""
         ...
 
     def list(self, prefix: str, *, most: int | None = None) -> Listing:
@@ -134,9 +116,7 @@ class LockStore(Protocol):
         """Return an object's content; raises :class:`ObjectNotFound`."""
         ...
 
-    def put(self, key: str, body: bytes) -> None:
-        """Write or replace the object in one step."""
-        ...
+    def put(self, key: str, body: bytes) -> None: ...
 
     def delete(self, key: str) -> None:
         """Remove the object, if it is there."""
@@ -148,7 +128,7 @@ class LockStore(Protocol):
     def touch(self, key: str, body: bytes) -> None:
         """Make the object's ``modified`` the store's present time; ``body`` is its present content.
 
-        A store that can do so leaves the object in place and raises :class:`ObjectNotFound` where it is
-        gone; one that cannot writes ``body`` again, which brings a removed object back.
+        A store that can do so leaves the object in place and raises :class:`ObjectNotFound` where it is gone; one that
+        cannot writes ``body`` again, which brings a removed object back.
         """
         ...

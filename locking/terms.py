@@ -5,14 +5,9 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-CLOCK_STEP = 1.0
-"""Seconds: stores may round both their Date and an object's time down to whole seconds."""
-
-LONGEST_DRAIN = 60.0
-"""Seconds a writer keeps new readers out, at most, while those that hold the lock finish."""
-
-MARKER_LIFE = 1200.0
-"""Seconds a DEAD marker stays, at least; far longer than a request can be under way."""
+CLOCK_STEP = 1.0  # seconds: stores may round both their Date and an object's time down to whole seconds
+LONGEST_DRAIN = 60.0  # seconds a writer keeps new readers out, at most, while those that hold the lock finish
+MARKER_LIFE = 1200.0  # seconds a DEAD marker stays, at least; far longer than a request can be under way
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,46 +32,32 @@ class Terms:
 
     @property
     def expiry(self) -> float:
-        """Return a lock's age when its lease and grace end.
-
-        Every client may end it then.
-        """
+        """Return the age at which every client may end a lock: lease and grace."""
         return self.lease + self.grace
 
     @property
     def attempt_lease(self) -> float:
-        """Return the lease of an intent."""
         return min(self.lease, self.attempt)
 
     @property
     def attempt_expiry(self) -> float:
-        """Return an intent's age when its lease and grace end.
-
-        Every client may end it then.
-        """
+        """Return the age at which every client may end an intent."""
         return self.attempt_lease + self.grace
 
     @property
     def drain(self) -> float:
-        """Return the time that an attempt spends looking again.
-
-        It keeps its intent meanwhile.
-        """
+        """Return the time that an attempt spends looking again, with its intent kept."""
         return min(LONGEST_DRAIN, self.attempt_lease / 2)
 
     @property
     def budget(self) -> float:
-        """Return the time that an attempt may take.
+        """Return the time an attempt may take, from its intent's PUT to its target's acknowledgement.
 
-        It runs from the start of its intent's PUT to its target's acknowledgement. It is longer than :attr:`drain`, and
-        well below :attr:`attempt_expiry`, when others end the intent.
+        It is longer than :attr:`drain`, and well below :attr:`attempt_expiry`, when others end the intent.
         """
         return self.attempt_lease * 3 / 4
 
     @property
     def renewal_interval(self) -> float:
-        """Return the time between two renewals.
-
-        Two of them may fail before the lease is over.
-        """
+        """Return the time between two renewals: two may fail before the lease is over."""
         return self.lease / 3

@@ -25,22 +25,13 @@ from locking.terms import CLOCK_STEP, Terms
 
 log = line_logger(__name__)
 
-LOOK_AGAIN_PAUSE = 1.0
-"""Seconds between two looks of one attempt, at most."""
-
-FIRST_PAUSE = 0.05
-"""Seconds, at most, before the second look or try; doubles from one to the next."""
-
-FRESH = 5.0
-"""Seconds for which a look that was taken before the attempt may stand for its first."""
-
+LOOK_AGAIN_PAUSE = 1.0  # seconds between two looks of one attempt, at most
+FIRST_PAUSE = 0.05  # seconds, at most, before the second look or try; doubles from one to the next
+FRESH = 5.0  # seconds for which a look that was taken before the attempt may stand for its first
 CLEANUP_ATTEMPTS = 3
 
-SWEPT_AT_ONCE = 100
-"""Claims, and markers, that are in no client's way, and that a taker of a lock removes."""
-
-NAMED_BLOCKERS = 5
-"""A message names no more; the error carries them all."""
+SWEPT_AT_ONCE = 100  # claims, and markers, that are in no client's way, and that a taker of a lock removes
+NAMED_BLOCKERS = 5  # a message names no more; the error carries them all
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,14 +105,12 @@ class ExclusiveWrite:
     ) -> Commit:
         """Make one attempt.
 
-        :param patience: seconds to keep the intent while those in the way are bound to leave; at most
-            :attr:`Terms.drain`
+        :param patience: seconds to keep the intent while those in the way are bound to leave, up to :attr:`Terms.drain`
         :param records: what an earlier attempt on the same target has read of the others
-        :param seen: a look that was taken already, for example into many folders by one listing; where it is
-            fresh and shows no other in the way, the attempt spares its first look. The second is always its own
+        :param seen: a look that was taken already; a fresh one that shows no other in the way spares the first
         :raises LockBusy: others are in the way; nothing of this attempt stays
-        :raises StoreError: the store failed; what may have been written is marked as dead as far as the
-            store allowed, and expires in any case
+        :raises StoreError: the store failed; what may have been written is marked as dead as far as the store allowed,
+            and expires in any case
         """
         try:
             return self.attempt(store, terms=terms, patience=patience, runtime=runtime, records=records, seen=seen)
@@ -162,10 +151,7 @@ class ExclusiveWrite:
 
 
 class _Attempt:
-    """One attempt, step by step.
-
-    An attempt that failed is never taken up again.
-    """
+    """One attempt, step by step; one that failed is never taken up again."""
 
     def __init__(
         self,
@@ -200,10 +186,9 @@ class _Attempt:
         self._may_come_late = False
 
     def verify_first(self, seen: Look | None) -> None:
-        """Look before anything is written.
+        """Look before anything is written, so that a hopeless attempt disturbs no other.
 
-        So a hopeless attempt disturbs no other. Nothing rests on this look, so an earlier one may stand for it; but
-        that refuses and ends no other.
+        Nothing rests on this look, so an earlier one may stand for it; but that refuses and ends no other.
         """
         is_fresh = seen is not None and self._clock.monotonic() - seen.started <= FRESH
         early = seen if is_fresh else self._glance()
@@ -232,10 +217,7 @@ class _Attempt:
         self._put(self._folder.intent(self._mode, self._txn))
 
     def verify_alone(self) -> None:
-        """Look again now that all can see the intent.
-
-        While others are leaving, keep looking.
-        """
+        """Look again now that all can see the intent, as long as others are leaving."""
         until = self._intent_started + min(self._patience, self._terms.drain)
         pause = FIRST_PAUSE
         while True:
@@ -250,7 +232,6 @@ class _Attempt:
             pause = min(2 * pause, LOOK_AGAIN_PAUSE)
 
     def _lets_in(self, ruling: Ruling) -> bool:
-        """Return whether readers are in the way, and the attempt does not insist on keeping others out for that."""
         return not self._insists and any(claim.mode == "R" for claim in ruling.blockers)
 
     def put_target(self) -> None:
@@ -305,10 +286,7 @@ class _Attempt:
             log.info("What is over in %s stays for the next owner: %s", self._folder.resource, error)
 
     def withdraw(self) -> None:
-        """Undo everything that was written.
-
-        Objects that may still come late, or cannot be deleted, are marked as dead.
-        """
+        """Undo all that was written; what may come late, or stays, is marked as dead."""
         for _ in range(CLEANUP_ATTEMPTS):
             try:
                 self._undo()
@@ -336,10 +314,7 @@ class _Attempt:
         self._may_come_late = False
 
     def _look(self, *, announced: bool) -> tuple[View, Ruling]:
-        """Make one check, and end everything that it shows to be over.
-
-        Return the rest, and the ruling on it.
-        """
+        """Make one check, end what it shows to be over; return the rest, and the ruling on it."""
         look = self._folder.look(self._clock)
         suspects = self._suspects(look, self._write.verify(View(look, self._txn, announced)))
         look = self._seen = self._reaper.tidy(look, own=self._txn, suspects=suspects)
@@ -355,10 +330,7 @@ class _Attempt:
         return [claim for claim in ruling.blockers if not self._patience or look.age(claim.newest) > CLOCK_STEP]
 
     def _must_stand(self, view: View) -> None:
-        """Check that the intent still counts.
-
-        Others honour only an intent that is there and not ended.
-        """
+        """Check that the intent is there and not ended, so that others honour it."""
         mine = view.look.claims.get(self._txn)
         if mine is None or mine.intent is None or self._txn in view.look.dead:
             self._may_come_late = True

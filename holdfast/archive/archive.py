@@ -11,13 +11,17 @@ from typing import TYPE_CHECKING
 from holdfast.archive.format.checkpoint import read_newest, write_checkpoint
 from holdfast.archive.format.claim import claim_commit
 from holdfast.archive.format.commit_folder import CommitFolder, TipVoidedError
-from holdfast.archive.format.commits import (
-    COMMITS,
-    commit_key,
+from holdfast.archive.format.commits import COMMITS, commit_key
+from holdfast.archive.format.last_seen import (
+    LastSeen,
+    PutBackError,
+    SeenNow,
+    begin_seen,
+    note_seen,
+    place_of,
+    read_seen,
 )
-from holdfast.archive.format.last_seen import LastSeen, PutBackError, begin_seen, note_seen, place_of, read_seen
 from holdfast.archive.format.model import ArchiveCommit, Identity
-from holdfast.archive.format.put_back import SeenNow
 from holdfast.archive.format.state import Change, State, check_readable, check_writable, validate
 from holdfast.archive.format.trust import CommitReader, check_vouched
 from holdfast.archive.format.versions import (
@@ -52,15 +56,9 @@ IDENTITY_KEY = "archive.json"
 CHECKPOINT_EVERY = 64
 """Commits that an archive is opened by reading, at most: a writer that is killed in between may leave some more."""
 
-CHECKPOINTS_SINCE = 2
-"""The format that has them."""
-
-ENCRYPTED_SINCE = 2
-"""The format that releases know who can read encrypted archives."""
-
-_NOT_USED = ("probes/", "keys/")
-"""What may be in a place of no archive: it was looked at, or a creation was killed."""
-
+CHECKPOINTS_SINCE = 2  # the format that has them
+ENCRYPTED_SINCE = 2  # the format that releases know who can read encrypted archives
+_NOT_USED = ("probes/", "keys/")  # what may be in a place of no archive: it was looked at, or a creation was killed
 _NOT_USED_BY_REPLICA = (*_NOT_USED, "locks/", "runs/")
 """What may be where a replica was, besides: a job that was at work when its place was emptied wrote on."""
 
@@ -70,23 +68,19 @@ LATE_S = Terms().lease
 A number can be voided when what is there is empty and older than lease and grace. Before, nobody has seen it so.
 """
 
-monotonic = SYSTEM.clock.monotonic
-"""A clock that counts the time a machine is suspended."""
+monotonic = SYSTEM.clock.monotonic  # a clock that counts the time a machine is suspended
 
 
 @dataclass
 class Archive:
-    """One opened archive. `state` is as of the last `refresh()`."""
+    """One opened archive, in its state as of the last `refresh()`."""
 
     store: ObjectStore
     identity: Identity
     state: State
-    _since_checkpoint: int = 0
-    """How many commits were read beyond the newest checkpoint, or made since."""
-    _stops: bool = False
-    """Before a commit that is damaged or missing."""
-    _before_signing: bool = False
-    """It is opened by who is about to vouch for what is there."""
+    _since_checkpoint: int = 0  # how many commits were read beyond the newest checkpoint, or made since
+    _stops: bool = False  # before a commit that is damaged or missing
+    _before_signing: bool = False  # it is opened by who is about to vouch for what is there
     documents: dict[str, str] = field(default_factory=dict)
     """SHA-256 of its identity by its key, as commits vouch for it."""
 
@@ -145,7 +139,7 @@ class Archive:
         :param recovering: also one that is a replica which is being made anew.
         :param before_damage: stop before a commit that is damaged or missing, to read what was before it: `cut_off` of
             the state says why. Nothing can be added then.
-        :param before_signing: also one whose commits nobody has signed who is known here.
+        :param before_signing: also one whose commits are signed by no signer known here.
         :param unseen: whatever this machine has seen at the place before.
         :raises UsageError: there is no archive, or it needs a newer release.
         :raises DamagedError: the identity or a commit is missing, cut or not what it should be; or it is such one; or
@@ -185,10 +179,7 @@ class Archive:
         return archive
 
     def _check_seen(self, before: LastSeen | None) -> LastSeen | None:
-        """Refuse an older state than this machine has seen at this place, or another archive's.
-
-        Return what was seen where it does not count any more, since somebody has accepted that.
-        """
+        """Refuse an older state than was seen here; return what was seen where a person has accepted that."""
         now = self.seen_now
         if before is None or now.is_after(before):
             return None
@@ -202,7 +193,6 @@ class Archive:
 
     @property
     def seen_now(self) -> SeenNow:
-        """Return the archive as it is seen now, to be judged by what was seen before."""
         return SeenNow(self.identity, self.state, self.commit)
 
     def _note_seen(self, *, instead_of: LastSeen | None = None) -> None:
@@ -226,17 +216,11 @@ class Archive:
         return state.before_damage(new) if self._stops else state.after(new)
 
     def settled(self) -> State:
-        """Return the state that deletions are decided by.
-
-        It is without blocks that may still be taken back.
-        """
+        """Return the state that deletions are decided by: without blocks that may still be taken back."""
         return self.state
 
     def commit(self, sequence: int) -> ArchiveCommit:
-        """Read a commit by its number.
-
-        :raises UsageError: there is no such commit.
-        """
+        """Read a commit by its number; UsageError: there is none."""
         if not 1 <= sequence <= self.state.sequence:
             raise UsageError(f"there is no commit {sequence}: the archive has {self.state.sequence}")
         if sequence in self.state.void:
@@ -244,12 +228,7 @@ class Archive:
         return CommitReader(self.store, self.state.vouched_by).read(sequence)
 
     def commits(self, since: int = 0) -> Iterator[ArchiveCommit]:
-        """Read all commits after a number, in order.
-
-        This takes long for an old archive.
-
-        :raises DamagedError: one is missing or not what was written.
-        """
+        """Read all commits after a number, in order; DamagedError: one is missing or not what was written."""
         while since in self.state.void:
             since -= 1
         return self._folder.read(self.state.numbers(since), since)
@@ -261,14 +240,14 @@ class Archive:
     def add(self, plan: Callable[[State], Change], *, check: Callable[[], None], fence: str | None) -> ArchiveCommit:
         """Add one commit.
 
-        It reads to the tail, plans, validates, checks the locks, and creates the next number. Where somebody else took
-        the number, everything is planned anew from the state that their commit made; where a reply was lost, the same
-        bytes are offered for the same number until it is taken, then looked at.
+        It reads to the tail, plans, validates, checks the locks, and creates the next number. Where another commit took
+        the number, everything is planned again from the state that it made; where a reply was lost, the same bytes are
+        offered for the same number until it is taken, then looked at.
 
         :param plan: makes the change for a state; called again for every new tail.
         :param check: raises if a lock this work stands under is no longer held.
         :raises RefusedError: the change is not valid in the newest state.
-        :raises OutcomeUnknownError: the store never told whether the commit exists; nothing may be cleaned up.
+        :raises OutcomeUnknownError: it is not known whether the commit exists; nothing may be cleaned up.
         """
         identity = str(uuid.uuid4())
         while True:
@@ -333,17 +312,12 @@ class Archive:
 
     @staticmethod
     def _check_holds(state: State, commit: ArchiveCommit) -> None:
-        """Refuse a commit that would remove a held restore point."""
         if commit.remove and state.holds:
             from holdfast.archive.history.holds import check_holds
 
             check_holds(state, state.after([commit]))
 
     def _write_checkpoint(self) -> None:
-        """Write a checkpoint if the last one is far behind.
-
-        The commit counts whether or not this succeeds.
-        """
         if self._since_checkpoint >= CHECKPOINT_EVERY and self.state.format >= CHECKPOINTS_SINCE:
             with suppress(StoreError):
                 write_checkpoint(self.store, self.identity.id, self.state)
@@ -397,12 +371,10 @@ class Archive:
 
 
 def _signed_since(store: ObjectStore) -> int:
-    """Return the version of readers and writers that the signatures of a store require."""
     return SIGNED_SINCE if store.signing.key is not None else 1
 
 
 def _writer_of(change: Change) -> int:
-    """Return the lowest writer version that a change requires."""
     if change.void is not None:
         return VOID_SINCE
     if change.log is None:
@@ -411,7 +383,6 @@ def _writer_of(change: Change) -> int:
 
 
 def _reader_of(change: Change) -> int:
-    """Return the lowest reader version that a change requires."""
     if change.void is not None:
         return VOID_SINCE
     if any(block.kind == "changes" and block.stream and block.stream.born for block in change.add):

@@ -1,4 +1,4 @@
-"""Numbers given up: an empty object in the place of the next commit, which a write that the store refused has left.
+"""Numbers given up: an empty object in the place of the next commit, left by a refused write.
 
 The number is not used again, and nothing is deleted: a commit behind it says that it never counts, whatever it holds
 later. A writer whose commit is acknowledged so late that this may have happened looks before it believes that.
@@ -26,9 +26,8 @@ if TYPE_CHECKING:
 def void(
     store: ObjectStore, number: int, *, reason: str, check: Callable[[], None], fence: str | None
 ) -> ArchiveCommit:
-    """Add a commit that voids a number, and empty ones behind it.
+    """Add a commit that voids a number, the one behind the newest commit, and empty ones behind it.
 
-    :param number: the one behind the newest commit.
     :param check: raises if the lock `format` is no longer held.
     :raises UsageError: there is nothing at that number.
     :raises BusyError: what is there is so young that it may still be written.

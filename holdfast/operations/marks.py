@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 import psycopg
 
 from holdfast.archive.format.block import Block, Mark, Stream
-from holdfast.archive.format.document import Moment, SealedDocument
+from holdfast.archive.format.document import ChecksummedDocument, Moment
 from holdfast.archive.format.versions import FORMAT
 from holdfast.archive.history.coverage import stream_tip
 from holdfast.common.errors import DamagedError, HoldfastError, RefusedError, UsageError, sentence
@@ -65,7 +65,7 @@ TRIES = 3
 """So often a mark is set anew where definitions were changed just then: of several of one name the newest counts."""
 
 
-class AnnouncedMark(SealedDocument):
+class AnnouncedMark(ChecksummedDocument):
     """A mark that is about to be set.
 
     :param id: that its message in the log names.
@@ -76,7 +76,7 @@ class AnnouncedMark(SealedDocument):
     name: str
 
 
-class MarkRecord(SealedDocument):
+class MarkRecord(ChecksummedDocument):
     """The objects of a source as they were at a mark, for the next backup of changes.
 
     :param position: just behind the mark's transaction, or others that ended with it; definitions are the same from
@@ -422,7 +422,7 @@ def _folder(source: str) -> str:
     return f"{FOLDER}/{source}/"
 
 
-def _leave(stores: Sequence[ObjectStore], key: str, document: SealedDocument) -> list[str]:
+def _leave(stores: Sequence[ObjectStore], key: str, document: ChecksummedDocument) -> list[str]:
     """Write a document into every replica; return the failures in words."""
     failures = []
     for store in stores:

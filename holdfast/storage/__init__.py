@@ -15,8 +15,8 @@ from holdfast.storage.contract.object_store import (
     StoreFull,
 )
 from holdfast.storage.encryption.sealed_store import SealedStore
+from holdfast.storage.encryption.signed_store import open_store, opener_like
 from holdfast.storage.folder import FolderStore
-from holdfast.storage.opening import open_store, opener_like
 from holdfast.storage.url import open_url
 from locking.store import (
     Listing,

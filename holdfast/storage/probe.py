@@ -11,28 +11,27 @@ from __future__ import annotations
 import json
 import time
 import uuid
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from statistics import median
+from threading import Event, Lock
 from typing import TYPE_CHECKING, Literal, TypeVar
 
-from holdfast.storage.contract.object_store import ConditionNotSupported
+from holdfast.common.side_by_side import do_side_by_side
+from holdfast.storage.contract.object_store import ConditionNotSupported, ObjectChanged
 from holdfast.storage.contract.settings import LISTING_ORDERED
-from holdfast.storage.key_order import key_order_misses
-from holdfast.storage.race import Race, race
-from locking.store import ObjectNotFound, StoreError
+from locking.store import ObjectExists, ObjectNotFound, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
 
     from holdfast.storage.contract.object_store import ObjectStore
     from locking.store import Listing
 
-VERSION = 1
-"""Of the document that is kept."""
-
+VERSION = 1  # of the document that is kept
 CLOCK_TOLERANCE = 5.0
 """Seconds that a store's times may be off beyond rounding; far less than a lock's grace, which has to cover them."""
 
@@ -44,12 +43,8 @@ many write to a disk only what is larger than some buffer: moto's server has one
 
 LARGE_CONTENDERS = 3
 
-FEW = 2
-"""Races with lost replies that say nothing against a store."""
-
-ROUNDING = 1.0
-"""Seconds: stores may round times down to whole ones."""
-
+FEW = 2  # races with lost replies that say nothing against a store
+ROUNDING = 1.0  # seconds: stores may round times down to whole ones
 T = TypeVar("T")
 
 Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not known"]
@@ -58,31 +53,22 @@ Verdict = Literal["safe", "unsafe", "not offered", "not atomic", "harmful", "not
 
 @dataclass(frozen=True)
 class Budget:
-    """Number of tries of each kind in a probe.
+    """Number of tries of each kind in a probe."""
 
-    :param rounds: of write, list, read, overwrite, delete, list.
-    :param moves: of a client from one name to a later one, while others list.
-    :param races: of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes
-        wrong.
-    :param contenders: requests at once in a race.
-    :param large_races: of three large objects each. Of moto's server, which is not atomic, two races in five show two
-        winners, and as many an internal error: that it passes all of them is not to be expected.
-    """
-
-    rounds: int = 20
-    moves: int = 100
+    rounds: int = 20  # of write, list, read, overwrite, delete, list
+    moves: int = 100  # of a client from one name to a later one, while others list
     races: int = 50
-    contenders: int = 16
+    """Of concurrent creates of one key, half of them with objects of 64 KiB; ends at the first that goes wrong."""
+    contenders: int = 16  # requests at once in a race
+    # Of three large objects each. Of moto's server, which is not atomic, two races in five show two winners, and as
+    # many an internal error: that it passes all of them is not to be expected.
     large_races: int = 20
     settle_s: float = 2.2
 
 
 @dataclass(frozen=True)
 class ProbeFinding:
-    """Finding on one promise of the store.
-
-    :param found: in words; of an unsafe one, the reason.
-    """
+    """Finding on one promise of the store, in words; of an unsafe one, the reason."""
 
     what: str
     verdict: Verdict
@@ -91,20 +77,15 @@ class ProbeFinding:
 
 @dataclass(frozen=True)
 class ClockFinding:
-    """Finding on the store's clock.
-
-    :param skew_s: the store's time less ours; give or take `uncertainty_s`. Leases do not depend on it.
-    """
+    """Finding on the store's clock."""
 
     source: str
-    skew_s: float
+    skew_s: float  # the store's time less ours; give or take `uncertainty_s`. Leases do not depend on it.
     uncertainty_s: float
 
 
 @dataclass(frozen=True)
 class Latency:
-    """Latency of requests of one kind."""
-
     requests: int
     median_ms: float
     max_ms: float
@@ -112,40 +93,29 @@ class Latency:
 
 @dataclass(frozen=True)
 class ProbeResult:
-    """Result of a probe at one endpoint.
-
-    :param probed_at: ISO 8601, by the store's clock.
-    :param listings_per_check: how many listings a lock's check takes here.
-    """
+    """Result of a probe at one endpoint."""
 
     url: str
     endpoint: str
-    probed_at: str
+    probed_at: str  # ISO 8601, by the store's clock
     findings: tuple[ProbeFinding, ...]
     clock: ClockFinding
     latency: dict[str, Latency]
-    listings_per_check: int
+    listings_per_check: int  # how many listings a lock's check takes here
     budget: Budget
     version: int = VERSION
 
     @property
     def reasons(self) -> list[str]:
-        """Return the reasons why the store is unsafe.
-
-        There are none where nothing speaks against it.
-        """
+        """Return the reasons why the store is unsafe, if there are any."""
         return [f"{finding.what}: {finding.found}" for finding in self.findings if finding.verdict == "unsafe"]
 
     def to_bytes(self) -> bytes:
-        """Return the JSON that is kept."""
         return json.dumps({**asdict(self), "safe": not self.reasons}, indent=1).encode()
 
 
 def probe(store: ObjectStore, budget: Budget | None = None) -> ProbeResult:
-    """Measure a store; leaves nothing behind.
-
-    :raises StoreError: the store could not be asked; nothing is found out.
-    """
+    """Measure a store, and leave nothing behind; StoreError: it could not be asked."""
     return _Probe(store, budget or Budget()).run()
 
 
@@ -162,8 +132,6 @@ def keep(store: ObjectStore, result: ProbeResult) -> str:
 
 @dataclass
 class _Sample:
-    """One listing: the store's time, and ours around it."""
-
     now: float
     before: float
     after: float
@@ -172,31 +140,21 @@ class _Sample:
 
 @dataclass
 class _Times:
-    """Deviations of the store's times from the possible ones."""
-
     samples: list[_Sample] = field(default_factory=list)
     stamp_error: float = 0.0
 
     def drift(self) -> float:
-        """Return the seconds that the store's clock jumped against ours.
-
-        The time that a request takes does not count.
-        """
+        """Return the seconds that the store's clock jumped against ours, without the time of requests."""
         earliest = max(sample.now - sample.after for sample in self.samples)
         latest = min(sample.now - sample.before for sample in self.samples)
         return max(0.0, earliest - latest - ROUNDING)
 
     def best(self) -> _Sample:
-        """Return the listing that shows the store's clock best.
-
-        Rounding and stale answers only ever make it lag.
-        """
+        """Return the listing that shows the store's clock best: rounding and stale answers make it lag."""
         return max(self.samples, key=lambda sample: sample.now - (sample.before + sample.after) / 2)
 
 
 class _Probe:
-    """One probe of one store."""
-
     def __init__(self, store: ObjectStore, budget: Budget) -> None:
         self._store = store
         self._budget = budget
@@ -240,7 +198,6 @@ class _Probe:
         return (*shown, *self._order(), created, swapped, self._renewal(renewed), self._clock(), self._rules())
 
     def _rules(self) -> ProbeFinding:
-        """Look at what the store itself will do to objects in time."""
         what = "lifecycle rules"
         try:
             rules = self._store.harmful_rules()
@@ -251,10 +208,7 @@ class _Probe:
         return ProbeFinding(what, "safe", "none is known that takes objects of the archive away")
 
     def _visibility(self) -> list[ProbeFinding]:
-        """Check that reads and listings show the writes and deletes before them.
-
-        Objects are written, listed, read, overwritten, deleted and listed, again and again.
-        """
+        """Write, list, read, overwrite, delete and list objects, again and again."""
         missing = stale = undeleted = 0
         for number in range(self._budget.rounds):
             key = self._key(f"seen-{number:03d}")
@@ -271,7 +225,6 @@ class _Probe:
         ]
 
     def _order(self) -> list[ProbeFinding]:
-        """Try the order of listings, where that is known or said of the store."""
         if not self._store.listing_is_ordered:
             return []
         keys = [self._key(f"moved-{number:03d}") for number in range(self._budget.moves)]
@@ -322,18 +275,12 @@ class _Probe:
         )
 
     def _create_races(self) -> list[tuple[int, int]]:
-        """Return the contenders and the size of each race.
-
-        Small objects such as commits come first, then ever larger ones.
-        """
+        """Return the contenders and the size of each race, the small ones first, as commits are."""
         small = [(self._budget.contenders, size) for size in (SMALL, MEDIUM) for _ in range(self._budget.races // 2)]
         return small + [(LARGE_CONTENDERS, LARGE)] * self._budget.large_races
 
     def _compare_and_swap(self) -> ProbeFinding:
-        """Check compare-and-swap, where the store offers it.
-
-        Nothing of ours needs it.
-        """
+        """Check compare-and-swap, where the store offers it; nothing of ours needs it."""
         what, key = "compare and swap", self._key("swapped")
         self._store.put(key, b"first")
         try:
@@ -354,10 +301,7 @@ class _Probe:
         return race(self._store, lambda store, body: self._timed(kind, lambda: attempt(store, body)), contenders, size)
 
     def _renewal(self, key: str) -> ProbeFinding:
-        """Check that renewing an object makes it younger.
-
-        An object that has rested must become as young as one that is written now.
-        """
+        """Check that an object that has rested becomes as young as one that is written now."""
         before = self._list().now
         self._timed("touch", lambda: self._store.touch(key, b"renewed"))
         times = [info.modified for info in self._list().objects if info.key == key]
@@ -409,7 +353,6 @@ class _Probe:
             self._took.setdefault(kind, []).append(time.monotonic() - started)
 
     def _key(self, name: str) -> str:
-        """Return the key of a scratch object, and note it for removal."""
         key = f"{self._scratch}{name}"
         self._remaining.add(key)
         return key
@@ -441,3 +384,101 @@ def _finding(what: str, wrong: int, of: str, complaint: str) -> ProbeFinding:
     if wrong:
         return ProbeFinding(what, "unsafe", f"{wrong} {of} {complaint}")
     return ProbeFinding(what, "safe", f"{of.removeprefix('of ')} of {of.removeprefix('of ')} times")
+
+
+def key_order_misses(store: ObjectStore, prefix: str, keys: Sequence[str]) -> int:
+    """Return how many clients a listing missed that moved from the first key to the last; each key is one try.
+
+    :param keys: in their order, all below `prefix`; those between are there all the time, and make listings longer.
+    """
+    first, *between, last = keys
+    for key in between:
+        store.put(key, b"between")
+
+    def move() -> None:
+        store.put(last, b"moves")
+        store.delete(first)
+
+    missed = 0
+    with ThreadPoolExecutor(1) as client:
+        for _ in keys:
+            store.put(first, b"moves")
+            moved = client.submit(move)
+            is_shown = True
+            while is_shown and not moved.done():
+                is_shown = any(info.key in (first, last) for info in store.list(prefix).objects)
+            moved.result()
+            missed += not is_shown
+            store.delete(last)
+    return missed
+
+
+START_LIMIT = 10.0  # seconds to wait for a contender that does not come as far as the others
+
+
+class _Start:
+    """Barrier that opens once all contenders have come, or after a limit of time."""
+
+    def __init__(self, contenders: int) -> None:
+        self._missing = contenders
+        self._guard = Lock()
+        self._open = Event()
+
+    def wait(self) -> None:
+        with self._guard:
+            self._missing -= 1
+            if self._missing <= 0:
+                self._open.set()
+        self._open.wait(START_LIMIT)
+        self._open.set()
+
+
+@dataclass(frozen=True)
+class Race:
+    """Outcome of one race, with the contents of the writes that succeeded, or whose outcome is not known."""
+
+    contenders: int
+    won: list[bytes]
+    unsure: list[bytes]
+
+    def what_went_wrong(self, kept: bytes | None) -> str:
+        """Return why the store did not keep to one winner; "" where it may have."""
+        if len(self.won) > 1:
+            return f"{len(self.won)} of {self.contenders} concurrent requests succeeded where one may"
+        if not self.won and not self.unsure:
+            return f"none of {self.contenders} concurrent requests succeeded"
+        if kept not in (self.won or self.unsure):
+            return "what was kept is not what the winner wrote"
+        return ""
+
+
+def race(store: ObjectStore, attempt: Callable[[ObjectStore, bytes], object], contenders: int, size: int) -> Race:
+    """Make one attempt from each of many threads at once.
+
+    Where the store can do that, every request is sent but for its last byte before any is ended: so each is under way
+    at the server before one of them can have succeeded.
+
+    :param attempt: writes these bytes to the store it is given; raises where the condition does not hold.
+    :param size: bytes of each content, at least; all are of different lengths, so that a mixture would be seen.
+    """
+    together = _Start(contenders)
+    last_byte = store.gated(_Start(contenders).wait)
+
+    def contend(number: int) -> tuple[bytes, bool | None]:
+        body = b"contender %d " % number
+        body *= size // len(body) + number + 1
+        together.wait()
+        try:
+            attempt(last_byte, body)
+        except (ObjectExists, ObjectChanged, StoreUnavailable):
+            return body, False
+        except StoreOutcomeUnknown:
+            return body, None
+        return body, True
+
+    results = do_side_by_side(contend, range(contenders), at_once=contenders)
+    return Race(
+        contenders=contenders,
+        won=[body for body, won in results if won],
+        unsure=[body for body, won in results if won is None],
+    )

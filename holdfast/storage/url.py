@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import cache
+from ipaddress import ip_address
 from pathlib import Path
 from typing import TYPE_CHECKING
 from urllib.parse import unquote, urlsplit
 
 from holdfast.common.errors import UsageError
-from holdfast.storage.contract.clear_text import warn_of_clear_text
 from holdfast.storage.folder import FolderStore
+from locking.one_line import line_logger
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -29,15 +31,14 @@ _CLOUDS = {"az": ("Azure", "container", "azure"), "gs": ("Google Cloud Storage",
 
 
 def open_url(url: str) -> ObjectStore:
-    """Return the object store at a URL.
+    """Return the object store at a URL; nothing is read or created yet.
 
-    The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Nothing is read
-    or created yet. Credentials and endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's
-    from ``AZURE_STORAGE_*``, Google's as google-auth finds them. A server that is reached in the clear over a network
-    is warned of.
+    The URL is a folder, ``file://…``, ``s3://bucket/prefix``, ``az://container/prefix`` or ``gs://…``. Credentials and
+    endpoint come from the environment: S3's from the usual ``AWS_*`` variables, Azure's from ``AZURE_STORAGE_*``,
+    Google's as google-auth finds them. A server that is reached in the clear over a network is warned of.
 
-    :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no
-        account is named
+    :raises UsageError: the URL names no store or carries a secret, what the store needs is not installed, or no account
+        is named
     """
     if not url:
         raise UsageError(f"The archive's URL is empty; write {SUPPORTED}.")
@@ -98,3 +99,28 @@ def _cloud_store(scheme: str) -> Callable[[str, str], ObjectStore]:
     from holdfast.storage.gcs.store import GcsStore
 
     return GcsStore
+
+
+logger = line_logger(__name__)
+
+
+@cache
+def warn_of_clear_text(endpoint: str) -> None:
+    """Warn of a server, by its address, that speaks plain HTTP and is not on this machine."""
+    parts = urlsplit(endpoint)
+    if parts.scheme == "http" and not _is_loopback(parts.hostname or ""):
+        logger.warning(
+            "%s is reached over a network in the clear: an attacker on the way can change what goes over it, and read "
+            "the rows of an archive that is not encrypted: give the server a certificate and write https:// into its "
+            "address",
+            endpoint,
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost" or host.endswith(".localhost"):
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

@@ -25,11 +25,11 @@ from holdfast.archive import Archive, Change
 from holdfast.archive.files.blocks import write_parquet
 from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.format.block import Mark, Stream, WaitingTable
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.commits import commit_key, parse_commit
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
 from holdfast.archive.format.runs import RunError, RunRecord
-from holdfast.archive.format.seal import seal
 from holdfast.archive.locks import acquire
 from holdfast.postgresql.connection.address import Address
 from holdfast.postgresql.connection.session import connect
@@ -146,13 +146,13 @@ BAD_PATHS = (
 
 
 def forge(store: ObjectStore, change: Callable[[dict[str, Any]], None]) -> str:
-    """Change the first commit of an archive, seal it again, and return its key."""
+    """Change the first commit of an archive, add_checksum it again, and return its key."""
     key = commit_key(1)
     document = json.loads(store.get(key))
     del document["checksum"]
     change(document)
     (path := Path(store.url) / key).unlink()
-    path.write_bytes(seal(json.dumps(document, indent=1).encode()))
+    path.write_bytes(add_checksum(json.dumps(document, indent=1).encode()))
     return key
 
 

@@ -54,18 +54,6 @@ def test_the_marker_stands_before_anything_is_deleted(store: MemoryStore, runtim
     assert (marker.reason, marker.by.pid) == ("its host burnt", os.getpid())
 
 
-def test_a_holder_whose_lock_was_ended_finds_out_and_cannot_bring_it_back(
-    store: MemoryStore, runtime: Runtime, lock: Lock
-) -> None:
-    held = lock().write(wait=0, renew=False)
-    end(store, "r", held.txn, reason="", runtime=runtime)
-    with pytest.raises(LockLost, match="ended"):
-        held.check()
-    with pytest.raises(LockLost):
-        held.renew()
-    lock().write(wait=0, renew=False).check()
-
-
 def test_nothing_but_what_was_named_is_ended(store: MemoryStore, runtime: Runtime, lock: Lock) -> None:
     readers = [lock().read(wait=0, renew=False) for _ in range(3)]
     other = lock("other").write(wait=0, renew=False)
@@ -173,20 +161,6 @@ def test_reaping_removes_what_came_late_and_keeps_its_marker_young(
     assert store.names() == []
 
 
-def test_reaping_leaves_a_healthy_holder_its_lock_where_its_intent_stayed(
-    store: MemoryStore, runtime: Runtime, lock: Lock
-) -> None:
-    held = lock(owner=ELSEWHERE).write(wait=0, renew=False)
-    body, _ = store.objects[f"locks/r/WRIT.{held.txn}"]
-    store.place(f"locks/r/INTENT.WRIT.{held.txn}", body)
-    for _ in range(2):
-        store.time.sleep(100)
-        held.renew()
-    assert reap(store, runtime=runtime) == []
-    assert store.names() == ["WRIT"]
-    held.check()
-
-
 @pytest.mark.parametrize("what", ["lock", "intent"])
 def test_the_word_that_an_owner_has_finished_saves_the_grace_and_never_the_lease(
     store: MemoryStore, runtime: Runtime, lock: Lock, what: str
@@ -224,22 +198,3 @@ def test_whether_a_process_lives_is_known_only_on_its_own_machine(gone: Owner) -
     assert liveness(replace(Owner().here(), process_start=0)) == "unknown"
     assert liveness(ELSEWHERE) == "unknown"
     assert liveness(replace(gone, boot_id="another")) == "unknown"
-
-
-def test_a_marker_that_is_old_stays_where_something_of_its_transaction_came_late(
-    store: MemoryStore, runtime: Runtime
-) -> None:
-    lock = RWLock(store, "r", runtime=runtime)
-    held = lock.write(wait=0, renew=False)
-    body, _ = store.objects[f"locks/r/WRIT.{held.txn}"]
-    store.time.sleep(2000)
-    lock.write(wait=0, renew=False).release()
-    store.time.sleep(2000)
-    store.place(f"locks/r/WRIT.{held.txn}", body)  # a renewal that was suspended for that long
-    assert [each.reason for each in reap(store, runtime=runtime)] == ["its transaction had been ended"]
-    marker = f"locks/r/DEAD.{held.txn}"
-    assert store.objects[marker][1] == store.time.date()
-    store.place(f"locks/r/WRIT.{held.txn}", body)  # and one more
-    lock.write(wait=0, renew=False).check()
-    with pytest.raises(LockLost):
-        held.check()

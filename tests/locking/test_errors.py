@@ -39,13 +39,3 @@ def test_whoever_catches_errors_of_locks_catches_all(kind: type[LockError]) -> N
     error = kind("it is so")
     assert isinstance(error, LockError)
     assert str(pickle.loads(pickle.dumps(error))) == "it is so"  # noqa: S301 - our own bytes
-
-
-def test_who_comes_too_late_may_try_again_as_if_it_had_been_busy() -> None:
-    assert issubclass(LockOvertaken, LockBusy)
-    assert not issubclass(LockLost, LockBusy)
-
-
-def test_a_bad_name_is_a_bad_value() -> None:
-    with pytest.raises(ValueError, match="no name"):
-        raise InvalidLockName("no name")

@@ -12,22 +12,6 @@ from tests.support.locks.looks import claim, look, object_at, txn
 ONE, TWO = txn(1), txn(2)
 
 
-def test_keys_are_in_the_folder_and_intents_sort_before_targets(store: MemoryStore) -> None:
-    folder = LockFolder(store, "some/locks", "history")
-    assert folder.intent("R", ONE) == f"some/locks/history/INTENT.READ.{ONE}"
-    assert folder.target("W", ONE) == f"some/locks/history/WRIT.{ONE}"
-    assert folder.marker(ONE) == f"some/locks/history/DEAD.{ONE}"
-    assert folder.intent("W", ONE) < min(folder.target("R", TWO), folder.target("W", TWO))
-
-
-@pytest.mark.parametrize(
-    ("root", "resource"), [("", "a"), ("locks", ""), ("locks", "a/b"), ("a//b", "c"), ("../x", "c")]
-)
-def test_a_name_that_could_mislead_is_refused(store: MemoryStore, root: str, resource: str) -> None:
-    with pytest.raises(InvalidLockName):
-        LockFolder(store, root, resource)
-
-
 def fill(store: MemoryStore) -> None:
     for name in (
         f"WRIT.{TWO}", f"INTENT.WRIT.{TWO}", f"READ.{ONE}", f"DEAD.{ONE}", f"DEAD.{txn(3)}", "notes.txt", f"WRIT.{ONE}",

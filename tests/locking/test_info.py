@@ -10,14 +10,7 @@ import pytest
 from locking import LockInfo, Owner, Runtime, RWLock, Terms, inspect
 from locking.errors import UnreadableRecord
 from locking.folder import FolderClaim, LockFolder
-from locking.info import (
-    Records,
-    describe_claim,
-    describe_foreign,
-    intent_is_over,
-    is_over,
-    lease_is_over,
-)
+from locking.info import Records, describe_claim, describe_foreign, intent_is_over, is_over, lease_is_over
 from locking.record import LockRecord, encode_record
 from tests.support.locks.lockstore import START, MemoryStore
 from tests.support.locks.looks import claim, look, object_at, txn
@@ -196,22 +189,3 @@ def test_everything_in_every_folder_is_shown_and_nothing_changed(store: MemorySt
     assert (shown["b"].age_s, shown["b"].expires_in_s, shown["b"].purpose) == (3.0, 177.0, "work")
     assert shown["e"].expires_in_s is None
     assert all(info.describe() for info in found)
-
-
-def test_an_attempt_under_way_is_shown_as_one(store: MemoryStore, runtime: Runtime) -> None:
-    lease = RWLock(store, "a", runtime=runtime).write(wait=0, renew=False)
-    body, _ = store.objects.pop(f"locks/a/WRIT.{lease.txn}")
-    store.place(f"locks/a/INTENT.WRIT.{lease.txn}", body)
-    (info,) = inspect(store, runtime=runtime)
-    assert (info.state, info.expires_in_s) == ("intent", 180.0)
-    assert "is requested" in info.describe()
-
-
-def test_an_empty_store_shows_nothing(store: MemoryStore) -> None:
-    assert inspect(store) == []
-
-
-def test_a_stray_file_beside_the_folders_is_shown(store: MemoryStore) -> None:
-    store.place("locks/stray file", b"")
-    store.place("locks/bad name/WRIT." + "f" * 32, b"")
-    assert [info.state for info in inspect(store)] == ["foreign", "foreign"]

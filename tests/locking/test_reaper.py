@@ -5,15 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pytest
 
-from locking import LockBusy, LockLost, Owner, Runtime, RWLock
+from locking import LockBusy, Owner, Runtime, RWLock
 from locking.record import DeadMarker, LockRecord, encode_marker, encode_record
-from locking.runtime import SYSTEM
 from locking.store import StoreError, StoreUnavailable
 from locking.terms import Terms
 from tests.support.locks.lockstore import START, MemoryStore, Request
@@ -55,16 +53,6 @@ def test_a_lock_is_ended_once_its_lease_and_grace_are_over(store: MemoryStore, l
     assert store.names() == ["DEAD", "WRIT"]
 
 
-def test_a_renewed_lock_is_not_ended(store: MemoryStore, lock: RWLock) -> None:
-    held = lock.read(wait=0, renew=False)
-    for _ in range(10):
-        store.time.sleep(100)
-        held.renew()
-    with pytest.raises(LockBusy):
-        lock.write(wait=0, renew=False)
-    held.check()
-
-
 def test_the_terms_that_count_are_those_of_the_locks_owner(store: MemoryStore, lock: RWLock) -> None:
     store.place(f"locks/r/WRIT.{OTHER}", record(terms=Terms(1000, 60)))
     store.time.sleep(1050)
@@ -72,55 +60,6 @@ def test_the_terms_that_count_are_those_of_the_locks_owner(store: MemoryStore, l
         lock.read(wait=0, renew=False)
     store.time.sleep(11)
     lock.read(wait=0, renew=False).check()
-
-
-def test_a_reader_that_died_is_ended_by_the_next_reader(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/READ.{OTHER}", record("R"))
-    store.time.sleep(181)
-    lock.read(wait=0, renew=False).release()
-    assert store.names() == ["DEAD"]
-
-
-def test_a_left_intent_is_ended_with_a_marker(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/INTENT.WRIT.{OTHER}", record())
-    store.time.sleep(180)
-    with pytest.raises(LockBusy):
-        lock.read(wait=0, renew=False)
-    store.time.sleep(1)
-    lock.read(wait=0, renew=False).release()
-    assert store.names() == ["DEAD"]
-
-
-def test_a_left_intent_beside_its_target_goes_without_a_marker(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/INTENT.READ.{OTHER}", record("R"))
-    store.place(f"locks/r/READ.{OTHER}", record("R"))
-    store.time.sleep(170)
-    store.place(f"locks/r/READ.{OTHER}", record("R"))  # its healthy owner's renewal
-    store.time.sleep(11)
-    lock.read(wait=0, renew=False).release()
-    assert store.names() == ["READ"]
-
-
-def test_a_late_renewal_revives_nothing(store: MemoryStore, lock: RWLock) -> None:
-    held = lock.write(wait=0, renew=False)
-    body, _ = store.objects[f"locks/r/WRIT.{held.txn}"]
-    store.time.sleep(181)
-    mine = lock.write(wait=0, renew=False)
-    store.place(f"locks/r/WRIT.{held.txn}", body)
-    mine.check()
-    with pytest.raises(LockLost):
-        held.check()
-    mine.release()
-    lock.write(wait=0, renew=False).check()
-
-
-def test_who_lists_a_dead_lock_ends_it_again_marker_first(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/DEAD.{OTHER}", b"")
-    store.place(f"locks/r/WRIT.{OTHER}", record())
-    store.time.sleep(5)
-    lock.write(wait=0, renew=False)
-    assert store.words()[-3:] == ["get WRIT", "put DEAD", "delete WRIT"]
-    assert store.objects[f"locks/r/DEAD.{OTHER}"][1] == store.time.date()
 
 
 def test_a_marker_goes_when_nothing_can_come_late_any_more(store: MemoryStore, lock: RWLock) -> None:
@@ -146,15 +85,6 @@ def test_a_marker_that_cannot_be_read_stays_since_the_lease_it_ended_is_not_know
     store.time.sleep(1_000_000)
     lock.read(wait=0, renew=False).release()
     assert list(store.objects) == [f"locks/r/DEAD.{OTHER}"]
-
-
-def test_a_marker_stays_while_something_of_its_transaction_is_there(store: MemoryStore, lock: RWLock) -> None:
-    store.place(f"locks/r/DEAD.{OTHER}", b"")
-    store.time.sleep(2000)
-    store.place(f"locks/r/READ.{OTHER}", record("R"))
-    lock.read(wait=0, renew=False)
-    assert f"locks/r/DEAD.{OTHER}" in store.objects
-    assert f"locks/r/READ.{OTHER}" not in store.objects
 
 
 def marked(store: MemoryStore, count: int) -> None:
@@ -217,20 +147,6 @@ def test_a_sweep_that_the_store_refuses_does_no_harm(store: MemoryStore, lock: R
     assert store.names().count("DEAD") == 3
 
 
-def test_what_is_swept_beside_a_holder_is_in_a_thread_that_no_exit_waits_for() -> None:
-    entered, go_on = threading.Event(), threading.Event()
-
-    def work() -> None:
-        entered.set()
-        assert threading.current_thread().daemon
-        go_on.wait(30)
-
-    SYSTEM.aside(work)
-    assert entered.wait(30)
-    SYSTEM.aside(lambda: pytest.fail("only one at a time"))
-    go_on.set()
-
-
 def gone_process() -> Owner:
     """An owner of this host whose process has certainly ended."""
     process = subprocess.Popen([sys.executable, "-c", ""])
@@ -272,20 +188,6 @@ def test_a_process_that_may_live_keeps_its_lock(store: MemoryStore, lock: RWLock
 def test_a_runs_attempt_ends_with_its_process(store: MemoryStore, lock: RWLock) -> None:
     store.place(f"locks/r/INTENT.WRIT.{OTHER}", record(owner=replace(gone_process(), scope="run")))
     lock.write(wait=0, renew=False).check()
-
-
-def test_a_runs_lock_taken_after_the_look_outlives_its_process(store: MemoryStore, lock: RWLock) -> None:
-    body = record(owner=replace(gone_process(), scope="run"))
-    store.place(f"locks/r/INTENT.WRIT.{OTHER}", body)
-
-    def become_held(request: Request) -> None:
-        if request.word == "get":
-            store.place(f"locks/r/WRIT.{OTHER}", body)
-
-    store.before = become_held
-    with pytest.raises(LockBusy):
-        lock.write(wait=0, renew=False)
-    assert f"locks/r/DEAD.{OTHER}" not in store.objects
 
 
 def test_a_record_under_another_locks_name_is_not_believed(store: MemoryStore, lock: RWLock) -> None:

@@ -67,12 +67,3 @@ def test_only_those_that_cause_the_verdict_are_named() -> None:
     assert view.others == [earlier, reader]
     assert writer_may_enter(view).blockers == (earlier,)
     assert reader_may_enter(view).blockers == (earlier,)
-
-
-def test_of_two_announced_writers_exactly_one_goes_on_looking() -> None:
-    for one, other in ((1, 2), (2, 1)):
-        seen = look(claim(1, "W", intent=0), claim(2, "W", intent=0))
-        verdicts = {
-            number: writer_may_enter(View(seen, txn(number), announced=True)).verdict for number in (one, other)
-        }
-        assert verdicts == {1: AGAIN, 2: WITHDRAW}

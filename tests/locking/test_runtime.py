@@ -37,12 +37,6 @@ def test_ids_are_ids_of_transactions_and_never_given_twice() -> None:
     assert len(set(found)) == len(found)
 
 
-def test_chance_is_from_0_up_to_1() -> None:
-    found = [Runtime().jitter() for _ in range(1000)]
-    assert all(0 <= each < 1 for each in found)
-    assert len(set(found)) > 900
-
-
 def test_a_runtime_of_ones_own_does_everything_at_once_and_is_not_courteous() -> None:
     threads: list[threading.Thread] = []
     Runtime().aside(lambda: threads.append(threading.current_thread()))

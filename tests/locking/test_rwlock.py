@@ -8,20 +8,9 @@ import threading
 
 import pytest
 
-from locking import (
-    InvalidLockName,
-    Lease,
-    LockBusy,
-    LockInfo,
-    LockLost,
-    LockStateUnknown,
-    Mutex,
-    Owner,
-    Runtime,
-    RWLock,
-)
+from locking import Lease, LockBusy, LockInfo, LockLost, LockStateUnknown, Mutex, Owner, Runtime, RWLock
 from locking.rwlock import TROUBLE
-from locking.store import StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
+from locking.store import StoreError, StoreOutcomeUnknown, StoreUnavailable
 from tests.support.locks.lockstore import MemoryStore, Request
 
 
@@ -36,21 +25,16 @@ def history(store: MemoryStore, runtime: Runtime) -> RWLock:
     return lock(store, runtime)
 
 
-def test_a_writer_excludes_writers_and_readers_of_its_resource(history: RWLock) -> None:
+def test_a_writer_excludes_writers_and_readers_of_its_resource_and_readers_exclude_it(history: RWLock) -> None:
+    # The paper computes the write lock's path from the reader's own target, so they never meet there.
+    with history.read(wait=0, renew=False), pytest.raises(LockBusy):
+        history.write(wait=0, renew=False)
     with history.write(wait=0, renew=False):
         with pytest.raises(LockBusy):
             history.write(wait=0, renew=False)
         with pytest.raises(LockBusy):
             history.read(wait=0, renew=False)
     history.write(wait=0, renew=False).check()
-
-
-def test_a_reader_of_a_path_excludes_the_writer_of_the_same_path(history: RWLock) -> None:
-    # The paper computes the write lock's path from the reader's own target, so they never meet there.
-    with history.read(wait=0, renew=False), pytest.raises(LockBusy):
-        history.write(wait=0, renew=False)
-    with history.write(wait=0, renew=False), pytest.raises(LockBusy):
-        history.read(wait=0, renew=False)
 
 
 @pytest.mark.parametrize("mode", ["read", "write"])
@@ -105,18 +89,6 @@ def test_readers_share(history: RWLock) -> None:
         other.check()
         assert (one.mode, one.resource) == ("R", "history")
         assert one.txn != other.txn
-
-
-@pytest.mark.parametrize("other", ["ab", "a.b", "a-", "A"])
-def test_a_resource_whose_name_begins_with_anothers_is_another(
-    store: MemoryStore, runtime: Runtime, other: str
-) -> None:
-    with (
-        lock(store, runtime, "a").write(wait=0, renew=False) as one,
-        lock(store, runtime, other).write(wait=0, renew=False) as two,
-    ):
-        one.check()
-        two.check()
 
 
 def test_roots_are_apart(store: MemoryStore, runtime: Runtime) -> None:
@@ -270,20 +242,6 @@ def test_a_waiting_writer_lets_readers_in_between_for_as_long_as_it_kept_them_ou
     assert second_in - first_out == pytest.approx(30, abs=2)  # half: the test's jitter
 
 
-@pytest.mark.parametrize("name", ["", "a/b", "..", ".a", "a b", "ä", "a" * 129, "a\n", "-a", "a\0"])
-def test_a_name_that_could_mislead_is_refused(store: MemoryStore, name: str) -> None:
-    with pytest.raises(InvalidLockName):
-        RWLock(store, name)
-    with pytest.raises(InvalidLockName):
-        RWLock(store, "a", root=name if name != "a/b" else "a//b")
-
-
-@pytest.mark.parametrize(("lease", "grace"), [(0.5, 60), (120, 0), (float("nan"), 60), (float("inf"), 60)])
-def test_terms_that_no_clock_can_tell_are_refused(store: MemoryStore, lease: float, grace: float) -> None:
-    with pytest.raises(ValueError, match="at least 1 s"):
-        RWLock(store, "history", lease=lease, grace=grace)
-
-
 @pytest.mark.parametrize(
     "name", ["note.txt", "WRIT", "WRIT.1", "INTENT.x", "sub/WRIT." + "0" * 32, "DEAD." + "0" * 31, "WRIT." + "A" * 32]
 )
@@ -294,34 +252,6 @@ def test_a_foreign_object_in_the_folder_keeps_everybody_out(store: MemoryStore, 
             take(wait=0, renew=False)
         assert [blocker.state for blocker in caught.value.blockers] == ["foreign"]
     assert [key for key in store.objects if not key.endswith(name)] == []
-
-
-@pytest.mark.parametrize(
-    "body", [b"", b"{", b"\xff\xfe", b"{}", b'{"version": 2, "txn": "?"}', b'{"version":1,"txn":1}', b"[]"]
-)
-def test_a_record_that_cannot_be_read_is_held_for_ever(store: MemoryStore, history: RWLock, body: bytes) -> None:
-    store.place("locks/history/WRIT." + "0" * 32, body)
-    store.time.sleep(100_000)
-    for take in (history.read, history.write):
-        with pytest.raises(LockBusy, match="cannot be read") as caught:
-            take(wait=0, renew=False)
-        assert [blocker.state for blocker in caught.value.blockers] == ["unreadable"]
-
-
-def test_a_record_of_a_newer_version_says_so(store: MemoryStore, history: RWLock) -> None:
-    store.place("locks/history/READ." + "0" * 32, b'{"version": 7}')
-    with pytest.raises(LockBusy, match="version 7"):
-        history.write(wait=0, renew=False)
-
-
-def test_a_store_that_denies_is_not_asked_again(store: MemoryStore, history: RWLock) -> None:
-    def deny(request: Request) -> None:
-        raise StoreDenied("no")
-
-    store.before = deny
-    with pytest.raises(StoreDenied):
-        history.write(wait=100, renew=False)
-    assert store.time.now == 0
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable, StoreOutcomeUnknown])
@@ -445,9 +375,9 @@ def test_who_waits_for_ever_waits_for_holders_and_for_the_store(store: MemorySto
     since: list[float] = []
 
     def later(request: Request) -> None:
-        if store.time.now > 100_000:
+        if store.time.now > 5_000:
             return
-        if store.time.now > 90_000:
+        if store.time.now > 4_500:
             since.append(store.time.now)
             raise StoreUnavailable("503")
         if not since and request.word == "list":
@@ -459,7 +389,7 @@ def test_who_waits_for_ever_waits_for_holders_and_for_the_store(store: MemorySto
     store.before = later
     history.write(wait=None, renew=False).check()
     assert since
-    assert store.time.now > 100_000
+    assert store.time.now > 5_000
 
 
 # Asynchronous code. The locks of these tests are on the real clock, since a thread waits by it.
@@ -486,7 +416,7 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind(store: Me
     waits = threading.Event()
 
     def watch(request: Request) -> None:
-        if request.word == "get":  # who is in the way is read for the error, or to see whether it is over
+        if store.words().count("list") > 2:
             waits.set()
 
     async def wait() -> None:
@@ -501,6 +431,7 @@ def test_a_task_that_is_cancelled_while_it_waits_leaves_nothing_behind(store: Me
             await task
 
     with Mutex(store, "r").acquire(wait=0):
+        store.forget()
         store.after = watch
         asyncio.run(work())
     _end_of_thread("lock r")

@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.storage import open_store
 from locking import LockBusy, Mutex, RWLock, SharedFolder, inspect
-from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable, TooManyObjects
+from locking.store import ObjectNotFound, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
 
 
 @pytest.fixture
@@ -38,44 +38,6 @@ def test_what_is_put_is_listed_read_touched_and_deleted(folder: SharedFolder) ->
         folder.touch(info.key, b"")
     with pytest.raises(ObjectNotFound):
         folder.get(info.key)
-
-
-def test_a_folder_that_is_not_there_is_empty(folder: SharedFolder) -> None:
-    assert folder.list("locks/").objects == ()
-
-
-def test_no_more_is_listed_than_is_asked_for(folder: SharedFolder) -> None:
-    for number in range(3):
-        folder.put(f"locks/a/{number}", b"")
-    assert len(folder.list("locks/", most=3).objects) == 3
-    with pytest.raises(TooManyObjects):
-        folder.list("locks/", most=2)
-
-
-def test_nothing_is_read_or_written_through_a_link(folder: SharedFolder, tmp_path: Path) -> None:
-    elsewhere = tmp_path / "elsewhere"
-    elsewhere.mkdir()
-    (elsewhere / "WRIT.1").write_bytes(b"theirs")
-    folder.put("locks/a/WRIT.1", b"")
-    root = tmp_path / "new" / "shared"
-    (root / "locks" / "b").symlink_to(elsewhere)
-    (root / "locks" / "a" / "WRIT.2").symlink_to(elsewhere / "WRIT.1")
-    for act in (folder.get, folder.delete, lambda key: folder.put(key, b""), lambda key: folder.touch(key, b"")):
-        for key in ("locks/b/WRIT.1", "../elsewhere/WRIT.1"):
-            with pytest.raises(StoreDenied):
-                act(key)
-    with pytest.raises(StoreDenied):
-        folder.get("locks/a/WRIT.2")
-    with pytest.raises(StoreError, match="no regular file"):
-        folder.list("locks/a/")
-    assert (elsewhere / "WRIT.1").read_bytes() == b"theirs"
-
-
-def test_a_pipe_in_the_place_of_a_lock_is_not_waited_for(folder: SharedFolder, tmp_path: Path) -> None:
-    folder.put("locks/a/WRIT.1", b"")
-    os.mkfifo(tmp_path / "new" / "shared" / "locks" / "a" / "WRIT.2")
-    with pytest.raises(StoreError, match="no regular file"):
-        folder.get("locks/a/WRIT.2")
 
 
 @pytest.mark.parametrize(
@@ -120,21 +82,6 @@ def test_an_error_of_the_system_says_whether_something_may_have_happened(
     assert folder.get("locks/a/WRIT.1") == b""
     assert [info.key for info in folder.list("").objects] == ["locks/a/WRIT.1"]
     assert list(folder._root.glob(".holdfast-tmp-*")) == []
-
-
-def test_a_folder_that_goes_before_a_file_is_in_it_is_made_again(
-    folder: SharedFolder, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    replace, gone = Path.replace, iter([True])
-
-    def tidied(self: Path, target: Path) -> Path:
-        if next(gone, False):
-            target.parent.rmdir()
-        return replace(self, target)
-
-    monkeypatch.setattr(Path, "replace", tidied)
-    folder.put("locks/a/WRIT.1", b"one")
-    assert folder.get("locks/a/WRIT.1") == b"one"
 
 
 def test_locks_of_both_kinds_of_folder_shut_each_other_out(tmp_path: Path) -> None:

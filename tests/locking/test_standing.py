@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from locking import LockLost
-from locking.folder import LockFolder, Look
+from locking.folder import LockFolder, Look, must_stand
 from locking.names import Mode
-from locking.standing import must_stand
 from tests.support.locks.lockstore import MemoryStore
 from tests.support.locks.looks import claim, look, txn
 

@@ -12,14 +12,6 @@ from locking.terms import CLOCK_STEP, LONGEST_DRAIN, MARKER_LIFE
 SECONDS = st.floats(CLOCK_STEP, 1e6)
 
 
-@pytest.mark.parametrize("lease", [1.0, 10.0, 120.0, 21600.0])
-def test_the_budget_lies_between_the_draining_bound_and_the_lease(lease: float) -> None:
-    terms = Terms(lease, 60)
-    assert terms.drain < terms.budget < terms.attempt_lease <= terms.lease
-    assert terms.drain <= 60
-    assert terms.attempt_lease <= 120
-
-
 @given(SECONDS, SECONDS, SECONDS)
 def test_an_attempt_is_over_before_others_end_it_and_renewals_before_the_lease_is(
     lease: float, grace: float, attempt: float

@@ -39,46 +39,6 @@ def test_a_target_that_is_none_is_refused(store: MemoryStore, target: str) -> No
         ExclusiveWrite(target, lambda view: b"").commit_to(store)
 
 
-def test_the_intent_sorts_before_the_target(store: MemoryStore, runtime: Runtime) -> None:
-    write().commit_to(store, runtime=runtime)
-    put = [request.key for request in store.requests if request.word == "put"]
-    assert put == sorted(put)
-    assert f"locks/r/DEAD.{ONE}" < put[0]
-
-
-def test_of_two_announced_writers_the_one_with_the_smaller_id_goes_on(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.WRIT.{TWO}")
-    writer = RWLock(store, "r", runtime=runtime)
-
-    def leave_after_a_while(request: Request) -> None:
-        if store.time.now > 1:
-            store.objects.pop(f"locks/r/INTENT.WRIT.{TWO}", None)
-
-    store.after = leave_after_a_while
-    writer.write(wait=5, renew=False).check()
-
-
-def test_of_two_announced_writers_the_one_with_the_greater_id_withdraws(store: MemoryStore, runtime: Runtime) -> None:
-    runtime.new_txn()
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.WRIT.{ONE}")
-    with pytest.raises(LockBusy):
-        write().commit_to(store, patience=100, runtime=runtime)
-    assert store.time.now == 0
-    assert list(store.objects) == [f"locks/r/INTENT.WRIT.{ONE}"]
-
-
-def test_a_reader_withdraws_before_a_writers_intent_whatever_their_ids(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.WRIT.{THREE}")
-    with pytest.raises(LockBusy):
-        RWLock(store, "r", runtime=runtime).read(wait=0, renew=False)
-    assert list(store.objects) == [f"locks/r/INTENT.WRIT.{THREE}"]
-
-
-def test_readers_intents_do_not_conflict(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = _place_before("put", "INTENT", store, f"locks/r/INTENT.READ.{THREE}")
-    RWLock(store, "r", runtime=runtime).read(wait=0, renew=False).check()
-
-
 def test_a_writer_looks_again_while_a_reader_is_only_asking(store: MemoryStore, runtime: Runtime) -> None:
     store.place(f"locks/r/INTENT.READ.{THREE}", b"")
 
@@ -88,37 +48,6 @@ def test_a_writer_looks_again_while_a_reader_is_only_asking(store: MemoryStore, 
 
     store.after = leave_after_a_while
     RWLock(store, "r", runtime=runtime).write(wait=5, renew=False).check()
-
-
-@pytest.mark.parametrize("name", ["INTENT", "WRIT"])
-@pytest.mark.parametrize("landed", [True, False])
-def test_a_put_without_an_answer_is_marked_dead_before_it_is_withdrawn(
-    store: MemoryStore, runtime: Runtime, name: str, landed: bool
-) -> None:
-    hook = fail_at("put", name, StoreOutcomeUnknown("no answer"))
-    if landed:
-        store.after = hook
-    else:
-        store.before = hook
-    with pytest.raises(StoreOutcomeUnknown):
-        write().commit_to(store, runtime=runtime)
-    assert store.names() == ["DEAD"]
-    ending = store.words()[store.words().index("put DEAD") :]
-    assert ending[0] == "put DEAD"
-    assert set(ending[1:]) <= {"delete INTENT", "delete WRIT"}
-
-
-def test_a_put_that_lands_after_its_attempt_was_given_up_locks_nobody_out(store: MemoryStore, runtime: Runtime) -> None:
-    store.before = fail_at("put", "WRIT", StoreOutcomeUnknown("no answer"))
-    with pytest.raises(StoreOutcomeUnknown):
-        write().commit_to(store, runtime=runtime)
-    store.before = lambda request: None
-    holder = RWLock(store, "r", runtime=runtime).write(wait=0, renew=False)
-    store.place(f"locks/r/WRIT.{ONE}", b"late")
-    holder.check()
-    holder.release()
-    RWLock(store, "r", runtime=runtime).write(wait=0, renew=False).check()
-    assert f"locks/r/WRIT.{ONE}" not in store.objects
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("try later"), StoreDenied("no")])
@@ -141,42 +70,21 @@ def test_a_lost_delete_of_the_intent_leaves_a_good_lock(store: MemoryStore, runt
     assert store.objects == {}
 
 
-def test_an_attempt_whose_target_came_too_late_is_fenced(store: MemoryStore, runtime: Runtime) -> None:
+@pytest.mark.parametrize(("when", "name"), [("before", "INTENT"), ("before", "WRIT"), ("after", "WRIT")])
+def test_an_attempt_is_fenced_from_the_start_of_its_intents_put_to_its_targets_acknowledgement(
+    store: MemoryStore, runtime: Runtime, when: str, name: str
+) -> None:
     terms = Terms(120, 60)
 
     def dawdle(request: Request) -> None:
-        if (request.word, request.name) == ("put", "WRIT"):
+        if (request.word, request.name) == ("put", name):
             store.time.sleep(terms.budget + 1)
 
-    store.before = dawdle
+    setattr(store, when, dawdle)
     with pytest.raises(LockOvertaken):
         write().commit_to(store, terms=terms, runtime=runtime)
     assert store.names() == ["DEAD"]
     assert store.words()[-3:] == ["put DEAD", "delete INTENT", "delete WRIT"]
-
-
-def test_the_fence_counts_from_the_start_of_the_intents_put(store: MemoryStore, runtime: Runtime) -> None:
-    terms = Terms(120, 60)
-
-    def dawdle(request: Request) -> None:
-        if (request.word, request.name) == ("put", "INTENT"):
-            store.time.sleep(terms.budget + 1)
-
-    store.before = dawdle
-    with pytest.raises(LockOvertaken):
-        write().commit_to(store, terms=terms, runtime=runtime)
-    assert store.names() == ["DEAD"]
-
-
-def test_the_fence_counts_the_time_until_the_acknowledgement(store: MemoryStore, runtime: Runtime) -> None:
-    def dawdle(request: Request) -> None:
-        if (request.word, request.name) == ("put", "WRIT"):
-            store.time.sleep(Terms().budget + 1)
-
-    store.after = dawdle
-    with pytest.raises(LockOvertaken):
-        write().commit_to(store, runtime=runtime)
-    assert store.names() == ["DEAD"]
 
 
 @pytest.mark.parametrize("how", ["dead", "deleted"])
@@ -264,14 +172,3 @@ def test_a_runs_lock_is_asked_for_as_briefly_as_any_other(store: MemoryStore, ru
     store.after = store.before = lambda request: None
     store.time.sleep(181)
     RWLock(store, "r", runtime=runtime).write(wait=0, renew=False).check()
-
-
-def _place_before(word: str, name: str, store: MemoryStore, key: str) -> Callable[[Request], None]:
-    """A rival's object that appears just before our first such request."""
-
-    def hook(request: Request) -> None:
-        if (request.word, request.name) == (word, name):
-            store.before = lambda request: None
-            store.place(key, b"")
-
-    return hook

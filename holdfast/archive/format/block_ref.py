@@ -1,8 +1,7 @@
-"""References to the blocks of an archive.
+"""References to the blocks of an archive: the commit that added each, and how much is in memory.
 
-Each knows the commit that added its block, and how much of the block is in memory. Of a block that was found in a
-checkpoint only the head is there: the files of its tables are read from the commit that added it, when somebody asks
-for them.
+Of a block from a checkpoint only the head is there: the files of its tables are read from its commit when they are
+asked for.
 """
 
 from __future__ import annotations
@@ -21,15 +20,13 @@ _LOADED_AT_ONCE = 8
 
 
 class Recall(Protocol):
-    """A block that may be only partly in memory."""
+    """Block that may be only partly in memory."""
 
     @property
     def id(self) -> str: ...
 
     @property
-    def source(self) -> str:
-        """Return the name of its source."""
-        ...
+    def source(self) -> str: ...
 
     @property
     def rows(self) -> int: ...
@@ -38,17 +35,11 @@ class Recall(Protocol):
     def size(self) -> int: ...
 
     def head(self) -> Block:
-        """Return the part of the block that is always in memory.
-
-        Its tables may lack their columns, and the files in the block's own folder.
-        """
+        """Return the part that is always in memory: tables may lack columns and the block's own files."""
         ...
 
     def block(self) -> Block:
-        """Return the whole block.
-
-        :raises DamagedError: the commit that it is read from is not what was written.
-        """
+        """Return the whole block; DamagedError: the commit that it is read from is not what was written."""
         ...
 
 
@@ -82,7 +73,7 @@ class LoadedBlock:
 
 
 class Placed:
-    """A block and the commit that added it.
+    """Block and the commit that added it.
 
     :param block: the block, or what recalls it.
     :param commit: the commit's own number, in this archive.
@@ -98,53 +89,37 @@ class Placed:
         self.number = commit if number is None else number
 
     def numbered(self, number: int) -> Placed:
-        """Return the block with another number."""
         return Placed(self._recall, self.commit, self.home, number)
 
     @cached_property
     def block(self) -> Block:
-        """Return the whole block.
-
-        This may have to read its commit.
-
-        :raises DamagedError: that is not what was written.
-        """
+        """Return the whole block, for which its commit may be read; DamagedError: not what was written."""
         return self._recall.block()
 
     @cached_property
     def head(self) -> Block:
-        """Return the block as far as it is in memory.
-
-        Its tables may lack columns and the files in the block's own folder.
-        """
+        """Return the block as far as it is in memory; see :meth:`Recall.head`."""
         return self._recall.head()
 
     @property
     def begins(self) -> bool:
-        """Return whether it stands for tables created in a block.
-
-        It is then no block itself, and counts behind its position only.
-        """
+        """Return whether it stands for tables created in a block, and counts behind its position only."""
         return isinstance(self._recall, Beginning)
 
     @property
     def id(self) -> str:
-        """Return the block's id."""
         return self._recall.id
 
     @property
     def source(self) -> str:
-        """Return the name of the block's source."""
         return self._recall.source
 
     @property
     def rows(self) -> int:
-        """Return the number of rows in the block."""
         return self._recall.rows
 
     @property
     def size(self) -> int:
-        """Return the bytes stored for the block."""
         return self._recall.size
 
     def __eq__(self, other: object) -> bool:
@@ -161,10 +136,7 @@ class Placed:
 
 
 class JoinedPart:
-    """A block that was joined with others.
-
-    It keeps its own document, with the tables and transactions of all of them.
-    """
+    """Block that was joined with others: its own document, with the tables and transactions of all."""
 
     def __init__(self, joined: Placed, told: Block) -> None:
         self._joined = joined
@@ -175,11 +147,9 @@ class JoinedPart:
         self.size = 0
 
     def head(self) -> Block:
-        """Return its own document with the heads of the joined tables."""
         return self._with(self._joined.head)
 
     def block(self) -> Block:
-        """Return its own document with the joined tables."""
         return self._with(self._joined.block)
 
     def _with(self, joined: Block) -> Block:
@@ -187,10 +157,7 @@ class JoinedPart:
 
 
 class Beginning:
-    """Empty snapshot of tables created in a block of changes.
-
-    The block records that they were made without rows. It stands for the snapshot that they need not have.
-    """
+    """Empty snapshot of tables that a block of changes records as created without rows."""
 
     def __init__(self, placed: Placed) -> None:
         self._placed = placed
@@ -200,11 +167,9 @@ class Beginning:
         self.size = 0
 
     def head(self) -> Block:
-        """Return a snapshot of these tables at the block's start position."""
         return self._of(self._placed.head)
 
     def block(self) -> Block:
-        """Return the same snapshot: there are no rows."""
         return self._of(self._placed.block)
 
     def _of(self, changes: Block) -> Block:

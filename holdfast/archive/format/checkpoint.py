@@ -1,9 +1,8 @@
 """Checkpoints: the state after a commit, so that archives open faster.
 
-Opening one then does not read all that ever happened to it. The truth is in the commits; a checkpoint only spares
-reading them. One that is missing or damaged costs time, and nothing else. It holds of each block what is asked for when
-moments are listed and looked up; the files of its tables, of which there may be millions, are read from the commit that
-added it.
+The truth is in the commits; a checkpoint only spares reading them. One that is missing or damaged costs time, and
+nothing else. It holds of each block what is asked for when restore points are listed and looked up; the files of its
+tables, of which there may be millions, are read from the commit that added it.
 """
 
 from __future__ import annotations
@@ -32,20 +31,12 @@ _KEPT: Final = 3
 
 
 def checkpoint_key(sequence: int) -> str:
-    """Return the key of the checkpoint after a commit.
-
-    The newest one sorts first.
-    """
+    """Return the key of the checkpoint after a commit; the newest one sorts first."""
     return f"{CHECKPOINTS}{_LAST - sequence:020d}.parquet"
 
 
 def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
-    """Write a checkpoint of the state, and remove old ones.
-
-    Nothing is done where it exists already.
-
-    :param archive: its id.
-    """
+    """Write a checkpoint of the state of an archive with this id, unless it exists; remove old ones."""
     if state.at is None or state.tip is None:  # nothing was committed yet
         return
     if store.signing.only_checks:  # as for a copy: nobody would believe it
@@ -61,10 +52,7 @@ def write_checkpoint(store: ObjectStore, archive: str, state: State) -> None:
 
 
 def read_newest(store: ObjectStore, archive: str) -> State | None:
-    """Return the state of the newest readable checkpoint, or None.
-
-    :raises UsageError: it needs a newer release.
-    """
+    """Return the state of the newest readable checkpoint, or None; UsageError: it needs a newer release."""
     for found in store.first(OURS, 1):
         if (state := _read(store, archive, found.key)) is not None:
             return state

@@ -1,7 +1,4 @@
-"""The file of a checkpoint: a row per block, and a header.
-
-The header has the rest of the state.
-"""
+"""File of a checkpoint: a row per block, and a header with the rest of the state."""
 
 from __future__ import annotations
 
@@ -17,11 +14,10 @@ from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.format.checkpoint import checkpoint_key
 from holdfast.archive.format.commits import commit_key
-from holdfast.archive.format.document import Count, Moment, SealedDocument, TableRecord
+from holdfast.archive.format.document import ChecksummedDocument, Count, Moment, TableRecord
 from holdfast.archive.format.model import Hold, LogPlace  # noqa: TC001 - pydantic reads them at run time
-from holdfast.archive.format.signature import was_signed_by
 from holdfast.archive.format.state import Removed, State, check_readable
-from holdfast.archive.format.trust import CommitReader
+from holdfast.archive.format.trust import CommitReader, was_signed_by
 from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
 from holdfast.storage.encryption.signing_key import believed
@@ -38,6 +34,12 @@ if TYPE_CHECKING:
 
 _HEADER: Final = b"holdfast:checkpoint"
 
+_IN_BOTH: Final = (
+    *("sequence", "tip_checksum", "format", "min_reader", "min_writer", "vouched_by", "superseded", "documents"),
+    *("ends", "streams", "log"),
+)
+"""Fields of a header that are those of the state."""
+
 _COLUMNS: Final = pa.schema(
     [
         pa.field("id", pa.string(), nullable=False),
@@ -53,13 +55,8 @@ _COLUMNS: Final = pa.schema(
 without which tables its stream follows: that is the same in most blocks, and stands in `tables_followed`."""
 
 
-class Header(SealedDocument):
-    """The header of a checkpoint: the state without its blocks.
-
-    :param archive: id of the archive that it is of.
-    :param numbers: of blocks that have another number than their commit, by id.
-    :param digest: SHA-256 of the columns' values.
-    """
+class Header(ChecksummedDocument):
+    """Header of a checkpoint: the state without its blocks."""
 
     archive: str
     sequence: int
@@ -75,43 +72,29 @@ class Header(SealedDocument):
     abandoned: tuple[str, ...]
     log: LogPlace | None = None
     aside: tuple[Removed, ...] = ()
-    numbers: dict[str, int] = Field(default_factory=dict)
+    numbers: dict[str, int] = Field(default_factory=dict)  # of blocks that have another number than their commit, by id
     vouched_by: int = 0
     superseded: dict[str, Count] = Field(default_factory=dict)
     documents: dict[str, str] | None = None
     void: tuple[int, ...] = ()
-    digest: str
+    digest: str  # SHA-256 of the columns' values
 
 
 def to_bytes(archive: str, state: State, tip: str, at: datetime) -> bytes:
-    """Return the bytes of a state's checkpoint.
-
-    :param archive: id of the archive.
-    :param tip: id of its last commit, which was made `at` a moment.
-    """
+    """Return the bytes of a state's checkpoint, after the commit `tip` of an archive with this id."""
     table = pa.Table.from_pylist([_row(placed) for placed in state.blocks.values()], schema=_COLUMNS)
     header = Header(
         archive=archive,
-        sequence=state.sequence,
         tip=tip,
-        tip_checksum=state.tip_checksum,
         at=at,
-        format=state.format,
-        min_reader=state.min_reader,
-        min_writer=state.min_writer,
-        ends=dict(state.ends),
-        streams=dict(state.streams),
         removed=tuple(state.removed.values()),
         holds=tuple(state.holds.values()),
-        abandoned=tuple(sorted(state.abandoned)),
-        log=state.log,
         aside=tuple(state.aside.values()),
-        numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
-        vouched_by=state.vouched_by,
-        superseded=dict(state.superseded),
-        documents=None if state.documents is None else dict(state.documents),
+        abandoned=tuple(sorted(state.abandoned)),
         void=tuple(sorted(state.void)),
+        numbers={placed.id: placed.number for placed in state.blocks.values() if placed.number != placed.commit},
         digest=_digest(table),
+        **{name: getattr(state, name) for name in _IN_BOTH},
     )
     body = io.BytesIO()
     pq.write_table(table.replace_schema_metadata({_HEADER: header.to_bytes()}), body, compression="zstd")
@@ -139,10 +122,6 @@ def _row(placed: Placed) -> dict[str, Any]:
 
 
 def _without_own_files(table: TableRecord, block: str) -> TableRecord:
-    """Drop a table's columns, and the files in the block's own folder.
-
-    Few files, if any, are of another block.
-    """
     return table.model_copy(update={"files": _of_others(table.files, block), "columns": ()})
 
 
@@ -154,10 +133,7 @@ _FOLLOWED: Final = TypeAdapter(tuple[dict[int, int], dict[str, str]])
 
 
 def _digest(table: pa.Table) -> str:
-    """Return the SHA-256 of a table's values.
-
-    It does not depend on the file that they come from.
-    """
+    """Return the SHA-256 of a table's values, whatever file they come from."""
     found = hashlib.sha256()
     for name in _COLUMNS.names:
         for value in table[name].to_pylist():
@@ -168,9 +144,8 @@ def _digest(table: pa.Table) -> str:
 
 
 def from_bytes(store: ObjectStore, archive: str, document: StoredDocument, key: str) -> State:
-    """Return the state that a checkpoint holds.
+    """Return the state that a checkpoint holds, of the archive with this id.
 
-    :param archive: id of the archive that it must be of.
     :raises DamagedError: it is no checkpoint of it, not what was written, or not signed where that is asked for.
     :raises UsageError: it needs a newer release.
     """
@@ -191,25 +166,15 @@ def from_bytes(store: ObjectStore, archive: str, document: StoredDocument, key: 
         raise DamagedError(f"{key} is damaged: it is not what was written under this name")
     reader = CommitReader(store, header.vouched_by)
     return State(
-        sequence=header.sequence,
         tip=header.tip,
-        tip_checksum=header.tip_checksum,
-        vouched_by=header.vouched_by,
-        superseded=header.superseded,
-        documents=header.documents,
-        void=frozenset(header.void),
-        format=header.format,
-        min_reader=header.min_reader,
-        min_writer=header.min_writer,
         at=header.at,
+        void=frozenset(header.void),
         blocks={placed.id: placed for placed in _blocks(reader, table, header.numbers)},
         removed={each.id: each for each in header.removed},
         holds={hold.id: hold for hold in header.holds},
         abandoned=frozenset(header.abandoned),
-        ends=header.ends,
-        streams=header.streams,
-        log=header.log,
         aside={each.id: each for each in header.aside},
+        **{name: getattr(header, name) for name in _IN_BOTH},
     )
 
 
@@ -220,7 +185,7 @@ def _blocks(reader: CommitReader, table: pa.Table, numbers: Mapping[str, int]) -
 
 
 class _Row(NamedTuple):
-    """A row of a checkpoint; its fields are those of `_COLUMNS`."""
+    """Row of a checkpoint; its fields are those of `_COLUMNS`."""
 
     id: str
     commit: int
@@ -232,7 +197,7 @@ class _Row(NamedTuple):
 
 
 class _Remembered:
-    """A block as a checkpoint stores it.
+    """Block as a checkpoint stores it.
 
     :param followed: what was read of `tables_followed` so far, which many blocks have in common.
     """
@@ -247,7 +212,6 @@ class _Remembered:
         self.size = row.size
 
     def head(self) -> Block:
-        """Return the block as the checkpoint stores it."""
         head = Block.from_bytes(self._row.head, f"block {self.id}")
         if head.stream is None:
             return head
@@ -259,10 +223,7 @@ class _Remembered:
         return head.model_copy(update={"stream": stream})
 
     def block(self) -> Block:
-        """Read the block from its commit.
-
-        :raises DamagedError: the commit is not there, not what was written, or not to be believed.
-        """
+        """Read the block from its commit; DamagedError: that is missing, damaged or not to be believed."""
         commit = self._reader.read(self._row.commit)
         for block in commit.add:
             if block.id == self.id:

@@ -15,17 +15,11 @@ if TYPE_CHECKING:
     from holdfast.archive.format.model import ArchiveCommit
     from holdfast.storage import ObjectStore
 
-ATTEMPTS = 8
-"""Times that an object is offered to a store that does not answer."""
+ATTEMPTS = 8  # times that an object is offered to a store that does not answer
 
 
 def claim(store: ObjectStore, key: str, body: bytes, *, signed: bool = False) -> bytes:
-    """Create `key` unless it exists, and return the stored content.
-
-    After a lost reply, the same bytes are offered again.
-
-    :param signed: the content is as another store has it signed, and so is what is returned.
-    """
+    """Create `key` unless it exists, and return what it holds; `signed`: both as another store has them signed."""
     create = store.create_signed if signed else store.create
     try:
         for attempt in Retrying(
@@ -52,7 +46,7 @@ def claim(store: ObjectStore, key: str, body: bytes, *, signed: bool = False) ->
 def claim_commit(store: ObjectStore, key: str, body: bytes) -> ArchiveCommit:
     """Create a commit unless its number is taken, and return the one that has the number.
 
-    :raises OutcomeUnknownError: the store did not tell, or has an empty object there: its write may still arrive.
+    :raises OutcomeUnknownError: no answer came, or an empty object is there: its write may still arrive.
     """
     try:
         return parse_commit(key, claim(store, key, body))

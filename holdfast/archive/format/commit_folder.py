@@ -24,8 +24,7 @@ if TYPE_CHECKING:
     from holdfast.storage.contract.object_store import StoredDocument
 
 _READERS = 8
-_READ_AHEAD = 256
-"""Commits that are read together."""
+_READ_AHEAD = 256  # commits that are read together
 
 
 class TipVoidedError(DamagedError):
@@ -34,20 +33,14 @@ class TipVoidedError(DamagedError):
 
 @dataclass(frozen=True)
 class StoredNumber:
-    """Content of a number.
-
-    :param last: of several numbers that are missing in a row, the last; else `number`.
-    :param body: of the object; where it is missing or cannot be read, why.
-    """
+    """Content of a number: the object's body, or why it is missing or cannot be read."""
 
     number: int
-    last: int
+    last: int  # of several numbers that are missing in a row, the last; else `number`
     body: StoredDocument | DamagedError
 
 
 class _Step(BaseModel):
-    """The part of a commit that says which numbers before it count."""
-
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     sequence: int
@@ -55,10 +48,7 @@ class _Step(BaseModel):
 
 
 class CommitFolder:
-    """Folder of an archive's commits.
-
-    :param before_signing: all of them are believed.
-    """
+    """Folder of an archive's commits; `before_signing`: all of them are believed."""
 
     def __init__(self, store: ObjectStore, identity: Identity, *, before_signing: bool = False) -> None:
         self._store = store
@@ -91,7 +81,6 @@ class CommitFolder:
             yield commit
 
     def _stored(self, numbers: Sequence[int], since: int) -> Iterator[StoredNumber]:
-        """Read what is stored under numbers, and what is missing before the last of them."""
         expected = since + 1
         # A part at a time: nothing is read far behind what ends the reading.
         for begin in range(0, len(numbers), _READ_AHEAD):
@@ -112,9 +101,8 @@ class CommitFolder:
 
 
 def counting(stored: Iterable[StoredNumber], since: int) -> Iterator[tuple[str, StoredDocument]]:
-    """Yield key and content of the commits that count.
+    """Yield key and content of the commits that count, behind one that counted when it was read.
 
-    :param since: number of the commit before the first, which counted when it was read.
     :raises TipVoidedError: that one, or one that another follows, does not count any more.
     :raises DamagedError: one that counts cannot be read.
     """
@@ -150,7 +138,6 @@ def _resolved(held: Sequence[StoredNumber], since: int) -> list[StoredNumber]:
 
 
 def _step(each: StoredNumber) -> _Step | None:
-    """Return the step that a commit makes; None where nothing can be read."""
     if isinstance(each.body, DamagedError):
         return None
     try:

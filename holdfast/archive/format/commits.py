@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from holdfast.archive.format.checksum import checksum_of
 from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.seal import checksum_of
 from holdfast.archive.format.state import check_readable
 from holdfast.archive.format.versions import read_versions
 from holdfast.common.errors import DamagedError
@@ -19,28 +19,18 @@ COMMITS: Final = "commits/"
 
 
 def commit_key(sequence: int) -> str:
-    """Return the key of a commit.
-
-    It has twenty digits, so that listings are in order.
-    """
+    """Return the key of a commit, with twenty digits, so that listings are in order."""
     return f"{COMMITS}{sequence:020d}.json"
 
 
 def number_of(key: str) -> int | None:
-    """Return the number of the commit with a key, or None.
-
-    None means that it is not the key of a commit.
-    """
+    """Return the number of the commit with a key; None: it is not the key of a commit."""
     name = key.removeprefix(COMMITS).removesuffix(".json")
     return int(name) if name.isdecimal() and commit_key(int(name)) == key else None
 
 
 def parse_commit(key: str, body: bytes) -> ArchiveCommit:
-    """Return the commit that is stored under a key.
-
-    :raises UsageError: it needs a newer release.
-    :raises DamagedError: it is not what was written under this key.
-    """
+    """Return the commit stored under a key; UsageError: a newer release is needed; DamagedError: it is another."""
     if not body:
         raise empty_commit(key)
     check_readable(read_versions(body, key), key)
@@ -54,18 +44,11 @@ def parse_commit(key: str, body: bytes) -> ArchiveCommit:
 
 
 def read_commit(store: ObjectStore, sequence: int) -> ArchiveCommit:
-    """Read one commit, signed or not.
-
-    :raises DamagedError: it is not there, or not what was written.
-    """
+    """Read one commit, signed or not; DamagedError: it is not there, or not what was written."""
     return parse_commit(commit_key(sequence), read_stored(store, sequence).body)
 
 
 def read_stored(store: ObjectStore, sequence: int) -> StoredDocument:
-    """Read what is stored as one commit.
-
-    :raises DamagedError: it is not there.
-    """
     try:
         return store.read(commit_key(sequence))
     except ObjectNotFound as error:
@@ -73,7 +56,6 @@ def read_stored(store: ObjectStore, sequence: int) -> StoredDocument:
 
 
 def empty_commit(key: str) -> DamagedError:
-    """Return the error for an object without content in the place of a commit."""
     return DamagedError(
         f"{key} is empty: it was damaged, or a write that the store refused has left it. Restore this object from a "
         "copy of the archive; where no copy has the commit, 'holdfast accept --void' gives the number up."
@@ -81,10 +63,7 @@ def empty_commit(key: str) -> DamagedError:
 
 
 def missing_commit(sequence: int, found: str = "") -> DamagedError:
-    """Return the error for a missing commit.
-
-    :param found: the next one that is there.
-    """
+    """Return the error for a missing commit, where the next one that is there is `found`."""
     instead = f": found {found} where {commit_key(sequence)} should be" if found else ""
     return DamagedError(
         f"commit {sequence} is missing{instead}. Restore the commits folder from a copy of the archive."

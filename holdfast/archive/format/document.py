@@ -1,7 +1,4 @@
-"""Base of an archive's documents, and the records of files and tables that they share.
-
-Documents are immutable. Unknown fields are ignored: a later format may add some without raising `min_reader`.
-"""
+"""Base of an archive's documents, and the records of files and tables that they share."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ from typing import Annotated, Any, Self
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, PlainSerializer, ValidationError
 
-from holdfast.archive.format.seal import check_seal, damaged_seal, seal
-from holdfast.archive.format.versions import SEALED_SINCE
+from holdfast.archive.format.checksum import add_checksum, check_checksum, wrong_checksum
+from holdfast.archive.format.versions import CHECKSUMS_SINCE
 from holdfast.common.errors import DamagedError
 
 
@@ -36,18 +33,15 @@ Moment = Annotated[AwareDatetime, AfterValidator(_possible), PlainSerializer(iso
 Position = Annotated[str, Field(pattern="^[0-9A-Fa-f]{1,8}/[0-9A-Fa-f]{1,8}$")]
 """A position in a source's log, as PostgreSQL writes it."""
 
-TableId = Annotated[str, Field(pattern="^[0-9]{1,20}$")]
-"""The oid of a table, as text."""
+TableId = Annotated[str, Field(pattern="^[0-9]{1,20}$")]  # the oid of a table, as text
 
-Count = Annotated[int, Field(ge=0, lt=1 << 53)]
-"""A number of bytes, rows or others."""
+Count = Annotated[int, Field(ge=0, lt=1 << 53)]  # a number of bytes, rows or others
 
 SourceName = Annotated[str, Field(pattern="^[A-Za-z0-9][A-Za-z0-9._-]{0,120}$")]
 """The name of a source, which becomes a folder, and part of the names of locks and runs."""
 
 
 def _inside(path: str) -> str:
-    """Return a path that names an object of the archive, and means the same to every store; raises ValueError."""
     if not _PATH.fullmatch(path) or not {"", ".", ".."}.isdisjoint(path.partition("#")[0].split("/")):
         raise ValueError(f"{path[:100]!r} is no path of a file of an archive")
     return path
@@ -59,20 +53,16 @@ _FilePath = Annotated[str, AfterValidator(_inside)]
 
 
 class Document(BaseModel):
-    """Base of all stored documents: immutable, JSON, tolerant of fields it does not know."""
+    """Base of all stored documents: immutable JSON; a later format may add fields, which are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     def to_bytes(self) -> bytes:
-        """Return the JSON that is stored."""
         return self.model_dump_json(indent=1).encode()
 
     @classmethod
     def from_bytes(cls, body: bytes, key: str) -> Self:
-        """Parse a stored document.
-
-        :raises DamagedError: the bytes under `key` are not such a document.
-        """
+        """Parse a stored document; DamagedError: the bytes under `key` are none."""
         try:
             return cls.model_validate_json(body)
         except ValidationError as error:
@@ -84,8 +74,8 @@ class Document(BaseModel):
             ) from error
 
 
-class SealedDocument(Document):
-    """A document that carries its own checksum, since nothing else does.
+class ChecksummedDocument(Document):
+    """Document that carries its own checksum, since nothing else does.
 
     From format 2 on it must; of format 1 there are some that were written before there were any.
     """
@@ -93,19 +83,14 @@ class SealedDocument(Document):
     format: int
 
     def to_bytes(self) -> bytes:
-        """Return the JSON that is stored, sealed."""
-        return seal(super().to_bytes())
+        return add_checksum(super().to_bytes())
 
     @classmethod
     def from_bytes(cls, body: bytes, key: str) -> Self:
-        """Parse a stored document.
-
-        :raises DamagedError: the bytes under `key` are not such a document, or not those that were written.
-        """
-        sealed = check_seal(body, key)
+        is_checked = check_checksum(body, key)
         document = super().from_bytes(body, key)
-        if document.format >= SEALED_SINCE and not sealed:
-            raise damaged_seal(key, "its checksum is not there")
+        if document.format >= CHECKSUMS_SINCE and not is_checked:
+            raise wrong_checksum(key, "its checksum is not there")
         return document
 
 
@@ -113,75 +98,58 @@ _PART = "#"
 
 
 def part_path(pack: str, offset: int) -> str:
-    """Return the path of the part at an offset in a pack."""
     return f"{pack}{_PART}{offset}"
 
 
 class FileRecord(Document):
-    """One immutable file of a block.
+    """One immutable file of a block."""
 
-    :param path: key in the store; of a part of a pack, the pack's key, `#`, and the offset of its first byte.
-    :param size: bytes.
-    :param sha256: of the file's bytes, in hex; checked at every read.
-    :param rows: rows in it, for a data file.
-    :param digest: the additive content hash of those rows (`rows:sum`).
-    :param key_range: least and greatest value of the first key column, as text; None where unknown.
-    :param footer: of a data file its last bytes, which tell of its columns and pages: how many, `:`, and their SHA-256
-        in hex; None where an earlier version wrote it.
-    """
-
-    path: _FilePath
-    size: Count
-    sha256: str
-    rows: Count = 0
-    digest: str | None = None
+    path: _FilePath  # key in the store; of a part of a pack, the pack's key, `#`, and the offset of its first byte
+    size: Count  # bytes
+    sha256: str  # of the file's bytes, in hex; checked at every read
+    rows: Count = 0  # rows in it, for a data file
+    digest: str | None = None  # the additive content hash of those rows (`rows:sum`)
     key_range: tuple[str, str] | None = None
+    """Least and greatest value of the first key column, as text; None where unknown."""
+    # of a data file its last bytes, which tell of its columns and pages: how many, `:`, and their SHA-256 in hex; None
+    # where an earlier version wrote it
     footer: str | None = None
 
     @property
     def key(self) -> str:
-        """Return the key of the object that holds the file."""
         return self.path.partition(_PART)[0]
 
     @property
     def offset(self) -> int | None:
-        """Return the file's offset in its pack.
-
-        It is None for an object of its own.
-        """
+        """Return the file's offset in its pack; None for an object of its own."""
         _, mark, offset = self.path.partition(_PART)
         return int(offset) if mark else None
 
     @property
     def page_bytes(self) -> int:
-        """Return the bytes without the footer, as far as its size is known."""
         return self.size - int((self.footer or "0").partition(":")[0])
 
 
 class TableRecord(Document):
-    """The rows of one table in a block.
+    """Rows of one table in a block; `id` names its folder and its entry in the catalog record.
 
-    `id` names its folder and its entry in the catalog record. In a block of changes its rows are changes of one form of
-    the table: a table whose columns were changed between two of them has several records.
-
-    :param digest: the additive content hash of the rows; "" for changes.
-    :param columns: of that form, as the source describes them; empty in a snapshot, where the catalog tells.
-    :param key: numbers of the columns that tell rows apart; empty where only all of them together do.
-    :param first, last: log positions of the first and last commit with changes in it.
+    In a block of changes its rows are changes of one form of the table: a table whose columns were changed between two
+    of them has several records.
     """
 
     id: TableId
     table_schema: str
     name: str
     rows: Count
-    digest: str
+    digest: str  # the additive content hash of the rows; "" for changes
     files: tuple[FileRecord, ...]
     columns: tuple[dict[str, Any], ...] = ()
-    key: tuple[int, ...] = ()
+    """Of that form, as the source describes them; empty in a snapshot, where the catalog has them."""
+    key: tuple[int, ...] = ()  # numbers of the columns that tell rows apart; empty where only all of them together do
+    # first, last: log positions of the first and last commit with changes in it
     first: Position | None = None
     last: Position | None = None
 
     @property
     def label(self) -> str:
-        """Return `schema.name`, for people."""
         return f"{self.table_schema}.{self.name}"

@@ -1,9 +1,8 @@
 """Newest commit of each place that this machine has seen, so that one which was put back is noticed.
 
-Neither a checksum nor a signature nor a key tells an older, whole state of an archive from the newest: each of its
-objects is genuine. Who has seen the newer one can tell. What was seen is kept in a folder of this machine, a file for
-each place. Where that cannot be written, as on a machine for one job, nothing is kept and nothing is refused: each
-process warns of it once.
+An older, whole state of an archive is as genuine as the newest: only a machine that has seen the newer one can tell.
+What was seen is kept in a folder of this machine, a file for each place. Where that cannot be written, as on a machine
+for one job, nothing is kept and nothing is refused: each process warns of it once.
 """
 
 from __future__ import annotations
@@ -13,6 +12,7 @@ import hashlib
 import os
 import tempfile
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,15 +25,13 @@ from locking.one_line import line_logger
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-    from holdfast.archive.format.model import Identity
+    from holdfast.archive.format.model import ArchiveCommit, Identity, LogPlace
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
 
 log = line_logger(__name__)
 
-VARIABLE: Final = "HOLDFAST_STATE"
-"""The environment variable with the folder; `off`: nothing is kept."""
-
+VARIABLE: Final = "HOLDFAST_STATE"  # the environment variable with the folder; `off`: nothing is kept
 _OFF: Final = "off"
 
 REMEDY: Final = f"set {VARIABLE} to a folder that stays and can be written, or to {_OFF!r} where none is to be kept"
@@ -46,34 +44,24 @@ class PutBackError(DamagedError):
 
 
 class LastSeen(Document):
-    """State of an archive at one place, as it was last seen.
-
-    Each number is kept with the id of what it numbers: a number alone does not tell an archive from one that went
-    another way.
-
-    :param archive: its id; `name`: for people; `created`: when it was made at this place. None: an earlier release
-        kept this.
-    :param sequence: number of its newest commit; `commit`: the id of that.
-    :param log: id of the coordination store that it follows as a replica; "" for an archive at one place.
-    :param index: of the last entry of that which it had executed; `entry`: the id of that, where it is known.
-    :param accepted: the states that it was known to take the place of, as in `State.superseded`.
-    :param replaces: newest commits of what was there before, by archive id, where this one was just created.
-    """
+    """State of an archive at one place, as it was last seen, each number with the id of what it numbers."""
 
     archive: str
+    """Its id; `name`: for people; `created`: when it was made at this place. None: an earlier release kept this."""
     name: str
     created: AwareDatetime | None = None
-    sequence: Count
+    sequence: Count  # number of its newest commit; `commit`: the id of that
     commit: str
-    log: str = ""
-    index: Count = 0
+    log: str = ""  # id of the coordination store that it follows as a replica; "" for an archive at one place
+    index: Count = 0  # of the last entry of that which it had executed; `entry`: the id of that, where it is known
     entry: str = ""
     accepted: dict[str, Count] = Field(default_factory=dict)
+    """The states that it was known to take the place of, as in `State.superseded`."""
     replaces: dict[str, Count] = Field(default_factory=dict)
+    """Newest commits of what was there before, by archive id, where this one was just created."""
 
     @classmethod
     def of(cls, identity: Identity, state: State) -> LastSeen:
-        """Return an archive's state as it is seen now."""
         place = state.log
         index, entry = max((place.index, place.entry), (place.reached, place.reached_entry)) if place else (0, "")
         return cls(
@@ -123,7 +111,7 @@ def why_not_kept() -> str:
 
 
 def place_of(store: ObjectStore) -> str:
-    """Return what tells a place from others: its URL, and the server behind that where the URL does not say it."""
+    """Return what tells a place from others: its URL, and the server where the URL does not say it."""
     return f"{store.url} at {store.endpoint}" if store.endpoint else store.url
 
 
@@ -142,10 +130,7 @@ def read_seen(place: str) -> LastSeen | None:
 
 
 def note_seen(place: str, now: LastSeen, *, instead_of: LastSeen | None = None) -> None:
-    """Remember what is seen at a place; of one archive the newest commit stays.
-
-    :param instead_of: what was seen there, and does not count any more since somebody has accepted that.
-    """
+    """Remember the newest commit seen at a place; `instead_of`: what a person has accepted to be gone."""
 
     def newest(before: LastSeen | None) -> LastSeen:
         return now if before in (None, instead_of) or _is_news(before, now) else before
@@ -154,10 +139,7 @@ def note_seen(place: str, now: LastSeen, *, instead_of: LastSeen | None = None) 
 
 
 def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
-    """Remember that an archive was just created at a place.
-
-    :param before: what was seen there before, which its first commit is to say that it takes the place of.
-    """
+    """Remember that an archive was just created, whose first commit takes the place of `before`."""
     replaces = {**before.replaces, before.archive: before.sequence} if before else {}
     begun = LastSeen(
         archive=identity.id, name=identity.name, created=identity.created, sequence=0, commit="", replaces=replaces
@@ -166,7 +148,6 @@ def begin_seen(place: str, identity: Identity, before: LastSeen | None) -> None:
 
 
 def forget_seen(place: str) -> None:
-    """Remember nothing of a place, since what was seen there just now is not to count."""
     path = _path(place)
     if path is not None:
         with suppress(OSError):
@@ -213,3 +194,58 @@ def _locked(path: Path) -> Iterator[None]:
     with path.with_suffix(".lock").open("a") as file:
         fcntl.flock(file, fcntl.LOCK_EX)
         yield
+
+
+@dataclass(frozen=True)
+class SeenNow:
+    """An archive as it is seen now."""
+
+    identity: Identity
+    state: State
+    commit: Callable[[int], ArchiveCommit]  # reads the commit of a number that counts
+
+    def is_put_back(self, before: LastSeen) -> bool:
+        """Return whether this is older than what was seen `before`, went another way, or is another archive."""
+        return not self.is_after(before) and not self.takes_the_place_of(before)
+
+    def is_after(self, before: LastSeen) -> bool:
+        """Return whether the archive has become what it is from what was seen before."""
+        if before.archive != self.identity.id:
+            return False
+        place = self.state.log
+        return self._goes_on_from(before) or (place is not None and self._has_come_to(before, place))
+
+    def takes_the_place_of(self, before: LastSeen) -> bool:
+        """Return whether a person has accepted this in the place of what was seen, unknown then."""
+        upto = self.state.superseded.get(before.archive, -1)
+        return before.sequence <= upto and before.accepted.get(before.archive) != upto
+
+    def _goes_on_from(self, before: LastSeen) -> bool:
+        state = self.state
+        if before.sequence >= state.sequence:
+            return (before.sequence, before.commit) == (state.sequence, state.tip or "")
+        if before.sequence in state.void:
+            return False
+        return not before.sequence or self.commit(before.sequence).id == before.commit
+
+    def _has_come_to(self, before: LastSeen, place: LogPlace) -> bool:
+        """Return whether a replica whose commits are others has executed the entry that was seen, or was made anew."""
+        is_new_place = before.created is None or self.identity.created > before.created
+        if not before.log:
+            return before.created is not None and is_new_place
+        if before.log != place.store and before.index > place.before.get(before.log, -1):
+            return before.log in place.before and is_new_place  # the log that was made anew has given the entry up
+        if before.index > max(place.index, place.reached):
+            return False
+        return self._entry_at(before.index) in ("", before.entry) or not before.entry
+
+    def _entry_at(self, index: int) -> str:
+        """Return the id of the entry that a commit of this place has executed; "" where a recovery has brought it."""
+        for place in (self.commit(number).log for number in reversed(self.state.numbers())):
+            if place is None:
+                break
+            if index in (place.index, place.reached):
+                return place.entry if index == place.index else place.reached_entry
+            if place.index < index:
+                break
+        return ""

@@ -24,21 +24,15 @@ class DataPath(NamedTuple):
 
 
 def place_of(path: str) -> DataPath | None:
-    """Return the source and block that a path names, or None.
-
-    None means that it is not named as backups name their files.
-    """
+    """Return the source and block that a path names; None: not as backups name their files."""
     found = _FILE.fullmatch(path)
     return DataPath(found["source"], found["block"]) if found else None
 
 
 def check_rows(block: Block) -> None:
-    """Refuse a block with unlisted packs or another block's files.
+    """Refuse a block with unlisted packs, or a backup that names another block's files of rows.
 
-    A block must list the packs that its rows are in, and a backup must name no other block's files of rows. Vacuum asks
-    only blocks that were made of others.
-
-    :raises RefusedError: it does not, or does.
+    Vacuum asks only blocks that were made of others.
     """
     parts = {file.key for table in block.tables for file in table.files if file.offset is not None}
     if unlisted := sorted(parts - {pack.path for pack in block.packs}):

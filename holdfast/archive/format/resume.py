@@ -1,7 +1,7 @@
 """Unfinished block that another process can continue.
 
-Nothing of it counts until a commit names it. It is trusted as far as any file is between its writing and the
-commit: the store has acknowledged it, and still has it in the right size; whoever reads it checks its checksum.
+Nothing of it counts until a commit names it. It is trusted as far as any file is between its writing and the commit:
+the store has acknowledged it, and still has it in the right size; a reader of it checks its checksum.
 """
 
 from __future__ import annotations
@@ -22,16 +22,11 @@ _LOOKS_AT_ONCE = 16
 
 
 class BegunBlock(Document):
-    """A block with tables that are being read.
-
-    :param snapshot: describes what it is read in: with another one, nothing of it can be joined.
-    :param started_from: the source's end position before it; None if it had no backup yet.
-    :param catalog, schema_dump, not_included, schema_version, schema_digest: as in the block that is committed.
-    """
+    """Block with tables that are being read; the other fields are as in the block that is committed."""
 
     id: str
-    snapshot: str
-    started_from: str | None
+    snapshot: str  # describes what it is read in: with another one, nothing of it can be joined
+    started_from: str | None  # the source's end position before it; None if it had no backup yet
     catalog: FileRecord
     schema_dump: FileRecord
     not_included: tuple[str, ...] = ()
@@ -40,34 +35,24 @@ class BegunBlock(Document):
 
 
 class FinishedPiece(Document):
-    """One piece of a table, read to its end.
+    """Piece of a table, read to its end, whose files the store has acknowledged."""
 
-    The store has acknowledged its files.
-
-    :param table: its oid.
-    :param first, end: its first heap page, and the first one after it; None where it has no such bound.
-    :param packs: told with one of the pieces whose files are in them.
-    """
-
-    table: int
+    table: int  # its oid
     number: int
+    # first, end: its first heap page, and the first one after it; None where it has no such bound
     first: int | None
     end: int | None
     files: tuple[FileRecord, ...]
-    packs: tuple[FileRecord, ...] = ()
+    packs: tuple[FileRecord, ...] = ()  # recorded with one of the pieces whose files are in them
 
     @property
     def rows(self) -> int:
-        """Return the number of rows in the piece."""
         return sum(file.rows for file in self.files)
 
 
 @dataclass(frozen=True)
 class UnfinishedBlock:
-    """A block that was begun, and its finished pieces.
-
-    Each piece was recorded at least once.
-    """
+    """Block that was begun, and its finished pieces, each recorded at least once."""
 
     block: BegunBlock
     pieces: tuple[FinishedPiece, ...]
@@ -84,10 +69,7 @@ class UnfinishedBlock:
 
 
 def missing(store: ObjectStore, files: Iterable[FileRecord]) -> frozenset[str]:
-    """Return the paths of files that are missing or of another size.
-
-    This takes one request each, several at a time.
-    """
+    """Return the paths of files that are missing or of another size, by one request each."""
 
     def look(file: FileRecord) -> bool:
         try:

@@ -1,8 +1,7 @@
 """Progress and result of jobs: `runs/<run>/<n>.json`, numbered, each written once.
 
-They let a command, an operator or a person follow a job that runs elsewhere, and tell afterwards how it ended; and a
-job that was killed goes on from the pieces that are recorded here. Where signatures are asked for, a record without one
-is none: it is named once, and the one before it counts.
+By them a job that runs elsewhere is followed, its end is known afterwards, and one that was killed goes on from its
+pieces. Where signatures are asked for, a record without one is none: it is named once, and the one before it counts.
 """
 
 from __future__ import annotations
@@ -48,8 +47,7 @@ if TYPE_CHECKING:
 log = line_logger(__name__)
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}")
-INTERVAL_S = 2.0
-"""Seconds between two records of a step that goes on."""
+INTERVAL_S = 2.0  # seconds between two records of a step that goes on
 _LAST_ATTEMPTS = 5
 _READERS = 16
 
@@ -58,16 +56,12 @@ _STARTED: Final = re.compile(r"\.([0-9]{8}T[0-9]{6}Z)\.[0-9a-f]+$")
 _MOST_LOOKS: Final = 100
 """Records of a run that are looked at until one is believed: a stranger may have added any number."""
 
-AHEAD: Final = timedelta(minutes=10)
-"""A record may be so much ahead of the store's clock: a store may have several."""
-
+AHEAD: Final = timedelta(minutes=10)  # a record may be so much ahead of the store's clock: a store may have several
 _NOT_STORED = {"truncation": "let go", "vacuum": "deleted", "verification": "looked at"}
 """What became of the bytes that operations tell of, where nothing was written."""
 
-_KNOWN_PART, _KNOWN_S = 0.02, 10.0
-"""Before so much of a step is done, for so long, its pace says nothing."""
-_LEAST_LEFT_S = 10.0
-"""An estimate is not finer than this."""
+_KNOWN_PART, _KNOWN_S = 0.02, 10.0  # before so much of a step is done, for so long, its pace says nothing
+_LEAST_LEFT_S = 10.0  # an estimate is not finer than this
 
 
 class RunError(Document):
@@ -79,56 +73,40 @@ class RunError(Document):
 
 
 class RunRecord(Document):
-    """Status of a job at one time.
-
-    :param step: in words, such as "reading tables".
-    :param rows, size, objects: done so far; `estimated_rows` is the source's own estimate, `of_objects` the whole.
-    :param elapsed_s: seconds since the job began; `step_s` since this step did.
-    :param step_rows: of `rows`, those that were done when the step began.
-    :param steps: seconds that each finished step has taken; none where an earlier release wrote it.
-    :param at: when it was written, by the store's clock; None where an earlier release wrote it.
-    :param said: what the job has told people so far, beside its progress.
-    :param begun: the block that the job has just begun to fill.
-    :param block: the id of the block that `pieces` belong to, which were finished since the record before.
-    """
+    """Status of a job at one time."""
 
     run: str
     number: int
     operation: str
     state: Literal["running", "succeeded", "failed"]
-    step: str
+    step: str  # in words, such as "reading tables"
+    # rows, size, objects: done so far; `estimated_rows` is the source's own estimate, `of_objects` the whole
     rows: int = 0
     size: int = 0
     estimated_rows: int = 0
-    elapsed_s: float = 0.0
+    elapsed_s: float = 0.0  # seconds since the job began; `step_s` since this step did
     step_s: float = 0.0
-    step_rows: int = 0
+    step_rows: int = 0  # of `rows`, those that were done when the step began
     objects: int = 0
     of_objects: int = 0
     steps: dict[str, float] = Field(default_factory=dict)
-    at: Moment | None = None
-    said: tuple[str, ...] = ()
-    begun: BegunBlock | None = None
-    block: str | None = None
+    """Seconds that each finished step has taken; none where an earlier release wrote it."""
+    at: Moment | None = None  # when it was written, by the store's clock; None where an earlier release wrote it
+    said: tuple[str, ...] = ()  # messages of the job for people so far, beside its progress
+    begun: BegunBlock | None = None  # the block that the job has just begun to fill
+    block: str | None = None  # the id of the block that `pieces` belong to, which were finished since the record before
     pieces: tuple[FinishedPiece, ...] = ()
     result: dict[str, Any] | None = None
     error: RunError | None = None
 
     @property
     def left_s(self) -> float | None:
-        """Estimate the seconds left in the step, by its pace so far.
-
-        It is None where that would be a guess. The whole is the source's own estimate of its rows, so a table that was
-        never analysed tells nothing.
-        """
+        """Estimate the seconds left in the step by its pace; None where that would be a guess."""
         known = self.estimated_rows > self.rows >= self.estimated_rows * _KNOWN_PART
         return self.step_s * (self.estimated_rows / self.rows - 1) if known and self.step_s >= _KNOWN_S else None
 
     def describe(self, left_s: float | None = None) -> str:
-        """Describe the status in one line.
-
-        :param left_s: seconds left of the whole job; None where that is not known.
-        """
+        """Describe the status in one line; `left_s`: seconds left of the whole job, where that is known."""
         if self.state == "failed":
             return "failed"
         parts = [self.step]
@@ -153,20 +131,14 @@ class RunRecord(Document):
 
 
 def check_run_name(run: str) -> str:
-    """Return `run` if it can name a run.
-
-    :raises UsageError: it cannot.
-    """
+    """Return `run` if it can name a run; UsageError: it cannot."""
     if not _NAME.fullmatch(run):
         raise UsageError(f"{run!r} cannot name a run: use letters, digits, '.', '_' and '-', at most 200")
     return run
 
 
 class Recorded(NamedTuple):
-    """Newest record of a run.
-
-    :param at: when it was written, by the store's clock; never later than its object was.
-    """
+    """Newest record of a run, and when it was written, by the store's clock."""
 
     record: RunRecord
     at: datetime
@@ -174,11 +146,7 @@ class Recorded(NamedTuple):
 
 @dataclass(frozen=True)
 class ListedRun:
-    """A run whose records were listed.
-
-    :param infos: of its records, the oldest first.
-    :param now: the store's time then.
-    """
+    """Run whose records were listed, the oldest first, and the store's time then."""
 
     store: ObjectStore
     infos: Sequence[ObjectInfo]
@@ -186,12 +154,11 @@ class ListedRun:
 
     @property
     def name(self) -> str:
-        """Return its name."""
         return self.infos[-1].key.split("/")[1]
 
     @property
     def next_number(self) -> int:
-        """Return the number of its next record: behind all that are there, no matter by whose hand."""
+        """Return the number of its next record: behind all that are there, of any writer."""
         return int(self.infos[-1].key.rpartition("/")[2].removesuffix(".json")) + 1 if self.infos else 0
 
     @property
@@ -201,10 +168,7 @@ class ListedRun:
         return found[1] if found else f"{self.infos[-1].modified:%Y%m%dT%H%M%SZ}"
 
     def newest(self) -> Recorded | None:
-        """Read the newest record that counts; None where none does.
-
-        One that is damaged, not to be believed, or of a time that is still to come counts for nothing, and is named.
-        """
+        """Read the newest record that counts, and name others: damaged, not believed, or of a time to come."""
         for info in self.infos[: -_MOST_LOOKS - 1 : -1]:
             try:
                 record = RunRecord.from_bytes(self.store.get(info.key), info.key)
@@ -246,15 +210,12 @@ def _in_order(numbered: Iterable[tuple[int, ObjectInfo]]) -> list[ObjectInfo]:
 
 
 def newest_records(runs: Sequence[ListedRun]) -> Iterator[Recorded]:
-    """Return the newest record of each run that has one which counts, in their order; several are read at a time."""
+    """Return the newest record of each run that has one which counts, in their order."""
     return filter(None, do_side_by_side(ListedRun.newest, runs, at_once=_READERS))
 
 
 def read_last(store: ObjectStore, run: str) -> RunRecord | None:
-    """Return the newest record of a run that is to be believed, or None before its first.
-
-    :raises DamagedError: it is damaged.
-    """
+    """Return the newest record of a run that is to be believed, or None; DamagedError: it is damaged."""
     return _last(store, _listed(store, run).infos)
 
 
@@ -268,10 +229,9 @@ def _last(store: ObjectStore, infos: Sequence[ObjectInfo]) -> RunRecord | None:
 
 
 def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
-    """Return the last block that a run began, as far as written.
+    """Return the last block that a run began, as far as written, by all believed records.
 
-    All records of the run are read. Those that are not to be believed are left out: what they name would be committed,
-    and signed.
+    What the others name would be committed, and signed.
     """
     keys = [info.key for info in _listed(store, run).infos]
     documents = list(zip(keys, do_side_by_side(store.read, keys, at_once=_READERS), strict=True))
@@ -284,23 +244,20 @@ def read_unfinished(store: ObjectStore, run: str) -> UnfinishedBlock | None:
 
 
 def _listed(store: ObjectStore, run: str) -> ListedRun:
-    """List the records of one run, of which there may be none."""
     listing = store.list(f"runs/{check_run_name(run)}/")
     numbered = [(int(found[2]), info) for info in listing.objects if (found := _KEY.fullmatch(info.key))]
     return ListedRun(store, _in_order(numbered), listing.now)
 
 
 def record_key(run: str, number: int) -> str:
-    """Return the key of a run's record."""
     return f"runs/{check_run_name(run)}/{number:06d}.json"
 
 
 class RunLog:
-    """Writer of a job's records.
+    """Writer of a job's records; as a context manager it records how the job ended.
 
-    As a context manager it records how the job ended. Progress is written at most every two seconds, by whoever calls
-    `progress`. A process that goes on with a run goes on with its numbers and with what was said in it. Where records
-    without a signature count for nothing, and none can be made, none is written.
+    Progress is written at most every two seconds. A process that goes on with a run goes on with its numbers and
+    messages. Where records without a signature count for nothing, and none can be made, none is written.
 
     :param always: write them all the same.
     """
@@ -314,8 +271,7 @@ class RunLog:
         self._lock = threading.Lock()
         listed = _listed(store, run)
         before = _last(store, listed.infos)
-        self.goes_on = before is not None
-        """Another process has worked on this run before."""
+        self.goes_on = before is not None  # another process has worked on this run before
         self._number = listed.next_number
         self._said = list(before.said) if before else []
         now = time.monotonic()
@@ -329,17 +285,15 @@ class RunLog:
         self._begun: BegunBlock | None = None
         self._pieces: list[FinishedPiece] = []
         self.result: dict[str, Any] | None = None
-        self.found: dict[str, Any] | None = None
-        """What is known even if the job fails."""
+        self.found: dict[str, Any] | None = None  # what is known even if the job fails
         self.last: RunRecord | None = None
 
     @property
     def elapsed_s(self) -> float:
-        """Return the seconds since the run began."""
         return time.monotonic() - self._started
 
     def say(self, *words: str) -> None:
-        """Add messages for people to the next progress; what an executor before this one has said is not repeated."""
+        """Add messages for people to the next progress, but those that an executor before has added."""
         self._said += [each for each in words if each not in self._said]
         self._written = -INTERVAL_S
 
@@ -358,11 +312,7 @@ class RunLog:
             self._pieces += pieces
 
     def progress(self, step: str, *, rows: int = 0, **counts: int) -> None:
-        """Record the job's progress, by counts as `RunRecord` names them.
-
-        A new step is recorded at once, the same step at most every two seconds. A record that cannot be written is left
-        out: no job fails because nobody could watch it.
-        """
+        """Record the job's progress: a new step at once, the same one every two seconds; no failure ends the job."""
         now = time.monotonic()
         if step == self._step and now - self._written < INTERVAL_S:
             return
@@ -406,10 +356,7 @@ class RunLog:
             self._begun, self._pieces = None, self._pieces[len(pieces) :]
 
     def _write_last(self, state: Literal["succeeded", "failed"], **more: Any) -> None:
-        """Record how the job ended.
-
-        After a store error, such as a lost reply, it is written again under the next number.
-        """
+        """Record how the job ended, after a store error again under the next number."""
         for attempt in Retrying(
             retry=retry_if_exception_type(StoreError),
             wait=wait_random_exponential(multiplier=0.2, max=5),
@@ -443,7 +390,6 @@ class RunLog:
             self.fail(error)
 
     def fail(self, error: BaseException) -> None:
-        """Record the error that ended the job."""
         failure = RunError(type=kind_of(error), message=sentence(error), exit_code=exit_code_of(error))
         with suppress(StoreError):  # the error itself matters more than its record
             self._write_last("failed", error=failure, result=self.found)

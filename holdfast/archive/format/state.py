@@ -20,37 +20,26 @@ if TYPE_CHECKING:
     from holdfast.archive.format.versions import Versions
 
 
-MOST_VOIDED = 100
-"""Numbers that one commit may void."""
+MOST_VOIDED = 100  # numbers that one commit may void
 
 
 class Removed(Document):
-    """A block that is no longer part of the archive.
-
-    Its files may still be there.
-
-    :param added: the commit that added it, which names its files.
-    :param removed: the commit that removed it, made at `at`.
-    """
+    """Block that is no longer part of the archive; its files may still be there."""
 
     id: str
     source: str
-    added: int
-    removed: int
+    added: int  # the commit that added it, which names its files
+    removed: int  # the commit that removed it, made at `at`
     at: Moment
 
 
 @dataclass(frozen=True)
 class State:
-    """The state of an archive after commit `sequence`.
-
-    0 stands for an archive without commits.
-    """
+    """State of an archive after commit `sequence`, 0 for one without commits."""
 
     sequence: int = 0
     tip: str | None = None
-    tip_checksum: str = ""
-    """Of that commit; "" where an earlier release wrote the checkpoint that told of it."""
+    tip_checksum: str = ""  # of that commit; "" where an earlier release wrote the checkpoint that told of it
     format: int = 1
     min_reader: int = 1
     min_writer: int = 1
@@ -58,15 +47,12 @@ class State:
     """The newest commit that vouches for all before it: from it on, commits are signed. 0: none does."""
     documents: Mapping[str, str] | None = None
     """SHA-256 of objects that are not signed by themselves and count all the same; None: only commits are signed."""
-    void: frozenset[int] = frozenset()
-    """Numbers up to `sequence` that never count."""
+    void: frozenset[int] = frozenset()  # numbers up to `sequence` that never count
     superseded: Mapping[str, int] = field(default_factory=dict)
     """Newest commits of states that this one takes the place of, by archive id."""
-    at: datetime | None = None
-    """When that commit was made."""
+    at: datetime | None = None  # when that commit was made
     blocks: Mapping[str, Placed] = field(default_factory=dict)
-    removed: Mapping[str, Removed] = field(default_factory=dict)
-    """Blocks whose files are still to be vacuumed."""
+    removed: Mapping[str, Removed] = field(default_factory=dict)  # blocks whose files are still to be vacuumed
     holds: Mapping[str, Hold] = field(default_factory=dict)
     abandoned: frozenset[str] = frozenset()
     ends: Mapping[str, str] = field(default_factory=dict)
@@ -75,17 +61,13 @@ class State:
     """The position up to which each source's changes are here, where they are followed."""
     log: LogPlace | None = None
     """Where a replica stands in its archive's update log; None: the archive is at one place only."""
-    cut_off: str = ""
-    """Why the commits behind it cannot be read, where an archive was opened as far as that goes."""
+    cut_off: str = ""  # why the commits behind it cannot be read, where an archive was opened as far as that goes
     aside: Mapping[str, Removed] = field(default_factory=dict)
     """Blocks that are no part of the archive, and whose files nobody removes: other replicas never had them."""
 
     @classmethod
     def begun(cls, number: int) -> State:
-        """Return the state of a new archive, without commits.
-
-        It was created in format `number`.
-        """
+        """Return the state of a new archive, created in format `number`."""
         return cls(format=number, min_reader=number, min_writer=number)
 
     def numbers(self, since: int = 0) -> list[int]:
@@ -93,35 +75,25 @@ class State:
         return [number for number in range(since + 1, self.sequence + 1) if number not in self.void]
 
     def of_run(self, run: str) -> Placed | None:
-        """Return the newest block that a run has committed."""
         found = [placed for placed in self.blocks.values() if placed.head.run == run]
         return max(found, key=lambda placed: placed.number, default=None)
 
     def finished_by(self, run: str) -> Placed | None:
-        """Return the block that a run ends with, if present.
-
-        That is a full backup: behind changes more may have been to come, so that only the run itself can tell.
-        """
+        """Return the full backup that a run ends with, if any; behind changes only the run itself can tell."""
         placed = self.of_run(run)
         if placed is None or placed.head.kind != "snapshot" or placed.head.supplement:
             return None
         return placed
 
     def after(self, commits: Iterable[ArchiveCommit]) -> State:
-        """Return the state after more commits.
-
-        :raises DamagedError: one of them does not continue the state before it.
-        """
+        """Return the state after more commits; DamagedError: one does not continue the state before it."""
         folded = _Fold(self)
         for commit in commits:
             folded.add(commit)
         return folded.state
 
     def before_damage(self, commits: Iterable[ArchiveCommit]) -> State:
-        """Return the state before the first damaged or missing commit.
-
-        :param commits: raises DamagedError where that one is.
-        """
+        """Return the state before the first damaged or missing commit, where `commits` raises DamagedError."""
         whole: list[ArchiveCommit] = []
         folded = _Fold(self)
         try:
@@ -134,10 +106,7 @@ class State:
 
 
 class _Fold:
-    """Fold of commits into a state.
-
-    Its copies are made once: thousands of commits may bring thousands of blocks.
-    """
+    """Fold of commits into a state, which is copied once: thousands of commits may bring as many blocks."""
 
     def __init__(self, state: State) -> None:
         self._blocks = dict(state.blocks)
@@ -209,7 +178,6 @@ class _Fold:
                 self._streams[block.source.name] = end
 
     def _forget_sources(self, commit: ArchiveCommit) -> None:
-        """Forget how far the backups of removed sources came: no change may follow what is not here any more."""
         for source in {each.source for key in commit.remove if (each := self._removed.get(key))}:
             if not any(placed.source == source for placed in self._blocks.values()):
                 self._ends.pop(source, None)
@@ -239,20 +207,13 @@ class _Fold:
 
 
 def stream_end(block: Block) -> str | None:
-    """Return the position that a stream's changes reach with this block.
-
-    It is None where the block says nothing of that.
-    """
+    """Return the position that a stream's changes reach with this block; None: it says nothing of that."""
     if block.kind == "changes":
         return block.covers.to_position
     return block.stream.position if block.stream and block.stream.opened else None
 
 
 def _number(commit: ArchiveCommit, block: Block) -> int:
-    """Return the number of a block that a commit adds.
-
-    See `Placed`.
-    """
     if commit.adopted is not None and block.id in commit.adopted.numbers:
         return commit.adopted.numbers[block.id]
     if commit.log is not None and commit.log.base:
@@ -262,15 +223,7 @@ def _number(commit: ArchiveCommit, block: Block) -> int:
 
 @dataclass(frozen=True)
 class Change:
-    """The content of a commit that is still to be made.
-
-    :param expected_ends: per source the end position the work started from (None: no backup yet).
-    :param reason: why, in words, where a person has to say so.
-    :param format: the one that the archive has from then on; None: the one it has.
-    :param log: of a replica: where it then stands in the update log; None: where it stood.
-    :param void: the number that was used last, where some behind the newest commit are to count for nothing.
-    :param adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`.
-    """
+    """The content of a commit that is still to be made."""
 
     kind: str
     add: tuple[Block, ...] = ()
@@ -279,33 +232,31 @@ class Change:
     vacuumed: tuple[str, ...] = ()
     holds: tuple[Hold, ...] = ()
     released: tuple[str, ...] = ()
-    reason: str = ""
+    reason: str = ""  # why, in words, where a person has to say so
     expected_ends: Mapping[str, str | None] = field(default_factory=dict)
-    format: int | None = None
-    log: LogPlace | None = None
+    """Per source the end position the work started from (None: no backup yet)."""
+    format: int | None = None  # the one that the archive has from then on; None: the one it has
+    log: LogPlace | None = None  # of a replica: where it then stands in the update log; None: where it stood
+    # adopted, aside, vouches, documents, supersedes: as in `ArchiveCommit`
     adopted: Adopted | None = None
     aside: tuple[str, ...] = ()
     vouches: tuple[str, ...] | None = None
     documents: Mapping[str, str] | None = None
     supersedes: Mapping[str, int] = field(default_factory=dict)
     void: int | None = None
+    """The number that was used last, where some behind the newest commit are to count for nothing."""
 
     @property
     def executes_entry(self) -> bool:
-        """Return whether this executes an entry of the update log.
-
-        It was decided when that was appended: what is refused by only one replica would keep that one from going on.
-        """
+        """Return whether this executes an entry of the update log, by which it was decided already."""
         return self.log is not None and bool(self.log.entry) and not self.log.recovering
 
 
 def validate(state: State, change: Change) -> None:
-    """Refuse a change that is not valid in this state.
+    """Refuse a change that is not valid in this state: with create-if-absent, this is the safety.
 
-    This check, with create-if-absent, is the safety.
-
-    :raises RefusedError: what it removes is not there, an id it adds was used or abandoned, or
-        another backup of the source was committed meanwhile.
+    :raises RefusedError: what it removes is not there, an id it adds was used or abandoned, or another backup of the
+        source was committed meanwhile.
     """
     if change.format is not None and change.format != state.format + 1:
         raise RefusedError(f"the archive has format {state.format} now: it cannot be lifted to {change.format}")
@@ -323,12 +274,7 @@ def validate(state: State, change: Change) -> None:
 
 
 def _validate_place(state: State, change: Change) -> None:
-    """Refuse a replica's change that does not follow its update log.
-
-    A replica follows its log entry by entry, and changes nothing beside that others would have to know.
-
-    :raises UsageError: it is a replica, and this is to be done through the update log.
-    """
+    """Refuse a replica's change that neither is its log's next entry nor concerns this replica alone."""
     was, now = state.log, change.log
     if was is None or (change.adopted is not None and _takes_over(was, now)):
         return
@@ -347,10 +293,7 @@ def _validate_place(state: State, change: Change) -> None:
 
 
 def _takes_over(was: LogPlace, now: LogPlace | None) -> bool:
-    """Return whether a change makes a replica what another one is, and executes no entry.
-
-    It names no entry, or ends the recovery that has begun.
-    """
+    """Return whether a change makes a replica what another one is, and executes no entry."""
     return now is None or not now.entry or (was.recovering and now.recovery == was.recovery != "")
 
 
@@ -372,7 +315,7 @@ def _validate_removals(state: State, change: Change) -> None:
 def _validate_block(state: State, block: Block, *, again: bool) -> None:
     """Refuse a block that cannot be added.
 
-    :param again: it may have been here and gone: a replica that was made anew from one that is further back meets
+    :param again: it may have been here and gone: a replica that was recovered from one that is further back meets
         entries which it had executed before.
     """
     if block.id in state.blocks or (block.id in state.removed and not again):
@@ -393,10 +336,7 @@ def _validate_block(state: State, block: Block, *, again: bool) -> None:
 
 
 def check_readable(versions: Versions, key: str) -> None:
-    """Refuse a document that only a newer release can read.
-
-    :raises UsageError: naming the format needed.
-    """
+    """Raise UsageError, with the format needed, for a document that only a newer release can read."""
     if versions.min_reader > READS:
         raise UsageError(
             f"{key} needs a reader of format {versions.min_reader}; {WRITER} reads up to format {READS}. "
@@ -405,10 +345,7 @@ def check_readable(versions: Versions, key: str) -> None:
 
 
 def check_writable(state: State) -> None:
-    """Refuse to write an archive that needs a newer release.
-
-    :raises UsageError: naming the format needed.
-    """
+    """Raise UsageError, with the format needed, for an archive that only a newer release may write."""
     if state.min_writer > WRITES:
         raise UsageError(
             f"this archive needs a writer of format {state.min_writer}; {WRITER} writes up to format "

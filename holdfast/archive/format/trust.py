@@ -6,10 +6,13 @@ checksums of all commits before it. So an archive may begin without signatures, 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import base64
+import hashlib
+import re
+from typing import TYPE_CHECKING, Final
 
+from holdfast.archive.format.checksum import without_checksum
 from holdfast.archive.format.commits import commit_key, parse_commit, read_stored
-from holdfast.archive.format.signature import signer_of, was_signed_by
 from holdfast.common.errors import DamagedError
 from holdfast.storage.encryption.signed_store import not_signed
 from holdfast.storage.encryption.signing_key import believed
@@ -21,13 +24,11 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.storage import ObjectStore
     from holdfast.storage.contract.object_store import StoredDocument
+    from holdfast.storage.encryption.signing_key import PublicKey
 
 
 class CommitReader:
-    """Reader of single commits of an archive.
-
-    :param vouched_by: number of the newest commit that vouches for all before it, 0 where there is none.
-    """
+    """Reader of single commits; the newest that vouches for all before it is `vouched_by`, 0 for none."""
 
     def __init__(self, store: ObjectStore, vouched_by: int) -> None:
         self._store = store
@@ -35,10 +36,7 @@ class CommitReader:
         self._vouched: tuple[str, ...] | None = None
 
     def read(self, sequence: int) -> ArchiveCommit:
-        """Read one commit.
-
-        :raises DamagedError: it is not there, not what was written, or not to be believed.
-        """
+        """Read one commit; DamagedError: it is not there, not what was written, or not to be believed."""
         key, stored = commit_key(sequence), read_stored(self._store, sequence)
         commit = parse_commit(key, stored.body)
         if _is_signed(self._store, key, stored) or self._is_vouched_for(commit):
@@ -87,10 +85,7 @@ def _are_vouched_for(commits: Sequence[ArchiveCommit], checksums: Sequence[str])
 
 
 def check_vouched(state: State, documents: Mapping[str, str]) -> None:
-    """Refuse a document that is not the one which the commits vouch for.
-
-    :param documents: SHA-256 by key.
-    """
+    """Refuse documents, given by SHA-256 and key, other than those the commits vouch for."""
     for key, digest in documents.items():
         if (state.documents or {}).get(key, digest) != digest:
             raise DamagedError(
@@ -109,3 +104,28 @@ def _is_signed(store: ObjectStore, key: str, stored: StoredDocument) -> bool:
 
 def _not_believed(store: ObjectStore, key: str, stored: StoredDocument) -> DamagedError:
     return not_signed(key, stored.signer or signer_of(stored.body), store.signing)
+
+
+_SIGNATURE: Final = re.compile(rb',\n "signature": "([0-9a-f]{16}):([A-Za-z0-9+/]{86}==)"\n}')
+_LENGTH: Final = len(b',\n "signature": ":"\n}') + 16 + 88
+
+
+def was_signed_by(body: bytes, name: str, known: Mapping[str, PublicKey]) -> PublicKey | None:
+    """Return the key among those known, by fingerprint, that has signed a document; None: none has."""
+    content = without_checksum(body)
+    found = _SIGNATURE.fullmatch(content[-_LENGTH:])
+    key = known.get(found[1].decode()) if found else None
+    if found is None or key is None:
+        return None
+    signature = base64.b64decode(found[2])
+    return key if key.has_signed(_message(name, content[:-_LENGTH]), signature) else None
+
+
+def signer_of(body: bytes) -> str:
+    """Return the fingerprint that a document says it is signed by, which proves nothing; "" if none."""
+    found = _SIGNATURE.fullmatch(without_checksum(body)[-_LENGTH:])
+    return found[1].decode() if found else ""
+
+
+def _message(name: str, content: bytes) -> bytes:
+    return b"holdfast signed object 1\n%s\n%s\n" % (name.encode(), hashlib.sha256(content).hexdigest().encode())

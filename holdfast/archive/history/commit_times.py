@@ -17,10 +17,7 @@ if TYPE_CHECKING:
 
 
 def first_later(store: ObjectStore, transactions: Transactions, time: datetime, *, since: int) -> int | None:
-    """Return the position of the first transaction committed after a time.
-
-    It is None where there is none. Transactions before `since` do not count.
-    """
+    """Return the position, from `since` on, of the first transaction committed after a time, or None."""
     if transactions.last_time <= time:
         return None
     table = pa.Table.from_batches(read_batches(store, transactions.file))
@@ -33,12 +30,7 @@ def first_later(store: ObjectStore, transactions: Transactions, time: datetime, 
 
 
 def ends(store: ObjectStore, transactions: Transactions | None, *, before: int | None = None) -> list[int]:
-    """Return the last end position of transactions, as a list.
-
-    The list is empty where there are none.
-
-    :param before: only of those that begin before this position.
-    """
+    """Return the last end position of transactions that begin before a position, as a list; [] for none."""
     if transactions is None:
         return []
     table = pa.Table.from_batches(read_batches(store, transactions.file))

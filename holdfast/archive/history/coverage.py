@@ -29,26 +29,22 @@ if TYPE_CHECKING:
 
 _T = TypeVar("_T")
 
-_BEHIND_ALL: Final = 1 << 64
-"""Behind every position."""
+_BEHIND_ALL: Final = 1 << 64  # behind every position
 
-Positions = tuple[int, int]
-"""Positions from the first one up to the second, without it."""
+Positions = tuple[int, int]  # positions from the first one up to the second, without it
 
 
 def to_of(block: Block) -> int:
-    """Return the position that a block brings its source to."""
     return parse_position(block.covers.to_position)
 
 
 def from_of(block: Block) -> int:
-    """Return the position that a block's changes begin at."""
     return parse_position(block.covers.from_position or block.covers.to_position)
 
 
 @dataclass(frozen=True)
 class _Base:
-    """A snapshot with the newest rows of a table, for the positions from `first` up to `end`, without it."""
+    """Snapshot with the newest rows of a table, for the positions from `first` up to `end`, without it."""
 
     first: int
     end: int
@@ -57,16 +53,12 @@ class _Base:
 
 @dataclass(frozen=True)
 class Chain:
-    """Snapshots and the changes that follow them, each in the order of positions.
+    """Snapshots and the changes that follow them, each in the order of positions."""
 
-    :param start: from this position on no change is missing.
-    :param gap: why nothing before is joined to it.
-    """
-
-    start: int
+    start: int  # from this position on no change is missing
     snapshots: tuple[Placed, ...] = ()
     changes: tuple[Placed, ...] = ()
-    gap: str = ""
+    gap: str = ""  # why nothing before is joined to it
 
     @property
     def end(self) -> int:
@@ -75,10 +67,7 @@ class Chain:
 
     @cached_property
     def full(self) -> tuple[Placed, ...]:
-        """Return the snapshots that a restore can begin with.
-
-        Those of single tables that were added later are not among them.
-        """
+        """Return the snapshots that a restore can begin with: not those of tables added later."""
         return tuple(placed for placed in self.snapshots if not placed.head.supplement)
 
     @property
@@ -106,17 +95,11 @@ class Chain:
         return self.full[bisect_right(self.full, position, key=_to) - 1]
 
     def sequences_at(self, position: int) -> Placed | None:
-        """Return the first block with sequence values from a position on, or None.
-
-        One that records those of its own end is best.
-        """
+        """Return the first block with sequence values from a position on, best one of its own end."""
         return _at(self._with_sequences, bisect_left(self._sequence_ends, position))
 
     def bases(self, position: int) -> Mapping[str, Placed]:
-        """Return the newest snapshot of each table at a covered position, by table id.
-
-        Behind the end of the changes there is nothing but the snapshot itself.
-        """
+        """Return the newest snapshot of each table at a covered position, by table id."""
         bases: dict[str, Placed] = {}
         for table, some in self._bases.items():
             number = bisect_right(some, position, key=lambda base: base.first) - 1
@@ -176,10 +159,7 @@ class Chain:
         return min(bisect_left(self.changes, start, key=_from), bisect_right(self.changes, start, key=_to))
 
     def needing_rows(self, placed: Placed, table: str) -> Iterator[Positions]:
-        """Yield the positions that need a table's rows in a block.
-
-        In a block of changes these are its changes.
-        """
+        """Yield the positions that need a table's rows, or its changes, in a block."""
         some = self._bases.get(table, ())
         if placed.head.kind == "snapshot":
             yield from ((base.first, base.end) for base in some if base.placed is placed)
@@ -202,10 +182,7 @@ class Chain:
                 yield from self.needing_rows(placed, record.id)
 
     def needing_sequences(self, placed: Placed) -> Positions:
-        """Return the positions that need the sequence values in a block.
-
-        Those that a cut records are compared with those of the next one.
-        """
+        """Return the positions that need a block's sequence values; a cut's are compared with the next's."""
         end = _to(placed)
         number = bisect_left(self._sequence_ends, end)
         first = self._sequence_ends[number - 1] + 1 if number else 1
@@ -216,7 +193,6 @@ class Chain:
 
     @cached_property
     def _bases(self) -> Mapping[str, Sequence[_Base]]:
-        """Return the snapshots of each table in order, by table id."""
         bases: dict[str, list[_Base]] = {}
         newest: dict[str, tuple[int, Placed]] = {}
         live = TableBases()
@@ -251,13 +227,11 @@ class Chain:
 
 
 def _joined_at(placed: Placed) -> int:
-    """Return the position that changes had reached when a block was made."""
     stream = placed.head.stream if placed.head.kind == "snapshot" else None
     return min(_to(placed), parse_position(stream.position)) if stream else _to(placed)
 
 
 def _end(bases: dict[str, list[_Base]], newest: dict[str, tuple[int, Placed]], tables: Iterable[str], end: int) -> None:
-    """Note up to where snapshots have been the newest of their tables."""
     for table in [*tables]:
         first, placed = newest.pop(table, (end, None))
         if placed is not None and first < end:
@@ -291,10 +265,10 @@ def union(ranges: Iterable[Positions]) -> Iterator[Positions]:
 
 
 def blocks_of(state: State, source: str) -> tuple[Placed, ...]:
-    """Return a source's blocks in the order they were made.
+    """Return a source's blocks in the order they were made; of one commit, changes first.
 
-    Of one commit, changes come first. A block that stands for several is given as these, each with the tables and
-    transactions of all; a snapshot that was made of what was here follows the backup whose end it is.
+    A block that stands for several is given as these, each with the tables and transactions of all; a snapshot that was
+    made of what was here follows the backup whose end it is.
     """
     blocks: list[tuple[int, bool, bool, Placed]] = []
     for placed in state.blocks.values():
@@ -352,11 +326,7 @@ def chains(state: State, source: str) -> tuple[Chain, ...]:
 
 
 def stream_tip(state: State, source: str) -> Placed | None:
-    """Return the block that a source's next changes follow on.
-
-    It has the newest changes, or began the stream. It has to stay, whatever is removed: what was followed up to here,
-    and in which form, is known from it.
-    """
+    """Return the block that a source's next changes follow on, which has to stay: it tells in which form."""
     blocks = [placed for placed in blocks_of(state, source) if (stream := placed.head.stream)
               and (placed.head.kind == "changes" or stream.opened)]  # fmt: skip
     return max(blocks, key=lambda placed: placed.number, default=None)
@@ -364,20 +334,15 @@ def stream_tip(state: State, source: str) -> Placed | None:
 
 @dataclass(frozen=True)
 class CoveredRange:
-    """Positions of a chain that can be restored, from `first` to `last`.
-
-    Where both are equal it is one position.
-
-    :param start, end: when they were reached.
-    :param placed: the newest block in it.
-    """
+    """Positions of a chain that can be restored, from `first` to `last`; one where both are equal."""
 
     chain: Chain
     first: int
     last: int
+    # start, end: when they were reached
     start: datetime
     end: datetime
-    placed: Placed
+    placed: Placed  # the newest block in it
 
     def __str__(self) -> str:
         return f"{iso(self.end)} (commit:{self.placed.number})"
@@ -432,10 +397,7 @@ def _covered_by(chain: Chain) -> Iterator[CoveredRange]:
 
 
 def why_gap(before: CoveredRange, after: CoveredRange, ranges: Sequence[CoveredRange]) -> str:
-    """Return why nothing between two neighbouring ranges can be restored.
-
-    :param ranges: all of the source.
-    """
+    """Return why nothing between two neighbours among all ranges of a source can be restored."""
     if after.chain is not before.chain:
         if after.chain.gap:
             return after.chain.gap

@@ -1,7 +1,4 @@
-"""Holds: restore points that stay until they are released.
-
-The rules of retention do not remove them.
-"""
+"""Holds: restore points that stay, whatever the rules of retention, until they are released."""
 
 from __future__ import annotations
 
@@ -27,8 +24,8 @@ def standing(ranges: Iterable[CoveredRange], hold: Hold) -> tuple[int, CoveredRa
     and where a server took another's place, both may have it.
 
     :param ranges: all of its source.
-    :returns: 3 where the point is the range's only one, 2 where position and time are in it, 1 where the position
-        is; 0 and None where it cannot be restored.
+    :returns: 3 where the point is the range's only one, 2 where position and time are in it, 1 where the position is; 0
+        and None where it cannot be restored.
     """
     position = parse_position(hold.position)
     sure, best = 0, None
@@ -42,7 +39,6 @@ def standing(ranges: Iterable[CoveredRange], hold: Hold) -> tuple[int, CoveredRa
 
 
 def is_kept(state: State, hold: Hold) -> bool:
-    """Return whether the restore point of a hold is restorable."""
     return standing(covered_ranges(state, hold.source), hold)[1] is not None
 
 
@@ -61,12 +57,7 @@ def describe_hold(state: State, hold: Hold) -> dict[str, Any]:
 
 
 def check_holds(before: State, after: State) -> None:
-    """Refuse a change that would lose a held restore point.
-
-    A point is lost where `standing` is less certain of it than before the change.
-
-    :raises RefusedError: naming the holds.
-    """
+    """Refuse a change that makes a held restore point less certain, as `standing` has it."""
     by_source: dict[str, list[Hold]] = {}
     for hold in after.holds.values():
         by_source.setdefault(hold.source, []).append(hold)

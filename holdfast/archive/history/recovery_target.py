@@ -29,80 +29,56 @@ _NONE: Mapping[str, str] = MappingProxyType({})
 
 @dataclass(frozen=True)
 class TableParts:
-    """Snapshot and changes that make a table's rows at a position.
+    """Snapshot and changes that make a table's rows at a position."""
 
-    :param base: its rows in the snapshot at position `since`.
-    :param begun: when the snapshot was taken.
-    :param upto: what of the changes counts: those of transactions that commit before this position.
-    :param as_of: when `upto` was reached.
-    :param changes: those since the snapshot; they may hold more than counts.
-    :param stale: why the rows are those of an earlier position than the target's; "" where they are exact.
-    :param catalog: the record of the objects in the snapshot.
-    """
-
-    base: TableRecord
+    base: TableRecord  # its rows in the snapshot at position `since`
     catalog: FileRecord
     since: int
-    begun: datetime
-    upto: int
-    as_of: datetime
-    changes: tuple[TableRecord, ...] = ()
-    stale: str = ""
+    begun: datetime  # when the snapshot was taken
+    upto: int  # what of the changes counts: those of transactions that commit before this position
+    as_of: datetime  # when `upto` was reached
+    changes: tuple[TableRecord, ...] = ()  # those since the snapshot; they may hold more than counts
+    stale: str = ""  # why the rows are those of an earlier position than the target's; "" where they are exact
 
     @property
     def why_unfit(self) -> str:
-        """Return the reason why these rows do not fit the table.
-
-        The table then has none.
-        """
+        """Return the reason why these rows do not fit the table, which then has none."""
         return f"{self.stale}; its rows of {iso(self.as_of)} do not fit what it is here"
 
     def without_changes(self) -> TableParts:
-        """Return the rows of the snapshot alone."""
         return replace(self, changes=(), upto=self.since, as_of=self.begun)
 
 
 @dataclass(frozen=True)
 class RecoveryTarget:
-    """Recovery target: everything that brings a source to a position.
-
-    It has all transactions whose commit begins before the position, and no other.
-
-    :param at: the moment it stands for: for a time that was asked for that time, else when it was reached.
-    :param full: the snapshot to begin with.
-    :param schema: the block whose schema is that of the position, as nearly as it is known.
-    :param sequences: the block that tells where sequences stood, never earlier than at the position, if there is one.
-    :param sequences_before: the last one that told before the position; None where `sequences` tells of the very
-        position.
-    :param next_cut: the first block behind the position that tells a schema, where none tells of the very position;
-        what it reads may be missing. None where there is none.
-    :param approximate: why the schema may differ from that of the position; "" where it does not.
-    :param lost: what was certainly there, and has no place in the schema that is taken, though it has in the other one.
-    :param passed: tables that may have been there, and were made and dropped between two backups.
-    :param log_only: those of these that are restored, by what the log alone tells.
-    :param unproved_names: of tables that may have had another one.
-    :param doubt: the blocks that tell the schema before and after the position, where it was changed in between, and
-        it is not known when; None where that is known.
-    :param touches: what was touched between these two, and where; None where it is not known of each change.
-    :param unfit: tables, by oid, with rows that do not fit the later of these two, which is that of the position.
-    """
+    """Recovery target: all that brings a source to a position, with the transactions that commit before it."""
 
     source: str
     position: int
-    at: datetime
+    at: datetime  # the time it stands for: for a time that was asked for that time, else when it was reached
     chain: Chain
-    full: Placed
-    schema: Placed
+    full: Placed  # the snapshot to begin with
+    schema: Placed  # the block whose schema is that of the position, as nearly as it is known
     sequences: Placed
-    approximate: str = ""
+    """The block that records where sequences stood, never earlier than at the position, if there is one."""
+    approximate: str = ""  # why the schema may differ from that of the position; "" where it does not
     lost: tuple[str, ...] = ()
+    """What was certainly there, and has no place in the schema that is taken, though it has in the other one."""
     passed: tuple[PassingTable, ...] = ()
-    log_only: tuple[str, ...] = ()
-    unproved_names: tuple[str, ...] = ()
+    """Tables that may have been there, and were made and dropped between two backups."""
+    log_only: tuple[str, ...] = ()  # those of these that are restored, by the log alone
+    unproved_names: tuple[str, ...] = ()  # of tables that may have had another one
+    # The blocks with the schema before and after the position, where it was changed in between, and it is not known
+    # when; None where that is known
     doubt: tuple[Placed, Placed] | None = None
     touches: Touches | None = None
+    """What was touched between these two, and where; None where it is not known of each change."""
     unfit: Mapping[int, str] = field(default_factory=dict)
+    """Tables, by oid, with rows that do not fit the later of these two, which is that of the position."""
     sequences_before: Placed | None = None
+    """The last such block before the position; None where `sequences` is of the very position."""
+    # The first block behind the position that records a schema, where none is of the very position; what it reads may
+    # be missing. None where there is none.
     next_cut: Placed | None = None
 
     def __str__(self) -> str:
@@ -121,7 +97,6 @@ class RecoveryTarget:
 
     @property
     def is_snapshot(self) -> bool:
-        """Return whether the snapshot alone is enough."""
         return to_of(self.full.head) == self.position
 
     @property
@@ -131,7 +106,6 @@ class RecoveryTarget:
 
     @property
     def changes(self) -> tuple[Placed, ...]:
-        """Return the blocks of changes between the snapshots and the position."""
         since = min(to_of(placed.head) for placed in self._snapshots())
         return self.chain.changes_between(since, self.position)
 
@@ -142,10 +116,7 @@ class RecoveryTarget:
         return tuple({placed.id: placed for placed in used}.values())
 
     def tables(self, labels: Mapping[str, str] = _NONE) -> Mapping[str, TableParts]:
-        """Return the parts of every table with rows, by table id.
-
-        :param labels: what tables are called here, by their ids, where that is known.
-        """
+        """Return the parts of every table with rows, by table id, which may have a present label."""
         changes, bases = self.changes, self.chain.bases(self.position)
         snapshots = {placed.id: placed for placed in bases.values()}
         load((*snapshots.values(), *changes))
@@ -187,10 +158,7 @@ class RecoveryTarget:
 
 
 def target_at(covered: CoveredRange, source: str, position: int, at: datetime) -> RecoveryTarget:
-    """Return the recovery target of a position in a covered range.
-
-    It has the newest snapshot before it, and the schema of the position.
-    """
+    """Return the recovery target of a position in a covered range."""
     chain = covered.chain
     full = chain.full_until(position)
     before, after = chain.cut_until(position), chain.cut_after(position)
@@ -237,30 +205,21 @@ def _came_and_went(before: Block, after: Block) -> str:
 
 
 def _is_behind(cut: Block, position: int, at: datetime) -> bool:
-    """Return whether a recovery target is later than a cut.
-
-    Where nothing is known to have come between, both have one position.
-    """
+    """Return whether a recovery target is later than a cut, by time where both have one position."""
     return to_of(cut) < position or cut.covers.to_time < at
 
 
 @dataclass
 class _Followed:
-    """A table followed from its snapshot on, block by block.
-
-    :param names: under which the snapshots have it, the newest first.
-    :param start: position of the snapshot.
-    :param entry: of the publication, by which it was followed then; None where it was not.
-    :param upto: position up to which it is followed; `as_of`: when that was reached.
-    """
+    """Table followed from its snapshot on, block by block."""
 
     record: TableRecord
-    names: Collection[str]
+    names: Collection[str]  # under which the snapshots have it, the newest first
     base: Block
-    start: int
-    entry: int | None
+    start: int  # position of the snapshot
+    entry: int | None  # of the publication, by which it was followed then; None where it was not
     stale: str
-    upto: int
+    upto: int  # position up to which it is followed; `as_of`: when that was reached
     as_of: datetime
     changes: list[TableRecord] = field(default_factory=list)
 
@@ -301,10 +260,7 @@ def _entry(block: Block, record: TableRecord) -> int | None:
 
 
 def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
-    """Return a block's records by table id.
-
-    There is one record for each form of a table.
-    """
+    """Return a block's records by table id, one for each form of a table."""
     records: dict[str, list[TableRecord]] = {}
     for record in block.tables:
         records.setdefault(record.id, []).append(record)
@@ -312,10 +268,7 @@ def _by_table(block: Block) -> Mapping[str, Sequence[TableRecord]]:
 
 
 def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
-    """Return the names of each table in a chain's snapshots.
-
-    They are given by the table's id, the newest first.
-    """
+    """Return the names of each table in a chain's snapshots, by its id, the newest first."""
     names: dict[str, dict[str, None]] = {}
     for placed in reversed(chain.snapshots):
         for record in placed.head.tables:
@@ -324,12 +277,7 @@ def names_of(chain: Chain) -> Mapping[str, Collection[str]]:
 
 
 def why_left(stream: Stream, names: Collection[str]) -> str:
-    """Return why a table is not followed any more.
-
-    It is the reason that the stream records. The table may have been renamed since its snapshot.
-
-    :param names: of it, as `names_of` returns them.
-    """
+    """Return why a stream does not follow a table, of some names, any more."""
     reasons = (stream.not_followed[name] for name in names if name in stream.not_followed)
     return next(reasons, "it is not in the publication any more")
 

@@ -20,46 +20,34 @@ if TYPE_CHECKING:
 Kind = Literal["restorable", "point", "gap", "mixed"]
 """`restorable`: any moment of it. `point`: one moment. `gap`: none. `mixed`: too narrow to be told apart."""
 
-MOST_PARTS = 5_000
-"""More than any screen has pixels."""
-
+MOST_PARTS = 5_000  # more than any screen has pixels
 _TABLES = 50
-_MARKS_APART = 6
-"""Marks are drawn so many parts apart, at least: nearer ones are counted with the one before."""
+_MARKS_APART = 6  # marks are drawn so many parts apart, at least: nearer ones are counted with the one before
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A part of the line.
-
-    :param points: restore points and covered ranges in it; `gaps`: gaps in it.
-    :param commit: the newest one of it; None of a gap.
-    :param neighbours: of a gap, the ranges before and after it.
-    """
+    """Part of the line."""
 
     start: datetime
     end: datetime
     kind: Kind
-    points: int = 0
+    points: int = 0  # restore points and covered ranges in it; `gaps`: gaps in it
     gaps: int = 0
     whole: bool = True
-    commit: int | None = None
-    neighbours: tuple[CoveredRange, CoveredRange] | None = None
+    commit: int | None = None  # the newest one of it; None of a gap
+    neighbours: tuple[CoveredRange, CoveredRange] | None = None  # of a gap, the ranges before and after it
 
 
 @dataclass
 class RestorableLine:
-    """The line of one source.
-
-    It keeps what it has computed, so that it can be looked at again and again.
-    """
+    """Line of one source, which keeps what it has computed."""
 
     state: State
     source: str
 
     @cached_property
     def ranges(self) -> tuple[CoveredRange, ...]:
-        """Return what can be restored, in order of time."""
         return covered_ranges(self.state, self.source)
 
     @cached_property
@@ -72,12 +60,11 @@ class RestorableLine:
         return [gap for covered in self.ranges for gap in table_gaps(covered)]
 
     def view(self, start: datetime | None = None, end: datetime | None = None, *, parts: int = 1000) -> dict[str, Any]:
-        """Return the line between two times as JSON, in about so many parts at most.
+        """Return the line between two times, by default all of it, as JSON.
 
         It has `from`, `to`, `first` and `last` (of the whole line), `parts`, `marks` (with `more`: so many that stand
         too near) and `tables` (gaps of single tables, with `more_tables`).
 
-        :param start, end: None for the ends of the whole line.
         :param parts: pixels of the picture, say. The number of parts returned is at most three times as many.
         """
         first = min(covered.start for covered in self.ranges)

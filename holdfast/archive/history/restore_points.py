@@ -24,17 +24,12 @@ if TYPE_CHECKING:
     from holdfast.archive.history.coverage import Chain, CoveredRange
     from holdfast.archive.history.recovery_target import RecoveryTarget
 
-_FRESH = timedelta(minutes=1)
-"""A newest restore point of that age is as new as a backup can be."""
+_FRESH = timedelta(minutes=1)  # a newest restore point of that age is as new as a backup can be
 
 
 @dataclass(frozen=True, eq=False)
 class RestorePoint:
-    """The end of a backup that can be restored.
-
-    :param at: the moment it stands for.
-    :param commit: which it is named by, as in `commit:N`.
-    """
+    """End of a backup that can be restored, named as in `commit:N`."""
 
     covered: CoveredRange
     position: int
@@ -43,11 +38,7 @@ class RestorePoint:
 
 
 def points_of(ranges: Iterable[CoveredRange]) -> list[RestorePoint]:
-    """Return a source's restore points, the oldest first.
-
-    They are the ends of all backups in its covered ranges. Where backups end at the same position they are one point,
-    named by the full one.
-    """
+    """Return the ends of all backups in covered ranges, the oldest first; one a position, named by the full one."""
     points = []
     for covered in ranges:
         ends = {to_of(placed.head): placed for placed in (*covered.changes, *covered.snapshots)}
@@ -59,15 +50,11 @@ def points_of(ranges: Iterable[CoveredRange]) -> list[RestorePoint]:
 
 
 def source_names(state: State) -> tuple[str, ...]:
-    """Return the names of the sources with backups here."""
     return tuple(sorted({placed.source for placed in state.blocks.values()}))
 
 
 def describe(state: State) -> dict[str, Any]:
-    """Return covered ranges, gaps and marks of every source.
-
-    This is what `points --json` prints.
-    """
+    """Return covered ranges, gaps and marks of every source, as `points --json` prints them."""
     return {"sources": [_describe_source(state, name) for name in source_names(state)]}
 
 
@@ -103,10 +90,10 @@ def _describe_range(covered: CoveredRange) -> dict[str, Any]:
 
 
 def _approximate(covered: CoveredRange) -> Iterator[dict[str, Any]]:
-    """Yield the times without a certainly known schema.
+    """Yield the times without a certainly known schema, with positions where the log records the changes.
 
-    Each has its times, and also its positions where the log records the changes. `by_object`: it also records what they
-    touched, so that the schema is approximate only for objects that were touched on both sides of a position.
+    `by_object`: it also records what they touched, so that the schema is approximate only for objects that were touched
+    on both sides of a position.
     """
     for between in schema_history.schema_changes(covered.chain):
         before, after = between.before.head, between.after.head
@@ -138,10 +125,7 @@ def table_gaps(covered: CoveredRange) -> list[dict[str, Any]]:
 
 
 def telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
-    """Yield blocks, without changes that repeat the list of tables.
-
-    Most of very many changes say the same of all tables as those just before them.
-    """
+    """Yield blocks, without changes that repeat the list of tables of those just before, as most do."""
     before = None
     for placed in blocks:
         stream = placed.head.stream if placed.head.kind == "changes" else None
@@ -154,9 +138,7 @@ def telling(blocks: Iterable[Placed]) -> Iterator[Placed]:
 def _gaps_of(
     table: str, names: Sequence[str], blocks: Iterable[tuple[Placed, Collection[str]]]
 ) -> list[dict[str, Any]]:
-    """Return the gaps of a table.
-
-    The last one may have no end.
+    """Return the gaps of a table, of which the last may have no end.
 
     :param names: of it, the newest first.
     :param blocks: blocks, each with the ids of the tables that it has rows of.
@@ -188,19 +170,13 @@ def _gaps_of(
 
 
 def _in_order(chain: Chain) -> list[Placed]:
-    """Return a chain's blocks in the order of the log.
-
-    Changes up to a snapshot come before it, whenever they were backed up.
-    """
+    """Return a chain's blocks in the order of the log: changes up to a snapshot come before it."""
     blocks = (*chain.snapshots, *chain.changes)
     return sorted(blocks, key=lambda placed: (to_of(placed.head), placed.head.kind == "snapshot", placed.number))
 
 
 def waiting_tables(state: State, source: str) -> tuple[WaitingTable, ...]:
-    """Return the tables that wait to start over, by name: their newest rows are in no backup.
-
-    There are none where the source is not followed, or a newer full backup has them.
-    """
+    """Return the tables that wait to start over, by name: their newest rows are in no backup."""
     backups = [placed.head for placed in blocks_of(state, source) if placed.head.after is None]
     newest = backups[-1] if backups else None
     if newest is None or newest.stream is None or (newest.kind == "snapshot" and not newest.supplement):
@@ -209,9 +185,8 @@ def waiting_tables(state: State, source: str) -> tuple[WaitingTable, ...]:
 
 
 def only_source(state: State, name: str | None, at: str = "") -> str:
-    """Return the named source, or the only one there is.
+    """Return the named source, the only one, or that of the commit which the recovery target names.
 
-    :param at: a recovery target; a commit names its source.
     :raises UsageError: no such source, none at all, or several and none was named.
     """
     names = source_names(state)
@@ -231,10 +206,7 @@ def only_source(state: State, name: str | None, at: str = "") -> str:
 
 
 def marks_of(state: State, source: str) -> dict[str, Mark]:
-    """Return a source's marks by name.
-
-    Of several with one name it is the newest.
-    """
+    """Return a source's marks by name; of several with one name the newest."""
     marks: dict[str, Mark] = {}
     for placed in blocks_of(state, source):
         marks.update((mark.name, mark) for mark in placed.head.marks)
@@ -242,10 +214,7 @@ def marks_of(state: State, source: str) -> dict[str, Mark]:
 
 
 def age_of_newest(state: State, target: RecoveryTarget, now: datetime) -> str:
-    """Return a sentence on what the source may have more than its newest restore point.
-
-    It is "" where that is younger than a minute, or where the recovery target is an earlier one.
-    """
+    """Return what the source may have more than its newest restore point; "" for a fresh or earlier target."""
     newest = covered_ranges(state, target.source)[-1]
     age = now - newest.end
     if target.position != newest.last or age < _FRESH:

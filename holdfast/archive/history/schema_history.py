@@ -1,7 +1,4 @@
-"""Schemas of a source along its log.
-
-Blocks that record a schema are cuts; the log records the changes between two of them.
-"""
+"""Schemas of a source along its log: cuts record one, and the log what changed between two."""
 
 from __future__ import annotations
 
@@ -24,47 +21,34 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class PassingTable:
-    """A table at a position, that was made and dropped between the cuts around it.
-
-    :param is_certain: it was there; else it may have been dropped by then.
-    """
+    """Table at a position, that was made and dropped between the cuts around it."""
 
     record: PassedTable
-    is_certain: bool
+    is_certain: bool  # it was there; else it may have been dropped by then
 
 
 @dataclass(frozen=True)
 class SchemaChanges:
-    """Known schema changes between two cuts.
-
-    :param changed_at: positions at which definitions were changed, in order; None: it is not known when they were.
-    :param seen: positions at which tables were seen to be others than before, or definitions recorded to be changed.
-    :param differ: the cuts have different schemas, or nobody knows what was changed and changed back in between.
-    :param passed: tables that were made and dropped in between, each once.
-    :param touches: by object, the positions at which it was touched, in order; None: it is not known of each change.
-    """
+    """Known schema changes between two cuts."""
 
     before: Placed
     after: Placed
     changed_at: tuple[int, ...] | None
+    """Positions at which definitions were changed, in order; None: it is not known when they were."""
     seen: tuple[int, ...]
-    differ: bool
+    """Positions at which tables were seen to be others than before, or definitions recorded to be changed."""
+    differ: bool  # the cuts have different schemas, or nobody knows what was changed and changed back in between
     touches: Touches | None = None
-    passed: tuple[PassedTable, ...] = ()
+    """By object, the positions at which it was touched, in order; None: it is not known of each change."""
+    passed: tuple[PassedTable, ...] = ()  # tables that were made and dropped in between, each once
 
     @property
     def is_known(self) -> bool:
-        """Return whether every position in between has a known schema.
-
-        It is then that of one of the cuts.
-        """
+        """Return whether every position in between has the schema of one of the cuts."""
         return not (self.differ or self.seen) if self.changed_at is None else len(self.changed_at) <= 1
 
     def schema_at(self, position: int) -> Placed | None:
-        """Return the cut with the schema of a position.
-
-        It is None where nobody knows whether one has it.
-        """
+        """Return the cut with the schema of a position; None where that is not known."""
         if self.changed_at is None:
             return self.before if self.is_known else None
         if all(changed >= position for changed in self.changed_at):
@@ -83,27 +67,21 @@ class SchemaChanges:
         )
 
     def is_changed_by(self, position: int) -> bool:
-        """Return whether a change is known to precede a position."""
         return any(seen < position for seen in self.seen)
 
 
 def schema_changes(chain: Chain) -> Iterator[SchemaChanges]:
-    """Yield the known schema changes between neighbouring cuts."""
     recorded = _Recorded(chain)
     for before, after in pairwise(chain.cuts):
         yield recorded.between(before, after)
 
 
 def between(chain: Chain, before: Placed, after: Placed) -> SchemaChanges:
-    """Return the known schema changes between two cuts."""
     return _Recorded(chain).between(before, after)
 
 
 class _Recorded:
-    """Schema changes that a chain's blocks record.
-
-    They are put in order once, however many cuts there are.
-    """
+    """Schema changes that a chain's blocks record, put in order once for all cuts."""
 
     def __init__(self, chain: Chain) -> None:
         self._defined = _positions(chain, lambda block: block.defined)
@@ -116,7 +94,6 @@ class _Recorded:
         }
 
     def between(self, before: Placed, after: Placed) -> SchemaChanges:
-        """Return the known schema changes between two cuts."""
         start, end = to_of(before.head), to_of(after.head)
         is_recorded = _is_recorded(before.head, after.head)
         differ = _differ(before.head, after.head, is_recorded=is_recorded)
@@ -170,7 +147,7 @@ def _is_recorded(before: Block, after: Block) -> bool:
 def _differ(before: Block, after: Block, *, is_recorded: bool) -> bool:
     """Return whether definitions may have differed in between.
 
-    Two digests that are equal do not say that nothing was changed and changed back: only a log that tells of it does.
+    Equal digests do not say that nothing was changed and changed back: only a log that records it does.
     """
     if before.schema_version and before.schema_version == after.schema_version:
         return False

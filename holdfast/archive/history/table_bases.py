@@ -13,34 +13,24 @@ if TYPE_CHECKING:
 
 
 def not_selected(label: str) -> str:
-    """Return a block's note on a table that was not selected.
-
-    The rows of such a table were left out by choice.
-    """
+    """Return a block's note on a table whose rows were left out by choice."""
     return f"rows of {label}: not selected"
 
 
 class TableBases:
-    """Existing tables, each with the snapshot of its newest rows.
-
-    Snapshots are added in order; a table that was dropped since is left out.
-    """
+    """Existing tables, each with the snapshot of its newest rows, by snapshots in order."""
 
     def __init__(self) -> None:
         self._tables: dict[str, tuple[TableRecord, Placed]] = {}
 
     def add(self, placed: Placed) -> None:
-        """Add the next snapshot."""
         block = placed.head
         if not block.supplement:
             self._tables = {} if block.whole else self._still_there(block)
         self._tables.update((record.id, (record, placed)) for record in block.tables)
 
     def _still_there(self, block: Block) -> dict[str, tuple[TableRecord, Placed]]:
-        """Return the tables that a full backup reports as existing.
-
-        It may know a table without having its rows.
-        """
+        """Return the tables that a full backup reports as existing, with or without their rows."""
         left_out = frozenset(block.not_included)
         followed = frozenset(map(str, block.stream.followed)) if block.stream else frozenset()
         named = block.stream.not_followed if block.stream else {}
@@ -56,9 +46,7 @@ class TableBases:
 
     @property
     def tables(self) -> Mapping[str, tuple[TableRecord, Placed]]:
-        """Return the tables by id, each with its snapshot."""
         return self._tables
 
     def blocks(self) -> Iterable[Placed]:
-        """Return the snapshots, each once."""
         return {placed.id: placed for _, placed in self._tables.values()}.values()

@@ -28,15 +28,14 @@ _SHOWN = 10
 def resolve(state: State, store: ObjectStore, source: str, at: str) -> RecoveryTarget:
     """Resolve `at` to a recovery target of `source`.
 
-    `latest` is the end of the newest range of the whole database; where only chosen tables were ever backed up,
-    of the newest. A time means every transaction in the order of the log that is known to have been committed by then,
-    before the first that was committed later: commit times are not in that order.
+    `latest` is the end of the newest range of the whole database; where only chosen tables were ever backed up, of the
+    newest. A time means every transaction in the order of the log that is known to have been committed by then, before
+    the first that was committed later: commit times are not in that order.
 
     :param at: `latest`, `commit:N`, `lsn:X/Y`, the name of a mark (`mark:NAME`), or a time: in ISO 8601 with its zone,
         or before now such as `-10min`.
-    :param store: where a time's place among a block's transactions is looked up.
     :raises UsageError: not such an expression, or a time without a zone.
-    :raises RefusedError: that moment is not restorable; the nearest ones are named.
+    :raises RefusedError: it is not restorable; the nearest ones are named.
     :raises DamagedError: it may be in a commit that cannot be read; what can be restored is named.
     """
     ranges = covered_ranges(state, source)
@@ -96,10 +95,9 @@ def _by_position(ranges: Sequence[CoveredRange], source: str, at: str) -> Recove
 
 
 def _within(covered: CoveredRange, position: int) -> int | None:
-    """Return the range's position for another one, or None.
+    """Return the range's position for another one; None: it is before or behind the range.
 
-    None means that it is before or behind the range. What a server tells of its log's end may lie behind the header
-    of a page that it has not written yet.
+    The end of a server's log may lie behind the header of a page that it has not written yet.
     """
     if covered.first <= position and between_records(position) <= covered.last:
         return min(position, covered.last)
@@ -158,9 +156,9 @@ def _position_at(covered: CoveredRange, store: ObjectStore, time: datetime) -> i
     """Return the position of a recovery target given as a time.
 
     It is the end of what is known to have been committed by then, before all that is known to be later. Transactions
-    that change no followed table are not listed, nor is it known when definitions were changed: only each cut tells
-    that they came before it. So it is not gone on to the first later transaction that is listed: what came before that
-    one may have come after the time.
+    that change no followed table are not listed, nor is it known when definitions were changed: only each cut says that
+    they came before it. So it is not gone on to the first later transaction that is listed: what came before that one
+    may have come after the time.
     """
     from holdfast.archive.history.commit_times import ends, first_later  # pyarrow, which no other moment needs
 

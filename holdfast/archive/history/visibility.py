@@ -1,7 +1,4 @@
-"""State with some blocks hidden, as if never added.
-
-It is for readers, where blocks do not count yet, or not any more.
-"""
+"""State with some blocks hidden, for readers to whom these do not count yet, or not any more."""
 
 from __future__ import annotations
 
@@ -19,13 +16,7 @@ if TYPE_CHECKING:
 
 
 def without(state: State, hidden: Collection[str]) -> State:
-    """Return the state without some blocks.
-
-    The changes that follow on nothing else are left out, too. The ends of their sources are those of what is left. It
-    is for reading: commits do not follow on it.
-
-    :param hidden: ids of blocks; those that are not here do not matter.
-    """
+    """Return the state without some blocks and changes that follow on them alone; no commit follows on it."""
     if not any(key in state.blocks for key in hidden):
         return state
     shown = _shown(state, hidden)

@@ -1,8 +1,7 @@
-"""Breaking of a lock by a person's decision, with a record.
+"""Breaking of a lock by a person's decision, with a record of who and why.
 
-The record says who did it and why. It is kept for good under `runs/`, as that of a run whose name begins with
-`break-<txn>`: the marker of an ended lock goes after a while, and says nothing any more once what came late has been
-ended again.
+It is kept for good under `runs/`, as that of a run whose name begins with `break-<txn>`: the marker of an ended lock
+goes after a while, and says nothing any more once what came late has been ended again.
 """
 
 from __future__ import annotations
@@ -26,12 +25,8 @@ OPERATION = "break"
 
 
 def break_lock(store: ObjectStore, txn: str, *, reason: str, user: str = "") -> tuple[LockInfo, RunRecord]:
-    """End one lock, with a record.
+    """End one lock, of any holder; return it as it was, and the record, which is made first.
 
-    Its holder does not matter. Returned are the lock as it was, and the record. What is going to be done is recorded
-    first: where that fails, nothing is broken.
-
-    :param txn: the lock's transaction; no other lock is touched.
     :param user: who decides it; "" for the user of this process.
     :raises UsageError: there is no such lock, or no reason is given.
     :raises LockNotFound: it has gone meanwhile.
@@ -54,17 +49,11 @@ def break_lock(store: ObjectStore, txn: str, *, reason: str, user: str = "") -> 
     return found, done
 
 
-_NEWEST = 100
-"""Breaks that are read, at most."""
+_NEWEST = 100  # breaks that are read, at most
 
 
 def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
-    """Return the last record of each of the newest breaks, the oldest first.
-
-    Each `result` says what was broken, by whom and why.
-
-    :param txn: only breaks of this transaction.
-    """
+    """Return the last record of each of the newest breaks, of all or one transaction, the oldest first."""
     runs = listed_runs(store, f"{OPERATION}-{f'{txn}.' if txn else ''}")[-_NEWEST:]
     return sorted(
         (found.record for found in newest_records(runs)), key=lambda record: str((record.result or {}).get("at"))
@@ -72,10 +61,7 @@ def read_breaks(store: ObjectStore, txn: str = "") -> list[RunRecord]:
 
 
 def describe_break(record: RunRecord) -> str:
-    """Describe a break in one sentence.
-
-    It says what was broken, when, by whom and why.
-    """
+    """Return what was broken, when, by whom and why, as one sentence."""
     said = record.result or {}
     by = Owner(user=said["by"]["user"], host=said["by"]["host"], pid=said["by"]["pid"])
     how = "was broken" if record.state == "succeeded" else "was to be broken, and nothing says whether it was,"
@@ -95,8 +81,6 @@ def _find(store: ObjectStore, txn: str) -> LockInfo:
 
 
 class _BreakLog:
-    """The records of one break, numbered, each written once."""
-
     def __init__(self, store: ObjectStore, info: LockInfo, reason: str, by: Owner) -> None:
         self._store = store
         now = store.list(f"runs/{OPERATION}-{info.txn}.").now
@@ -115,19 +99,14 @@ class _BreakLog:
         }
 
     def record(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> RunRecord:
-        """Make the next record."""
         return RunRecord(
             run=self._run, number=self._number, operation=OPERATION, state=state, result=self._result, **more
         )
 
     def put(self, record: RunRecord) -> None:
-        """Write a record.
-
-        Its number is spent whatever happens: a lost reply may have written it.
-        """
+        """Write a record, whose number is spent in any case: a lost reply may have written it."""
         self._number += 1
         self._store.create(record_key(record.run, record.number), record.to_bytes())
 
     def write(self, state: Literal["running", "succeeded", "failed"], **more: Any) -> None:
-        """Make the next record and write it."""
         self.put(self.record(state, **more))

@@ -1,7 +1,4 @@
-"""Explanation of a lock for a person on call.
-
-It says whether the holder lives, whom the lock keeps out, and what would be safe.
-"""
+"""Explanation of a lock for a person on call: does its holder live, and what would be safe."""
 
 from __future__ import annotations
 
@@ -24,29 +21,18 @@ Safe = Literal["wait", "reap", "break", "remove"]
 
 @dataclass(frozen=True)
 class Explanation:
-    """One lock, explained.
-
-    :param process: whether its holder's process runs, as far as that can be seen from here.
-    :param finished: whether Airflow says that the task or run it belongs to has ended.
-    :param airflow_state: Airflow's word for the state of that; "" where it knows of none, or was not asked.
-    :param waiting: who is asking for the resource and has to wait for this lock. Who waits without asking, such as a
-        deferred task, leaves no trace in the store.
-    :param keeps_out: operations of this release that it keeps from starting.
-    :param safe: what may be done now.
-    :param advice: the same in words.
-    """
+    """One lock, explained."""
 
     lock: LockInfo
-    process: Liveness
-    finished: bool
-    airflow_state: str
-    waiting: tuple[LockInfo, ...]
-    keeps_out: tuple[str, ...]
-    safe: Safe
+    process: Liveness  # whether its holder's process runs, as far as that can be seen from here
+    finished: bool  # whether Airflow says that the task or run it belongs to has ended
+    airflow_state: str  # Airflow's word for the state of that; "" where it knows of none, or was not asked
+    waiting: tuple[LockInfo, ...]  # requests that wait for this lock; a deferred task leaves no trace in the store
+    keeps_out: tuple[str, ...]  # operations of this release that it keeps from starting
+    safe: Safe  # what may be done now; `advice`: the same in words
     advice: str
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `locks explain --json` prints it."""
         return {
             **describe_lock(self.lock),
             "finished": self.finished,
@@ -76,10 +62,7 @@ def describe_lock(info: LockInfo) -> dict[str, Any]:
 
 
 def explain(infos: Sequence[LockInfo], *, state_of: Callable[[Owner], OwnerState] = nobodys_state) -> list[Explanation]:
-    """Explain all that `locking.inspect` has found.
-
-    :param state_of: the state of an owner in a scheduler.
-    """
+    """Explain all that `locking.inspect` has found, by the states of owners in a scheduler."""
     asking = [info for info in infos if info.state == "intent"]
     return [_explain(info, asking, state_of(info.owner) if info.owner else UNKNOWN) for info in infos]
 
@@ -98,7 +81,6 @@ def _waits_for(other: LockInfo, info: LockInfo) -> bool:
 
 
 def _counts(info: LockInfo) -> bool:
-    """Return whether it keeps anybody out."""
     return info.state not in ("dead", "expired")
 
 
@@ -113,10 +95,7 @@ def _kept_out(info: LockInfo) -> tuple[str, ...]:
 
 
 def _advise(info: LockInfo, process: Liveness, state: OwnerState) -> tuple[Safe, str]:
-    """Return the safe action, and the reason in words.
-
-    The words end in what to do.
-    """
+    """Return the safe action, and the reason in words, which end in what to do."""
     if info.state in _SETTLED:
         return _SETTLED[info.state]
     outlives = info.owner is not None and info.owner.scope == "run" and info.state == "held"

@@ -1,11 +1,10 @@
-"""Table of the locks that each operation takes.
+"""Table of the locks that each operation takes, and the only place that says so.
 
-No other place says so. Locks are taken in the order of `ORDER` and released in reverse, so two operations can never
-wait for each other in a circle. Where two archives are involved, one's own locks come before the source's; a copy takes
-those of the lower archive id first. Whoever reads the archive opens it after its locks are held. Long readers hold
-`history` in chunks, so that a vacuum that waits never keeps a restore out for long.
-
-The table also holds the operations that are still to come: they must fit in with those that are there.
+Locks are taken in the order of `ORDER` and released in reverse, so two operations can never wait for each other in a
+circle. Where two archives are involved, one's own locks come before the source's; a copy takes those of the lower
+archive id first. Whoever reads the archive opens it after its locks are held. Long readers hold `history` in chunks, so
+that a vacuum that waits never keeps a restore out for long. Operations that are still to come are in it: they must fit
+in.
 """
 
 from __future__ import annotations
@@ -28,17 +27,13 @@ ORDER = ("format", "maintenance", "ingest", "replica", "history")
 
 @dataclass(frozen=True)
 class Need:
-    """Mode and extent of one lock that an operation takes.
+    """Mode and extent of one lock that an operation takes."""
 
-    :param mode: R shared, W exclusive.
-    :param when: empty where it is held from start to end; else for which part of the work, in words. Such a
-        lock is taken by the operation itself when it comes to that part.
-    :param skips: where the lock is busy, that part is left out.
-    """
-
-    mode: Mode
+    mode: Mode  # R shared, W exclusive
+    # Empty where it is held from start to end; else for which part of the work, in words. Such a lock is taken by the
+    # operation itself when it comes to that part.
     when: str = ""
-    skips: bool = False
+    skips: bool = False  # where the lock is busy, that part is left out
 
     def __str__(self) -> str:
         return f"{self.mode}, {self.when}" if self.when else self.mode
@@ -46,16 +41,11 @@ class Need:
 
 @dataclass(frozen=True)
 class Row:
-    """Operations that take the same locks, as a row of the table.
-
-    :param operations: their names.
-    :param needs: from names in `ORDER` to how that lock is taken.
-    :param notes: from a name to what it does not say by itself.
-    """
+    """Operations that take the same locks, as a row of the table."""
 
     operations: tuple[str, ...]
-    needs: Mapping[str, Need]
-    notes: Mapping[str, str] = field(default_factory=dict)
+    needs: Mapping[str, Need]  # from names in `ORDER` to how that lock is taken
+    notes: Mapping[str, str] = field(default_factory=dict)  # from an operation to what its name does not say by itself
 
 
 _R = Need("R")
@@ -112,19 +102,13 @@ TABLE: tuple[Row, ...] = (
 PLANS: Mapping[str, Mapping[str, Need]] = {name: row.needs for row in TABLE for name in row.operations}
 """From each operation to its locks."""
 
-TO_COME = frozenset({"export"})
-"""The operations that no release has yet."""
-
-AVAILABLE = frozenset(PLANS) - TO_COME
-"""The operations that this release has."""
+TO_COME = frozenset({"export"})  # the operations that no release has yet
+AVAILABLE = frozenset(PLANS) - TO_COME  # the operations that this release has
 
 
 @dataclass(frozen=True)
 class PlannedLock:
-    """One lock an operation takes.
-
-    :param when, skips: as in `Need`.
-    """
+    """Lock that an operation takes; `when` and `skips` as in `Need`."""
 
     resource: str
     mode: Mode
@@ -132,20 +116,13 @@ class PlannedLock:
     skips: bool = False
 
     def is_blocked_by(self, info: LockInfo) -> bool:
-        """Return whether another lock or request blocks this one."""
         if info.resource != self.resource or info.state in ("dead", "expired"):
             return False
         return info.state == "foreign" or "W" in (self.mode, info.mode)
 
 
 def full_plan(operation: str, sources: Iterable[str] = ()) -> tuple[PlannedLock, ...]:
-    """Return all locks of an operation, in the order to take them.
-
-    Those for only a part of its work are among them.
-
-    :param sources: the sources written to; their `ingest-<source>` locks come in order of name.
-    :raises UsageError: unknown operation.
-    """
+    """Return all locks of an operation in the order to take them; `sources`: those written to."""
     needs = PLANS.get(operation)
     if needs is None:
         raise UsageError(f"no lock plan for {operation!r}; known: {', '.join(sorted(PLANS))}")
@@ -160,8 +137,5 @@ def full_plan(operation: str, sources: Iterable[str] = ()) -> tuple[PlannedLock,
 
 
 def plan(operation: str, sources: Sequence[str] = ()) -> tuple[PlannedLock, ...]:
-    """Return an operation's locks from start to end, in order.
-
-    Parameters and errors as for `full_plan`.
-    """
+    """Return an operation's locks from start to end; parameters and errors as for `full_plan`."""
     return tuple(planned for planned in full_plan(operation, sources) if not planned.when)

@@ -1,7 +1,7 @@
-"""Locks of an operation: taken, held and handed over together.
+"""Locks of an operation: all of them are taken, held and handed over, or none.
 
-All of them are taken, or none. Locks give order; commits give safety. A job started by the holder in another process
-works under the same locks through `attach`, while the holder renews them.
+Locks give order; commits give safety. A job started by the holder in another process works under the same locks through
+`attach`, while the holder renews them.
 """
 
 from __future__ import annotations
@@ -29,17 +29,14 @@ if TYPE_CHECKING:
 
 
 class HeldLocks:
-    """The locks of one operation, renewed until released; a context manager."""
+    """Locks of one operation, renewed until released; a context manager."""
 
     def __init__(self, leases: Sequence[Lease]) -> None:
         self._leases = tuple(leases)
 
     @property
     def fence(self) -> str | None:
-        """Return the transaction id of the write lock.
-
-        The commit records it.
-        """
+        """Return the transaction id of the write lock, which the commit records."""
         return next((lease.txn for lease in self._leases if lease.mode == "W"), None)
 
     def check(self) -> None:
@@ -48,17 +45,11 @@ class HeldLocks:
             lease.check()
 
     def handles(self) -> str:
-        """Return the handles for another process to work under these locks.
-
-        They hold no secret.
-        """
+        """Return the handles for another process to work under these locks; they hold no secret."""
         return json.dumps([json.loads(lease.handle().to_json()) for lease in self._leases])
 
     def release(self) -> None:
-        """Release the locks, the last taken first.
-
-        It goes on when one fails, and raises that error.
-        """
+        """Release the locks, the last taken first; it goes on when one fails, and raises that error."""
         with ExitStack() as stack:
             for lease in self._leases:
                 stack.callback(lease.release)
@@ -76,10 +67,7 @@ class HeldLocks:
 
 
 class AttachedLocks:
-    """The locks of the process that started this one.
-
-    They can be checked, not released.
-    """
+    """Locks of the process that started this one, which can be checked, not released."""
 
     def __init__(self, store: LockStore, handles: Sequence[LeaseHandle]) -> None:
         self._leases = [attach_lease(store, handle) for handle in handles]
@@ -95,11 +83,7 @@ class AttachedLocks:
 def acquire(
     store: LockStore, operation: str, *, sources: Sequence[str] = (), owner: Owner, purpose: str, wait: float
 ) -> HeldLocks:
-    """Take every lock of an operation, in order, or none.
-
-    :param wait: seconds for all of them together; 0 tries once.
-    :raises LockBusy: naming who is in the way.
-    """
+    """Take every lock of an operation in order, or none, within `wait` seconds; LockBusy names those in the way."""
     deadline = time.monotonic() + wait
     wanted = plan(operation, sources)
     seen = _look_into(store, wanted)
@@ -117,10 +101,7 @@ def acquire(
 
 
 def _look_into(store: LockStore, wanted: Sequence[PlannedLock]) -> dict[str, Look]:
-    """Look at several locks at once.
-
-    The first look at each only spares hopeless attempts, so one serves all.
-    """
+    """Look at several locks at once: a first look only spares hopeless attempts, so one serves all."""
     if len(wanted) > 1:
         with suppress(StoreError):  # each lock then looks for itself, and waits or gives up as it should
             return look_into(store, [planned.resource for planned in wanted])
@@ -131,8 +112,8 @@ class HistoryReader:
     """Guard against deletion of files while they are read.
 
     Call it for each chunk of files, and use what it returns. A vacuum that waits comes in between two chunks. The first
-    chunk waits for one at work as long as its caller wants, the others until it lets go of the lock, which it does
-    after half a minute.
+    chunk waits for one at work as long as its caller says, the others until it lets go of the lock, which it does after
+    half a minute.
     """
 
     def __init__(self, store: LockStore, *, owner: Owner, purpose: str, wait: float) -> None:
@@ -141,10 +122,6 @@ class HistoryReader:
         self._wait = wait
 
     def __call__(self) -> Lease:
-        """Take the lock; it is released at the end of the `with` block.
-
-        :raises LockBusy: naming who is in the way.
-        """
         wait, self._wait = self._wait, max(self._wait, _CHUNK_WAIT_S)
         return self._lock.read(purpose=self._purpose, wait=wait)
 
@@ -153,10 +130,7 @@ _CHUNK_WAIT_S = 300.0
 
 
 def attach(store: LockStore, handles: str) -> AttachedLocks:
-    """Work under the locks that another process holds and renews.
-
-    :param handles: what its `HeldLocks.handles()` returned.
-    """
+    """Work under the locks of another process, by what its `HeldLocks.handles()` returned."""
     try:
         documents = json.loads(handles)
         leases = [LeaseHandle.from_json(json.dumps(document)) for document in documents]
@@ -168,10 +142,7 @@ def attach(store: LockStore, handles: str) -> AttachedLocks:
 
 
 def blockers(store: LockStore, operation: str, *, sources: Sequence[str] = ()) -> list[LockInfo]:
-    """Return the locks that would block an operation now.
-
-    This takes one check per lock.
-    """
+    """Return the locks that would block an operation now, by one check per lock."""
     found: list[LockInfo] = []
     for planned in plan(operation, sources):
         found += lease_blockers(store, planned.resource, mode=planned.mode)

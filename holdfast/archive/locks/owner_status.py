@@ -1,8 +1,8 @@
 """Status of lock owners, as Airflow reports it.
 
-Airflow's word is whether an owner has finished. That word saves a lock's grace and never its lease: the process of a
-task that Airflow has given up may still be at work. Everything but a clear "it has ended" counts as alive: scheduled,
-queued, deferred, up for retry, unknown to this Airflow, or an Airflow that does not answer.
+That an owner has finished saves a lock's grace and never its lease: the process of a task that Airflow has given up may
+still be at work. Everything but a clear "it has ended" counts as alive: scheduled, queued, deferred, up for retry,
+unknown to this Airflow, or an Airflow that does not answer.
 """
 
 from __future__ import annotations
@@ -34,20 +34,12 @@ TIMEOUT_S = 10.0
 
 
 class Scheduler(Protocol):
-    """Scheduler that is asked for states.
+    """Scheduler that is asked for states: Airflow's words, or None where it knows of none."""
 
-    A state is one of Airflow's words, or None where it knows of none.
-    """
-
-    def run_state(self, dag_id: str, run_id: str) -> str | None:
-        """Return the state of a run."""
-        ...
+    def run_state(self, dag_id: str, run_id: str) -> str | None: ...
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
-        """Return the state of a task instance.
-
-        A task that is not mapped has the index -1.
-        """
+        """Return the state of a task instance; one that is not mapped has the index -1."""
         ...
 
     def is_paused(self, dag_id: str) -> bool:
@@ -57,16 +49,11 @@ class Scheduler(Protocol):
 
 @dataclass(frozen=True)
 class OwnerState:
-    """The state of an owner, in a scheduler's words.
+    """State of an owner, in a scheduler's words."""
 
-    :param state: its word for the state of the owner's run or task; "" where it knows of none, or was not asked.
-    :param has_ended: whether the owner has ended for certain.
-    :param is_paused: whether the DAG of a run that has not ended is paused: nothing more of the run begins.
-    """
-
-    state: str = ""
-    has_ended: bool = False
-    is_paused: bool = False
+    state: str = ""  # its word for the state of the owner's run or task; "" where it knows of none, or was not asked
+    has_ended: bool = False  # whether the owner has ended for certain
+    is_paused: bool = False  # whether the DAG of a run that has not ended is paused: nothing more of the run begins
 
 
 UNKNOWN = OwnerState()
@@ -79,25 +66,14 @@ def nobodys_state(owner: Owner) -> OwnerState:
 
 @dataclass(frozen=True)
 class Word:
-    """Lookup of lock owners' states in a scheduler.
-
-    It remembers nothing.
-    """
+    """Lookup of lock owners' states in a scheduler; never raises for the scheduler's sake."""
 
     scheduler: Scheduler
 
     def has_finished(self, owner: Owner) -> bool:
-        """Return whether the owner has certainly ended.
-
-        It never raises for the scheduler's sake.
-        """
         return self._state(owner).has_ended
 
     def state_of(self, owner: Owner) -> OwnerState:
-        """Return the state of an owner.
-
-        It never raises for the scheduler's sake.
-        """
         found = self._state(owner)
         is_at_work = owner.scope == "run" and found.state and not found.has_ended
         return replace(found, is_paused=self._is_paused(str(owner.dag_id))) if is_at_work else found
@@ -128,7 +104,7 @@ class Word:
 
 
 class AirflowApi:
-    """Airflow's REST API (v2), as far as owners of locks go.
+    """Airflow's REST API (v2), as far as owners of locks go; it answers None for what it has not.
 
     :param url: where its API server listens, such as `https://airflow.example`; without a password in it.
     :param token: as `airflowctl` or `POST /auth/token` gives it; taken from the environment where it is not given.
@@ -151,23 +127,14 @@ class AirflowApi:
         )
 
     def run_state(self, dag_id: str, run_id: str) -> str | None:
-        """Return the state of a run.
-
-        It is None where this Airflow has no such run.
-        """
         return self._state(f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}")
 
     def task_state(self, dag_id: str, run_id: str, task_id: str, map_index: int) -> str | None:
-        """Return the state of a task instance.
-
-        It is None where this Airflow has no such one.
-        """
         path = f"/api/v2/dags/{quote(dag_id, safe='')}/dagRuns/{quote(run_id, safe='')}/taskInstances"
         mapped = f"/{map_index}" if map_index >= 0 else ""
         return self._state(f"{path}/{quote(task_id, safe='')}{mapped}")
 
     def is_paused(self, dag_id: str) -> bool:
-        """Return whether a DAG is paused; False where this Airflow has no such DAG."""
         answer: httpx.Response = self._http.get(f"/api/v2/dags/{quote(dag_id, safe='')}")
         if answer.status_code == 404:
             return False
@@ -175,7 +142,6 @@ class AirflowApi:
         return bool(answer.json().get("is_paused"))
 
     def close(self) -> None:
-        """Close the connections."""
         self._http.close()
 
     def _state(self, path: str) -> str | None:

@@ -1,7 +1,4 @@
-"""Verification of the commit chain and of its checkpoint.
-
-Commits must follow each other, and make the state that a checkpoint holds.
-"""
+"""Verification that commits follow each other, and make the state that a checkpoint holds."""
 
 from __future__ import annotations
 
@@ -27,10 +24,9 @@ _TOGETHER: Final = 256
 
 
 def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) -> list[tuple[int, str]]:
-    """Return the missing or damaged commits, each with its problem.
+    """Return the missing or damaged commits up to the archive's state, each with its problem.
 
-    The commits up to the archive's state are checked. From the first commit on, what they make is compared with the
-    state, too, which may be that of a checkpoint.
+    From the first commit on, what they make is compared with the state, too, which may be that of a checkpoint.
 
     :param since: only those behind this one, whose id is `tip`.
     """
@@ -65,10 +61,7 @@ def broken_commits(archive: Archive, *, since: int = 0, tip: str | None = None) 
 
 
 def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str]]:
-    """Return the commits after the damage that cuts off a state.
-
-    The damaged ones come by key, each with its problem.
-    """
+    """Return the commits after the damage that cuts off a state, and the problems of the damaged ones by key."""
     here = archive.state.sequence
     listed = _listed(archive.store, max(here - 1, 0))
     first = here if here and here not in listed else here + 1
@@ -88,7 +81,6 @@ def commits_behind(archive: Archive) -> tuple[list[ArchiveCommit], dict[str, str
 
 
 def _listed(store: ObjectStore, since: int) -> list[int]:
-    """Return the numbers of the commits behind one, as far as the store lists them."""
     keys = (listed.key for listed in store.list(COMMITS, start_after=commit_key(since)).objects)
     return sorted(number for number in map(number_of, keys) if number is not None)
 

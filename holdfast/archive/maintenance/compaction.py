@@ -1,8 +1,7 @@
-"""Compaction: neighbouring small blocks of changes become one.
+"""Compaction: neighbouring small blocks of changes become one that records all that they recorded.
 
-The new block records all that they recorded. Nothing that can be restored changes by it: every version of every row
-stays, each block that was joined is kept as a part, without its files of rows and transactions, and positions, times,
-marks and schemas are those of the parts.
+Nothing that can be restored changes by it: every version of every row stays, each block that was joined is kept as a
+part, without its files of rows and transactions, and positions, times, marks and schemas are those of the parts.
 """
 
 from __future__ import annotations
@@ -29,34 +28,21 @@ if TYPE_CHECKING:
     from holdfast.archive.format.state import State
     from holdfast.config.archives_model import CompactionConfig
 
-_FORMAT: Final = 2
-"""An older reader would not see the parts."""
-
-_MOST_TRANSACTIONS: Final = 2_000_000
-"""In a block: looking up a time reads all of them."""
-
-_MOST_PARTS: Final = 1_000
-"""In a block: a commit holds what each part tells."""
+_FORMAT: Final = 2  # an older reader would not see the parts
+_MOST_TRANSACTIONS: Final = 2_000_000  # in a block: looking up a time reads all of them
+_MOST_PARTS: Final = 1_000  # in a block: a commit holds what each part tells
 
 
 @dataclass(frozen=True)
 class CompactionPolicy:
-    """Rules for the neighbouring blocks of changes to join.
+    """Rules for the neighbouring blocks of changes to join."""
 
-    :param min_blocks: so many at least.
-    :param small_bytes: only blocks that are smaller.
-    :param target_bytes: what is joined is no larger than this.
-    :param min_age: only blocks whose last change is older.
-    :raises UsageError: a number that makes no sense.
-    """
-
-    min_blocks: int = 8
-    small_bytes: int = 64 << 20
-    target_bytes: int = 512 << 20
-    min_age: timedelta = timedelta(hours=1)
+    min_blocks: int = 8  # so many at least
+    small_bytes: int = 64 << 20  # only blocks that are smaller
+    target_bytes: int = 512 << 20  # what is joined is no larger than this
+    min_age: timedelta = timedelta(hours=1)  # only blocks whose last change is older
 
     def __post_init__(self) -> None:
-        """Refuse values that make no sense."""
         if self.min_blocks < 2:
             raise UsageError(f"compaction joins two blocks or more, not {self.min_blocks}: raise min_blocks")
         if not 0 < self.small_bytes <= self.target_bytes:
@@ -68,7 +54,6 @@ class CompactionPolicy:
             raise UsageError("compaction cannot wait for less than no time: min_age must not be negative")
 
     def arguments(self) -> list[str]:
-        """Return the policy as arguments of the compaction's application."""
         return [
             *("--min-blocks", str(self.min_blocks)),
             *("--small-bytes", str(self.small_bytes)),
@@ -78,7 +63,6 @@ class CompactionPolicy:
 
     @classmethod
     def configured(cls, section: CompactionConfig) -> CompactionPolicy:
-        """Return the policy of a section of archives.yaml."""
         return cls(
             min_blocks=section.min_blocks,
             small_bytes=parse_size(section.small),
@@ -89,35 +73,26 @@ class CompactionPolicy:
 
 @dataclass(frozen=True)
 class Group:
-    """Blocks of changes of one source that are to become one.
-
-    They are in the order of the log.
-    """
+    """Blocks of changes of one source that are to become one, in the order of the log."""
 
     source: str
     blocks: tuple[Placed, ...]
 
     @property
     def ids(self) -> tuple[str, ...]:
-        """Return the blocks' ids."""
         return tuple(placed.id for placed in self.blocks)
 
     @property
     def size(self) -> int:
-        """Return the stored bytes of all of them."""
         return sum(placed.size for placed in self.blocks)
 
     @property
     def rows(self) -> int:
-        """Return how many changes they hold."""
         return sum(placed.rows for placed in self.blocks)
 
 
 def check_format(archive: Archive) -> None:
-    """Refuse an archive that cannot hold joined blocks.
-
-    :raises RefusedError: it is of an older format.
-    """
+    """Raise RefusedError for an archive of a format that cannot hold joined blocks."""
     if archive.state.format < _FORMAT:
         raise RefusedError(
             f"an archive of format {archive.state.format} cannot hold what compaction makes: "
@@ -128,13 +103,7 @@ def check_format(archive: Archive) -> None:
 def plan_compaction(
     state: State, policy: CompactionPolicy, now: datetime, *, source: str | None = None
 ) -> tuple[Group, ...]:
-    """Return the groups that are worth joining.
-
-    The oldest of each source comes first.
-
-    :param now: by the store's clock.
-    :param source: only of this one.
-    """
+    """Return the groups that are worth joining, of all sources or one, the oldest of each first."""
     names = source_names(state) if source is None else (source,)
     return tuple(
         Group(name, tuple(blocks))
@@ -195,10 +164,9 @@ class _Heap:
         self.parts += parts
 
     def trimmed(self) -> list[Placed]:
-        """Return the blocks without oversized ones at the ends.
+        """Return the blocks without those at the ends that are larger than all others together.
 
-        A block is oversized that is larger than all others together. What was joined before is not written again for a
-        few small blocks behind it: it has to double at least.
+        What was joined before is not written again for a few small blocks behind it: it has to double at least.
         """
         first, end, total = 0, len(self.blocks), sum(self.sizes)
         while end - first > 1 and 2 * self.sizes[first] > total:
@@ -215,7 +183,6 @@ def _counts(block: Block) -> tuple[int, int]:
 
 
 def _worth_it(run: Sequence[Placed], policy: CompactionPolicy, before: datetime) -> Iterator[list[Placed]]:
-    """Yield the parts of a run that are worth joining."""
     heaps = [_Heap([], [])]
     for placed in run:
         size = placed.size
@@ -233,47 +200,33 @@ def _worth_it(run: Sequence[Placed], policy: CompactionPolicy, before: datetime)
 
 @dataclass(frozen=True)
 class FormRun:
-    """Consecutive changes of a table in one form.
+    """Consecutive changes of a table in one form, which come into the same files."""
 
-    They come into the same files.
-
-    :param number: among those of its group.
-    :param records: one of each block, in their order.
-    """
-
-    number: int
-    records: tuple[TableRecord, ...]
+    number: int  # among those of its group
+    records: tuple[TableRecord, ...]  # one of each block, in their order
 
     @property
     def table(self) -> str:
-        """Return the table's id."""
         return self.records[-1].id
 
     @property
     def key(self) -> tuple[int, ...]:
-        """Return the numbers of the key columns."""
         return self.records[-1].key
 
     @property
     def files(self) -> tuple[FileRecord, ...]:
-        """Return the files to be joined, in their order."""
         return tuple(file for record in self.records for file in record.files)
 
     @property
     def rows(self) -> int:
-        """Return how many changes there are."""
         return sum(record.rows for record in self.records)
 
     @property
     def size(self) -> int:
-        """Return their stored bytes."""
         return sum(file.size for file in self.files)
 
     def record(self, files: Iterable[FileRecord]) -> TableRecord:
-        """Return the record of the changes once they are in new files.
-
-        :raises DamagedError: there are more or fewer rows than there were.
-        """
+        """Return the record of the changes in new files; DamagedError: there are more or fewer rows."""
         written = tuple(files)
         rows = sum(file.rows for file in written)
         if rows != self.rows:
@@ -286,10 +239,7 @@ class FormRun:
 
 
 def form_runs(group: Group) -> tuple[FormRun, ...]:
-    """Return the changes of a group by table and form.
-
-    Those of a table are in order.
-    """
+    """Return the changes of a group by table and form, those of a table in order."""
     tables: dict[str, list[TableRecord]] = {}
     for placed in group.blocks:
         for record in placed.block.tables:
@@ -303,11 +253,7 @@ def form_runs(group: Group) -> tuple[FormRun, ...]:
 
 
 def join_transactions(group: Group, file: FileRecord | None) -> Transactions | None:
-    """Return the transactions of a joined block.
-
-    :param file: all of them; None where there are none.
-    :raises DamagedError: there are more or fewer than there were.
-    """
+    """Return the transactions of a joined block, in one file; DamagedError: there are more or fewer."""
     lists = [placed.head.transactions for placed in group.blocks if placed.head.transactions]
     count = sum(each.count for each in lists)
     if count != (file.rows if file else 0):
@@ -328,10 +274,7 @@ def join_transactions(group: Group, file: FileRecord | None) -> Transactions | N
 def join(
     group: Group, *, identity: str, run: str, tables: tuple[TableRecord, ...], transactions: Transactions | None
 ) -> Block:
-    """Return the block that stands for all of a group.
-
-    :param tables, transactions: those of all its blocks.
-    """
+    """Return the block that stands for all of a group, with the tables and transactions of all."""
     first, last = group.blocks[0].head, group.blocks[-1].head
     covers = last.covers.model_copy(
         update={"from_position": first.covers.from_position, "from_time": first.covers.from_time}
@@ -361,12 +304,7 @@ def _parts(placed: Placed) -> tuple[JoinedBlock, ...]:
 
 
 def check_neighbours(state: State, group: Group) -> None:
-    """Refuse a group that is not as it was planned.
-
-    Its blocks must be here still, and nothing may have come between them.
-
-    :raises RefusedError: they are not.
-    """
+    """Raise RefusedError where blocks of a group were removed, or others came between them."""
     wanted = group.ids
     for run in _runs(state, group.source):
         ids = [placed.id for placed in run]

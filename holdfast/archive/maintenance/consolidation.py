@@ -1,7 +1,4 @@
-"""Consolidation: a full snapshot made without touching the source.
-
-It is made of an older one and the changes since.
-"""
+"""Consolidation: a full snapshot made of an older one and the changes since, without the source."""
 
 from __future__ import annotations
 
@@ -24,11 +21,7 @@ if TYPE_CHECKING:
 
 
 def newest_cut(state: State, source: str) -> Placed | None:
-    """Return the newest block of changes with a known schema.
-
-    The schema is that of the source at the block's end. There is no such block without changes since a full backup.
-    Only those in the newest covered range count, where backups go on.
-    """
+    """Return the newest block of changes with a schema, behind the newest full backup of the newest range."""
     ranges = covered_ranges(state, source)
     if not ranges or not ranges[-1].chain.changes:
         return None
@@ -39,19 +32,13 @@ def newest_cut(state: State, source: str) -> Placed | None:
 
 
 def bytes_to_consolidate(state: State, source: str) -> int:
-    """Return the stored bytes that a consolidation reads at most.
-
-    They are all of the source's newest covered range.
-    """
+    """Return the stored bytes that a consolidation reads at most: the newest covered range's."""
     newest = covered_ranges(state, source)[-1]
     return sum(placed.size for placed in (*newest.snapshots, *newest.chain.changes))
 
 
 def target_of(state: State, store: ObjectStore, cut: Placed) -> RecoveryTarget:
-    """Return the recovery target at the end of a block of changes.
-
-    :raises RefusedError: the schema of that moment is not known.
-    """
+    """Return the recovery target at the end of a block of changes; RefusedError: its schema is unknown."""
     target = resolve(state, store, cut.source, f"lsn:{cut.head.covers.to_position}")
     if target.approximate:
         raise RefusedError(f"{cut.source} cannot be consolidated: {target.approximate}")
@@ -69,8 +56,7 @@ def synthetic_block(
 ) -> Block:
     """Return the snapshot for the end of a block of changes.
 
-    :param cut: that block.
-    :param tables: all that have rows then, as a full backup tells of them; `packs`: those that hold files of theirs.
+    :param tables: all that have rows then, as a full backup has them; `packs`: those that hold files of theirs.
     :param left_out: names of those whose rows are left out by choice.
     """
     ends, stream = cut.head, cut.head.stream

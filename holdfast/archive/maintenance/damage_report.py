@@ -1,7 +1,4 @@
-"""Damage report: the restore points that need a damaged file.
-
-By them a person knows which are left.
-"""
+"""Damage report: the restore points that need a damaged file."""
 
 from __future__ import annotations
 
@@ -34,18 +31,14 @@ _UNTIL: Callable[[tuple[int, int, datetime, datetime]], datetime] = itemgetter(3
 
 @dataclass(frozen=True)
 class LostRange:
-    """Consecutive recovery targets that cannot be restored whole.
-
-    They are of one source.
-
-    :param start, end: the first and the last of them, or what they lie between, where none is a restore point.
-    :param first, last: commits of the first and the last restore point among them, 0 where there is none; `points`: how
-        many there are.
-    """
+    """Consecutive recovery targets of one source that cannot be restored whole."""
 
     source: str
+    # start, end: the first and the last of them, or what they lie between, where none is a restore point
     start: datetime
     end: datetime
+    # first, last: commits of the first and the last restore point among them, 0 where there is none; `points`: how many
+    # there are
     first: int
     last: int
     points: int
@@ -59,7 +52,6 @@ class LostRange:
         return f"{self.source} from {iso(self.start)} to {iso(self.end)} ({commits})"
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
         return {
             "source": self.source,
             "from": iso(self.start),
@@ -71,32 +63,22 @@ class LostRange:
 
 
 class DamageReport:
-    """Finder of the restore points that need a file.
-
-    It works on one state of an archive.
-    """
+    """Finder of the recovery targets that need a file, in one state of an archive."""
 
     def __init__(self, state: State) -> None:
         self._state = state
         self._sources: dict[str, _Source] = {}
 
     def of(self, file: NamedFile) -> tuple[LostRange, ...]:
-        """Return the recovery targets that need a file to be whole."""
         return self._source(file.source).without_file(file)
 
     def of_commit(self, source: str, commit: int) -> tuple[LostRange, ...]:
-        """Return the recovery targets that need a commit's blocks.
-
-        They cannot be restored whole without those of one source that the commit added.
-        """
+        """Return the recovery targets that need one source's blocks of a commit."""
         blocks = [placed.id for placed in self._state.blocks.values() if placed.commit == commit]
         return self._source(source).without_blocks(blocks)
 
     def behind(self, commits: Iterable[ArchiveCommit]) -> tuple[LostRange, ...]:
-        """Return the recovery targets in commits after damage.
-
-        The commits are behind a state that damage cuts off: nothing of them can be restored.
-        """
+        """Return the recovery targets in commits behind a state that damage cuts off: all of them."""
         blocks: dict[str, list[tuple[int, Block]]] = {}
         for commit in commits:
             for block in commit.add:
@@ -114,10 +96,7 @@ class DamageReport:
 
 
 class _Source:
-    """Blocks of a source by the files that they name.
-
-    Where all of an archive's files are lost, each of them is asked for: what is looked up is put in order once.
-    """
+    """Blocks of a source by the files that they name, put in order once for any number of files."""
 
     def __init__(self, state: State, name: str) -> None:
         self._ranges = [_Range(name, covered) for covered in covered_ranges(state, name)]
@@ -213,10 +192,7 @@ class _Range:
 
     @cached_property
     def _points(self) -> list[tuple[int, int, datetime, datetime]]:
-        """Return its restore points, in order.
-
-        Each has its position, its number, and the times between which it was reached.
-        """
+        """Return its restore points, in order: position, number, and the times between which it was reached."""
         blocks = (*self.covered.snapshots, *self.covered.changes)
         return sorted(
             (to_of(placed.head), placed.number, placed.head.covers.from_time, placed.head.covers.to_time)
@@ -247,10 +223,7 @@ class _Range:
         return LostRange(self._source, since, until, 0, 0, points=0)
 
     def _latest(self, first: int, end: int) -> datetime:
-        """Return the latest time of some neighbouring restore points.
-
-        Nearly always it is that of the last one.
-        """
+        """Return the latest time of some neighbouring restore points, nearly always the last one's."""
         so_far = self._latest_so_far
         if first == 0 or so_far[end - 1] > so_far[first - 1]:
             return so_far[end - 1]

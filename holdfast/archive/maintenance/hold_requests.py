@@ -29,11 +29,10 @@ def add_hold(
     """Hold a restore point.
 
     :param source: its name; None: the only one there is.
-    :param at: as `points.resolve` takes it.
+    :param at: as `target_resolution.resolve` takes it.
     :param check: raises if a lock of the plan "hold" is no longer held.
-    :raises UsageError: no such source, not a moment, or no reason was given.
-    :raises RefusedError: that moment cannot be restored, or only with a backup that may still be taken back; the
-        nearest ones are named.
+    :raises UsageError: no such source, not a recovery target, or no reason was given.
+    :raises RefusedError: it cannot be restored, or only with a backup that may still be taken back.
     """
     _check_words(reason, owner)
     identity = uuid.uuid4().hex[:12]
@@ -60,11 +59,10 @@ def add_hold(
 
 
 def _earliest(target: RecoveryTarget) -> int:
-    """Return the position to hold for a recovery target.
+    """Return the first position with all of a recovery target that a backup records to be as late.
 
-    It is the first at which all is as at the target, and that a backup records to be as late. In quiet times, what is
-    known to have come before a time may end long before it: that time can be restored only where the next backup is
-    kept, too.
+    In quiet times, what is known to have come before a time may end long before it: that time can be restored only
+    where the next backup is kept, too.
     """
     blocks = sorted((placed.head for placed in (*target.chain.full, *target.chain.changes)), key=to_of)
     behind = [block for block in blocks if to_of(block) >= target.position]
@@ -75,12 +73,7 @@ def _earliest(target: RecoveryTarget) -> int:
 def remove_hold(
     archive: Archive, identity: str, *, reason: str, check: Callable[[], None]
 ) -> tuple[Hold, ArchiveCommit]:
-    """Release a hold.
-
-    Its restore point may be truncated from then on.
-
-    :raises UsageError: there is no such hold, or no reason was given.
-    """
+    """Release a hold, whose restore point may be truncated then; UsageError: no such hold, or no reason."""
     _check_words(reason)
     taken: list[Hold] = []
 

@@ -1,9 +1,8 @@
-"""Migration of an archive to a newer format.
+"""Migration of an archive to a newer format: one step for each, ending in one commit.
 
-There is one step for each format, each ending in one commit. Nothing that was written is written anew. What a step
-needs beforehand it writes beside, where older releases do not look; the commit that states the new format is the moment
-from which they refuse the archive. A step that was ended before its commit is done again, and finds what it had
-written.
+Nothing that was written is written again. What a step needs beforehand it writes beside, where older releases do not
+look; from the commit that states the new format on they refuse the archive. A step that was ended before its commit is
+done again, and finds what it had written.
 """
 
 from __future__ import annotations
@@ -27,10 +26,7 @@ _NAMED: Final = 3
 
 
 def _to_2(archive: Archive) -> None:
-    """Write the checkpoint that format 2 starts with.
-
-    An archive of format 2 is opened by one from its first commit on.
-    """
+    """Write the checkpoint by which an archive of format 2 is opened from its first commit on."""
     write_checkpoint(archive.store, archive.identity.id, archive.state)
 
 
@@ -39,12 +35,8 @@ STEPS: Final[Mapping[int, Callable[[Archive], None]]] = {2: _to_2}
 
 
 def migrate(archive: Archive, to: int = FORMAT, *, check: Callable[[], None], fence: str | None) -> dict[str, Any]:
-    """Migrate an archive step by step.
+    """Migrate an archive step by step; readers see one format or the other, and the same restore points.
 
-    Nothing is done where it has that format already. Whoever reads the archive sees the old format or the new one, and
-    the same restore points.
-
-    :param to: the format wanted.
     :param check: raises if the lock of the migration is no longer held.
     :raises UsageError: this release does not know that format.
     :raises RefusedError: the archive has a newer one.
@@ -71,10 +63,6 @@ def migrate(archive: Archive, to: int = FORMAT, *, check: Callable[[], None], fe
 
 
 def _always(change: Change, state: State) -> Change:
-    """Return the same change for every state.
-
-    `add` refuses it where another migration came first.
-    """
     del state
     return change
 

@@ -1,8 +1,7 @@
 """Orphan files: files in an archive that no block names.
 
-Some of them may be deleted. A block's files are in folders that carry its id. What is there beside the files that
-blocks name was left by killed jobs (blocks that were never committed) and by attempts that lost against another one (in
-folders of blocks that were).
+A block's files are in folders that carry its id. What is there beside the files that blocks name was left by killed
+jobs (blocks that were never committed) and by attempts that lost against another one (in folders of blocks that were).
 """
 
 from __future__ import annotations
@@ -25,30 +24,22 @@ DATA: Final = "data/"
 
 
 def named_files(state: State) -> frozenset[str]:
-    """Return the paths of files that blocks name.
-
-    Some in a block's own folder, which no other one names, are left out. What the archive was opened with is enough for
-    that.
-    """
+    """Return the paths that blocks name, without those in its own folder that a block has not in memory."""
     return frozenset(file.path for placed in state.blocks.values() for file in placed.head.files())
 
 
 @dataclass
 class Leftovers:
-    """Files in a listing that no block names.
-
-    :param orphans: by id, the files of blocks that were begun, and that nothing is known of.
-    :param strays: files in folders of blocks that were committed.
-    :param returned: files of abandoned blocks, written after these were vacuumed.
-    :param young: ids of blocks that nothing is known of, with files that are too new to judge.
-    :param unknown: keys that are not of a form that files of blocks have.
-    """
+    """Files in a listing that no block names."""
 
     orphans: dict[str, list[ObjectInfo]] = field(default_factory=dict)
-    strays: list[ObjectInfo] = field(default_factory=list)
+    """By id, the files of blocks that were begun, and that nothing is known of."""
+    strays: list[ObjectInfo] = field(default_factory=list)  # files in folders of blocks that were committed
     returned: list[ObjectInfo] = field(default_factory=list)
+    """Files of abandoned blocks, written after these were vacuumed."""
     young: list[str] = field(default_factory=list)
-    unknown: list[str] = field(default_factory=list)
+    """Ids of blocks that nothing is known of, with files that are too new to judge."""
+    unknown: list[str] = field(default_factory=list)  # keys that are not of a form that files of blocks have
 
     def files(self) -> dict[str, int]:
         """Return the paths of all files that may go, with their sizes."""
@@ -57,9 +48,7 @@ class Leftovers:
 
 
 def survey(state: State, named: Container[str], listing: Listing, grace: timedelta) -> dict[str, Leftovers]:
-    """Return the orphan files in a listing of data, by source.
-
-    Those of no known form stand under "".
+    """Return the orphan files in a listing of data, by source, "" for those of no known form.
 
     :param named: as of `named_files`.
     :param grace: what is younger is left out, by the listing's own clock.
@@ -86,10 +75,7 @@ def survey(state: State, named: Container[str], listing: Listing, grace: timedel
 
 
 def _by_folder(listing: Listing) -> tuple[dict[DataPath, list[ObjectInfo]], list[str]]:
-    """Group a listing by the folders of blocks.
-
-    The keys of what is in none of them come second.
-    """
+    """Group a listing by the folders of blocks; the keys of what is in none of them come second."""
     folders: dict[DataPath, list[ObjectInfo]] = {}
     unknown: list[str] = []
     for info in listing.objects:
@@ -121,10 +107,7 @@ def _has_rows(path: str) -> bool:
 
 
 def at_work(store: ObjectStore, grace: timedelta) -> frozenset[str]:
-    """Return the ids of blocks that recent runs work on.
-
-    The newest record of a recent run is younger than the grace.
-    """
+    """Return the ids of blocks of runs whose newest record is younger than the grace."""
     recent = [run for run in listed_runs(store) if run.now - run.infos[-1].modified < grace]
     records = (each.record for each in newest_records(recent))
     return frozenset(block for record in records for block in (record.block, record.begun and record.begun.id) if block)

@@ -23,21 +23,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Repaired:
-    """Result of a repair.
+    """Result of a repair."""
 
-    :param files: that are now what was written, by path.
-    :param left: path and reason of those that are not.
-    """
-
-    files: tuple[str, ...]
-    left: Mapping[str, str]
+    files: tuple[str, ...]  # that are now what was written, by path
+    left: Mapping[str, str]  # path and reason of those that are not
 
 
 def check_copy(archive: Archive, copy: Archive) -> None:
-    """Refuse an archive that is not a copy of another.
-
-    :raises UsageError: it is not, or it is the same place.
-    """
+    """Raise UsageError for an archive that is no copy of another, or is the same place."""
     if copy.store.url == archive.store.url:
         raise UsageError(f"{copy.store.url} is the damaged archive itself: name a copy of it")
     if copy.identity.id != archive.identity.id:
@@ -47,13 +40,11 @@ def check_copy(archive: Archive, copy: Archive) -> None:
 
 
 def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Callable[[], None]) -> Repaired:
-    """Replace damaged files by those of a copy.
+    """Replace damaged files and commits by those of a copy.
 
-    The checksum of each in the copy is first compared with what the archive's commits say. A file that the copy does
-    not have, or not whole, stays as it is. So does a commit, unless the commits on both sides of it say that it is
-    theirs.
+    The checksum of each file in the copy is first compared with what the archive's commits say. One that the copy does
+    not have, or not whole, stays as it is. So does a commit, unless the commits on both sides say that it is theirs.
 
-    :param paths: of the damaged files and commits.
     :param check: raises if the locks of this work are no longer held.
     """
     named: dict[str, NamedFile] = {}
@@ -81,10 +72,7 @@ def repair(archive: Archive, copy: Archive, paths: Iterable[str], *, check: Call
 
 
 def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None:
-    """Replace a commit by the copy's bytes.
-
-    :raises DamagedError: the copy does not have it, or another one, or nothing can tell.
-    """
+    """Replace a commit by the copy's bytes, if the commits around it prove that it is the same."""
     key = commit_key(number)
     commit = read_commit(copy, number)
     before = read_commit(store, commit.parent_sequence) if commit.parent_sequence else None
@@ -101,10 +89,7 @@ def _put_commit_back(store: ObjectStore, copy: ObjectStore, number: int) -> None
 
 
 def _is_followed(store: ObjectStore, copy: ObjectStore, commit: ArchiveCommit) -> bool:
-    """Return whether a copy's commit leads to a whole one here.
-
-    If need be it leads there by other commits of the copy.
-    """
+    """Return whether a copy's commit leads, perhaps by others of the copy, to a whole one here."""
     while True:
         key = commit_key(commit.sequence + 1)
         try:

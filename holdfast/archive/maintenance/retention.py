@@ -1,8 +1,7 @@
-"""Retention: the restore points that stay.
+"""Retention: the restore points that stay, by rules, by holds, and as the newest backups.
 
-They stay by rules such as `daily=14`, by holds, and as the newest backups, which always do. The rules are those of
-restic and Borg: each keeps the newest points of its periods, and a point stays if one of them keeps it. Periods are
-those of UTC; one without a backup does not count.
+The rules, such as `daily=14`, are those of restic and Borg: each keeps the newest points of its periods, and a point
+stays if one of them keeps it. Periods are those of UTC; one without a backup does not count.
 """
 
 from __future__ import annotations
@@ -54,18 +53,14 @@ _UNITS: Final = {
 
 @dataclass(frozen=True)
 class Rules:
-    """Rules on the restore points that stay.
+    """Rules on the restore points that stay."""
 
-    :param counts: how many points each rule keeps, by its name.
-    :param within: as written, such as `7d`; every moment that is no older stays. "" without this rule.
-    """
-
-    counts: Mapping[str, int]
-    within: str = ""
+    counts: Mapping[str, int]  # how many points each rule keeps, by its name
+    within: str = ""  # as written, such as `7d`: everything that is no older stays. "" without this rule.
 
     @property
     def window(self) -> timedelta:
-        """Return how far back every moment stays; zero without that rule."""
+        """Return how far back everything stays; zero without that rule."""
         match = _SPAN.fullmatch(self.within)
         return int(match[1]) * _UNITS[match[2]] if match else timedelta()
 
@@ -74,18 +69,11 @@ class Rules:
         return ", ".join([*(f"{name}={count}" for name, count in self.counts.items()), *within]) or "nothing"
 
 
-NOTHING: Final = Rules({})
-"""Keeps no restore point, not even the newest: for a source that is removed."""
+NOTHING: Final = Rules({})  # keeps no restore point, not even the newest: for a source that is removed
 
 
 def parse_rules(words: Iterable[str]) -> Rules:
-    """Read rules such as `daily=14` and `within=7d`.
-
-    Of archives.yaml they are each key and value, joined by "=". A month of `within` counts 31 days and a year 366.
-
-    :raises UsageError: an unknown rule, no number, or two different ones.
-    :raises RefusedError: they would keep nothing.
-    """
+    """Read rules such as `daily=14`; UsageError: unknown, or two different ones; RefusedError: they keep nothing."""
     values: dict[str, str] = {}
     for word in words:
         name, _, value = word.partition("=")
@@ -114,19 +102,15 @@ def _check_rule(word: str, name: str, value: str) -> None:
 
 @dataclass(frozen=True)
 class Kept:
-    """Positions of a covered range that stay, and why.
-
-    :param low, high: from the one to the other; without an end, everything behind the first, and what is joined to it.
-    :param why: in words, such as `daily=14`.
-    """
+    """Positions of a covered range that stay, and why."""
 
     covered: CoveredRange
+    # low, high: from the one to the other; without an end, everything behind the first, and what is joined to it
     low: int
     high: int | None
-    why: str
+    why: str  # in words, such as `daily=14`
 
     def holds(self, point: RestorePoint) -> bool:
-        """Return whether a point is among them."""
         return (
             point.covered.chain is self.covered.chain
             and self.low <= point.position
@@ -139,8 +123,8 @@ def kept(
 ) -> Iterator[Kept]:
     """Yield the positions of a source that stay.
 
-    Moments of chosen tables only neither take the place of those of the whole database nor lose theirs to them: the
-    rules are applied to the ones and to the others.
+    Chosen tables only neither take the place of the whole database nor lose theirs to it: the rules are applied to the
+    ones and to the others.
 
     :param ranges: what of it is covered, in order of time.
     :param now: by the store's clock.
@@ -172,11 +156,7 @@ def _by_rules(points: Sequence[RestorePoint], rules: Rules) -> Iterator[Kept]:
 
 
 def _by_age(ranges: Iterable[CoveredRange], since: datetime, why: str) -> Iterator[Kept]:
-    """Yield the positions for every recovery target since a time.
-
-    Of each range they are the newest full backup before it, and all that follows. A full backup behind the end of
-    the changes is a range of its own.
-    """
+    """Yield the newest full backup of each range before a time, and all that follows it."""
     for covered in ranges:
         if covered.end >= since:
             before = [placed for placed in covered.snapshots if placed.head.covers.to_time <= since]
@@ -184,10 +164,7 @@ def _by_age(ranges: Iterable[CoveredRange], since: datetime, why: str) -> Iterat
 
 
 def _by_hold(ranges: Iterable[CoveredRange], hold: Hold) -> Iterator[Kept]:
-    """Yield the positions that a hold keeps.
-
-    They also cover the time it stands for, should somebody ask for that.
-    """
+    """Yield the positions that a hold keeps, which also cover the time it stands for."""
     _, covered = standing(ranges, hold)
     if covered is None:
         return
@@ -201,10 +178,7 @@ def _by_hold(ranges: Iterable[CoveredRange], hold: Hold) -> Iterator[Kept]:
 
 
 def _reaching(changes: Sequence[Placed], position: int, at: datetime) -> int:
-    """Return the end of the changes that cover a time.
-
-    It is the position, or one behind it.
-    """
+    """Return the end of the changes that cover a time: the position, or one behind it."""
     first = bisect_left(changes, position, key=lambda placed: to_of(placed.head))
     if first == len(changes) or changes[first].head.covers.to_time >= at:
         return position

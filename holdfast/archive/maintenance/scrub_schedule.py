@@ -1,7 +1,7 @@
-"""Schedule for reading all files again over days.
+"""Schedule for reading all files again over days, those first that were not read for longest.
 
-Those that were not read for longest are next. What was read is remembered in the archive, in `runs/verification/`, so
-that any machine goes on from there. Nothing depends on it: without it, all is read from the beginning.
+What was read is remembered in the archive, in `runs/verification/`, so that any machine goes on from there. Nothing
+depends on it: without it, all is read from the beginning.
 """
 
 from __future__ import annotations
@@ -37,50 +37,37 @@ READER: Final = f"pyarrow {version('pyarrow')}"
 """What decodes files: of another version, it is not known whether it can."""
 
 _KEPT: Final = 2
-_AHEAD: Final = 32
-"""Blocks whose commits are read together, before the files of the first are handed out."""
-
-_FIRST_RUN_OF: Final = 30
-"""The first run reads this part of what there is: as if the last one had been so long ago."""
+_AHEAD: Final = 32  # blocks whose commits are read together, before the files of the first are handed out
+_FIRST_RUN_OF: Final = 30  # the first run reads this part of what there is: as if the last one had been so long ago
 
 
 class Pass(Document):
-    """A block that is being read.
-
-    Its files up to `path` were read after `since`.
-    """
+    """Block that is being read, whose files up to `path` were read after `since`."""
 
     since: Moment
     path: str
 
 
 class ScrubProgress(Document):
-    """Progress of verification so far.
+    """Progress of verification so far."""
 
-    :param chain: up to this commit all were read and follow each other; `tip` is its id.
-    :param seen: the files of blocks that were added up to this commit were there, with the right size.
-    :param at: when files were read last, by the store's clock.
-    :param read: since when each block was read whole; by that time, so that it is written once for many.
-    :param under_way: blocks that are being read.
-    :param decoded: blocks whose files' pages and rows were read, too, by this version of `reader`.
-    :param damaged: paths that were not as they were written, by the block that names them: they are read each time.
-    :param broken: objects that the newest verification found missing or damaged without reading files, by source; those
-        of "" are the archive's own.
-    """
-
-    chain: int = 0
+    chain: int = 0  # up to this commit all were read and follow each other; `tip` is its id
     tip: str | None = None
-    seen: int = 0
-    at: Moment | None = None
+    seen: int = 0  # the files of blocks that were added up to this commit were there, with the right size
+    at: Moment | None = None  # when files were read last, by the store's clock
     read: dict[str, tuple[str, ...]] = Field(default_factory=dict)
-    under_way: dict[str, Pass] = Field(default_factory=dict)
-    decoded: tuple[str, ...] = ()
+    """Since when each block was read whole; by that time, so that it is written once for many."""
+    under_way: dict[str, Pass] = Field(default_factory=dict)  # blocks that are being read
+    decoded: tuple[str, ...] = ()  # blocks whose files' pages and rows were read, too, by this version of `reader`
     reader: str = ""
     damaged: dict[str, tuple[str, ...]] = Field(default_factory=dict)
+    """Paths that were not as they were written, by the block that names them: they are read each time."""
+    # Objects that the newest verification found missing or damaged without reading files, by source; those of "" are
+    # the archive's own
     broken: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
     def with_broken(self, objects: Iterable[tuple[str, str]]) -> ScrubProgress:
-        """Return this with the damaged objects of a verification, as sources and paths, but those that were read."""
+        """Return this with the damaged objects of a verification, by source, but those that were read."""
         read = {path for paths in self.damaged.values() for path in paths}
         broken: dict[str, tuple[str, ...]] = {}
         for source, path in objects:
@@ -89,16 +76,12 @@ class ScrubProgress(Document):
         return self.model_copy(update={"broken": broken})
 
     def is_after(self, time: datetime) -> bool:
-        """Return whether it tells of anything that was read after a time."""
         times = (self.at, *map(datetime.fromisoformat, self.read), *(each.since for each in self.under_way.values()))
         return any(each is not None and each > time for each in times)
 
 
 def read_progress(store: ObjectStore) -> ScrubProgress:
-    """Return the progress of verification so far.
-
-    It is empty where that cannot be read, or is of a time that is still to come.
-    """
+    """Return the progress of verification so far, empty if unreadable or of a time still to come."""
     for run in listed_runs(store, f"{RUN}/"):
         with suppress(ValidationError):
             for record, at in newest_records([run]):
@@ -110,10 +93,7 @@ def read_progress(store: ObjectStore) -> ScrubProgress:
 
 
 def write_progress(store: ObjectStore, progress: ScrubProgress) -> None:
-    """Store the progress, and remove older ones.
-
-    Where that fails, some files are read once more. Nothing is stored where it would not be believed.
-    """
+    """Store the progress, where it would be believed, and remove older ones; a failure costs some reading."""
     if store.signing.only_checks:
         return
     result: dict[str, Any] = progress.model_dump(mode="json")
@@ -144,16 +124,13 @@ def checked_since(state: State, progress: ScrubProgress, source: str) -> datetim
 
 
 def damaged_files(state: State, progress: ScrubProgress, source: str) -> list[str]:
-    """Return the paths of a source that were damaged or missing when they were looked at last."""
     mine = {placed.id for placed in state.blocks.values() if placed.source == source}
     read = {path for block, paths in progress.damaged.items() if block in mine for path in paths}
     return sorted({*read, *progress.broken.get(source, ()), *progress.broken.get("", ())})
 
 
 class Scrub:
-    """Files to read, with an account of those that were.
-
-    Those that were not read for longest come first.
+    """Files to read, those first that were not read for longest, with an account of those that were.
 
     :param now: by the store's clock.
     :param anew: read each block from its first file on; else what is under way goes on.
@@ -177,20 +154,13 @@ class Scrub:
         """Commits that do not tell the files of their blocks any more, each with the reason."""
 
     def share(self, within: timedelta) -> int:
-        """Return the number of bytes to read now.
-
-        If that is done again and again, all have been read in this time. It is never nothing: each run reads a file at
-        least.
-        """
+        """Return the bytes to read now, at least 1, so that all is read within this time by repeating it."""
         total = sum(placed.size for placed in self._state.blocks.values())
         since = self._now - self._at if self._at else within / _FIRST_RUN_OF
         return max(1, int(total * min(1.0, since / within))) if within else total
 
     def files(self) -> Iterator[NamedFile]:
-        """Yield every file once.
-
-        First come those that were damaged, then the others by the time when their blocks were read last.
-        """
+        """Yield every file once, the damaged ones first, then by the time when their blocks were read."""
         order = sorted(self._state.blocks.values(), key=lambda placed: (self._since(placed), placed.commit))
         seen = set(self._again)
         for placed in order:
@@ -220,18 +190,12 @@ class Scrub:
             return []
 
     def _since(self, placed: Placed) -> datetime:
-        """Return the time of the last check of a block's files.
-
-        They were right when the block was made.
-        """
+        """Return when a block's files were last right: read, or made."""
         made = placed.head.covers.to_time
         return max(made, self._read.get(placed.id, made))
 
     def account(self, files: Iterable[NamedFile], damaged: Iterable[NamedFile] = ()) -> None:
-        """Record the files that were read, and the damaged ones.
-
-        Files are in the order in which they were handed out.
-        """
+        """Record the files that were read, in the order of `files`, and the damaged ones."""
         for file in files:
             self._damaged.get(file.block, set()).discard(file.path)
             if file.path not in self._again:
@@ -248,14 +212,10 @@ class Scrub:
             self._damaged.setdefault(file.block, set()).add(file.path)
 
     def oldest(self, state: State) -> datetime | None:
-        """Return the oldest of the times when blocks were last checked.
-
-        Every file was read, or made, after it. It is None where there are no blocks.
-        """
+        """Return the oldest of the times when blocks were last checked; None without blocks."""
         return min(map(self._since, state.blocks.values()), default=None)
 
     def progress(self, before: ScrubProgress, state: State) -> ScrubProgress:
-        """Return the progress to store, of blocks that still exist."""
         read: dict[str, list[str]] = {}
         for block, when in self._read.items():
             if block in state.blocks:

@@ -1,7 +1,4 @@
-"""Truncation: removal of the blocks that no kept position needs.
-
-It is only a commit; vacuum deletes the files.
-"""
+"""Truncation: a commit that removes the blocks no kept position needs; vacuum deletes the files."""
 
 from __future__ import annotations
 
@@ -37,17 +34,14 @@ _CLOCKS_DIFFER: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True)
 class PointPlan:
-    """A restore point, and whether it stays.
-
-    :param why: what keeps it; empty where nothing does. It may stay all the same, since its blocks are needed.
-    """
+    """Restore point, and whether it stays."""
 
     point: RestorePoint
     why: tuple[str, ...]
+    """What keeps it; empty where nothing does. It may stay all the same, since its blocks are needed."""
     stays: bool
 
     def to_dict(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
         return {
             "at": iso(self.point.at),
             "commit": self.point.commit,
@@ -59,21 +53,16 @@ class PointPlan:
 
 @dataclass(frozen=True)
 class SourcePlan:
-    """Planned truncation of one source.
-
-    :param points: all its restore points, the oldest first.
-    :param removed: ids of the blocks that go.
-    :param before, after: its covered ranges.
-    """
+    """Planned truncation of one source: its points, oldest first, and what goes."""
 
     source: str
     points: tuple[PointPlan, ...]
-    removed: tuple[str, ...]
+    removed: tuple[str, ...]  # ids of the blocks that go
+    # before, after: its covered ranges
     before: tuple[CoveredRange, ...]
     after: tuple[CoveredRange, ...]
 
     def summary(self) -> dict[str, Any]:
-        """Return the plan in numbers, with the covered ranges before and after it."""
         stay = sum(each.stays for each in self.points)
         return {
             "source": self.source,
@@ -101,21 +90,16 @@ class SourcePlan:
 
 @dataclass(frozen=True)
 class TruncationPlan:
-    """Plan of a truncation.
-
-    :param size: bytes of the files that nobody names any more.
-    """
+    """Plan of a truncation, with the bytes of the files that no block names then."""
 
     sources: tuple[SourcePlan, ...]
     size: int
 
     @property
     def removed(self) -> tuple[str, ...]:
-        """Return the ids of the blocks that go."""
         return tuple(identity for source in self.sources for identity in source.removed)
 
     def summary(self) -> dict[str, Any]:
-        """Return the numbers of blocks and bytes, and each source's summary."""
         return {
             "blocks_removed": len(self.removed),
             "bytes": self.size,
@@ -134,9 +118,7 @@ class TruncationPlan:
 def plan_truncation(
     state: State, rules: Rules, now: datetime, *, source: str | None = None, min_chains: int = 1
 ) -> TruncationPlan:
-    """Find the blocks that no kept position needs.
-
-    Positions are kept by the rules, by holds, and by the newest backups.
+    """Find the blocks that no position needs which rules, holds or the newest backups keep.
 
     :param rules: `NOTHING` removes the source, also its newest backups.
     :param now: by the store's clock.
@@ -164,9 +146,7 @@ def truncate(
     source: str | None = None,
     min_chains: int = 1,
 ) -> dict[str, Any]:
-    """Remove the blocks that are not kept, by one commit.
-
-    No commit is made where there is nothing to remove.
+    """Remove the blocks that are not kept, by one commit; none where there is nothing to remove.
 
     :param check: raises if a lock of the plan "truncation" is no longer held.
     :param fence: transaction id of its write lock.
@@ -262,11 +242,10 @@ def _points(
 
 
 def _freed(state: State, removed: set[str]) -> int:
-    """Return the bytes that removing blocks frees.
+    """Return the bytes of files that no block names once some are removed.
 
-    They are of files that no block names any more. Files that tell of a schema or of sequences are named by other
-    blocks than the one they were stored with, and those of tables that have not changed by snapshots that were made of
-    older ones.
+    Files of schemas and sequences are named by other blocks than the one they were stored with, and those of tables
+    that have not changed by snapshots that were made of older ones.
     """
     staying = _shared(placed for each, placed in state.blocks.items() if each not in removed)
     going = _shared(state.blocks[each] for each in removed)
@@ -281,7 +260,6 @@ def _freed(state: State, removed: set[str]) -> int:
 
 
 def _shared(blocks: Iterable[Placed]) -> Mapping[str, int]:
-    """Return the files of blocks that others may name, with their sizes."""
     return {file.path: file.size for placed in blocks for file in _may_share(placed)}
 
 

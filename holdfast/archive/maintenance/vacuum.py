@@ -3,8 +3,8 @@
 No other operation deletes a data file, except that a repair or a copy replaces a damaged one. Three kinds of files go,
 each when the grace is over: those of blocks that a commit has removed, those of blocks that were begun and never
 committed, and those in a block's folder that its commit does not name. A commit comes first in each case: the one that
-removed the block, or one of our own, made while no backup of the source can be at work. So whoever would still commit
-such files finds the next number taken, looks at its locks and at the state, and stops.
+removed the block, or one of our own, made while no backup of the source can be at work. So a process that would still
+commit such files meets the next number taken, looks at its locks and at the state, and stops.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from holdfast.archive.format.commits import COMMITS, commit_key, missing_commit,
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.state import Change
 from holdfast.archive.maintenance.orphans import DATA, Leftovers, at_work, named_files, survey
-from holdfast.archive.maintenance.vacuum_guard import Permit
 from holdfast.common.errors import DamagedError, UsageError, sentence
 from holdfast.storage import ObjectRetained
 from locking import LockBusy, Owner, RWLock
@@ -37,31 +36,18 @@ if TYPE_CHECKING:
 GRACE: Final = timedelta(hours=24)
 """How long files stay after the commit that removed their block, and what nobody knows after it was written."""
 
-WAIT_S: Final = 60.0
-"""How long one batch of deletions waits for readers."""
-
+WAIT_S: Final = 60.0  # how long one batch of deletions waits for readers
 BATCH_S: Final = 20.0
 """No deletion is begun later than this after readers were shut out: they are to be for 30 s at most."""
 
-AT_ONCE: Final = 1000
-"""Files between two looks at locks and state."""
-
-_COMMITS_BEFORE: Final = 1000
-"""So many commits before one that removed a block are asked for their time."""
-
-_PAUSE_S: Final = 2.0
-"""Between two batches, so that readers who wait have their turn."""
+AT_ONCE: Final = 1000  # files between two looks at locks and state
+_COMMITS_BEFORE: Final = 1000  # so many commits before one that removed a block are asked for their time
+_PAUSE_S: Final = 2.0  # between two batches, so that readers who wait have their turn
 
 
 @dataclass(frozen=True)
 class Permission:
-    """Permission to vacuum: its locks, and the needs of others.
-
-    Somebody holds and renews the locks of its plan.
-
-    :param check: raises if one of them is no longer held.
-    :param fence: transaction id of the write lock.
-    """
+    """Permission to vacuum: its locks, which the caller holds and renews, and the needs of others."""
 
     check: Callable[[], None]
     fence: str | None
@@ -70,52 +56,38 @@ class Permission:
 
 @dataclass(frozen=True)
 class Refusal:
-    """A file that the store did not delete.
-
-    :param until: when an object lock on it ends; None for anything else.
-    :param retained: a lock or hold of the store's keeps it; else something is wrong.
-    """
+    """File that the store did not delete."""
 
     file: str
     reason: str
-    until: datetime | None
-    retained: bool
+    until: datetime | None  # when an object lock on it ends; None for anything else
+    retained: bool  # a lock or hold of the store's keeps it; else something is wrong
 
 
 @dataclass
 class Vacuumed:
-    """Result of a vacuum or of a dry run.
-
-    :param blocks: ids of removed blocks that are gone for good.
-    :param abandoned: ids of blocks that nobody will ever commit now.
-    :param files, size: how many files were deleted, and their bytes.
-    :param commits: numbers of the commits that were made.
-    :param waiting: removed blocks whose grace is not over, with the moment when it is.
-    :param awaited: removed blocks that other replicas may still need, with the names of those that are waited for.
-    :param young: ids of blocks that nobody knows here, and that may still be at work, or come by the update log.
-    :param busy: who kept us from deleting, or from a source's leftovers.
-    :param left: files that were to go and are left for the next run, but for those that were refused.
-    :param trouble: what the store said, where it kept us from going on.
-    :param unknown: keys under `data/` that no backup has written.
-    """
+    """Result of a vacuum or of a dry run."""
 
     dry_run: bool = False
-    blocks: list[str] = field(default_factory=list)
-    abandoned: list[str] = field(default_factory=list)
+    blocks: list[str] = field(default_factory=list)  # ids of removed blocks that are gone for good
+    abandoned: list[str] = field(default_factory=list)  # ids of blocks that can never be committed now
+    # files, size: how many files were deleted, and their bytes
     files: int = 0
     size: int = 0
-    commits: list[int] = field(default_factory=list)
+    commits: list[int] = field(default_factory=list)  # numbers of the commits that were made
     waiting: dict[str, datetime] = field(default_factory=dict)
+    """Removed blocks whose grace is not over, with the time when it is."""
     awaited: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Removed blocks that other replicas may still need, with the names of those that are waited for."""
     young: list[str] = field(default_factory=list)
+    """Ids of unknown blocks that may still be at work, or come by the update log."""
     refused: list[Refusal] = field(default_factory=list)
-    busy: list[str] = field(default_factory=list)
-    left: int = 0
-    trouble: str = ""
-    unknown: list[str] = field(default_factory=list)
+    busy: list[str] = field(default_factory=list)  # who kept us from deleting, or from a source's leftovers
+    left: int = 0  # files that were to go and are left for the next run, but for those that were refused
+    trouble: str = ""  # what the store said, where it kept us from going on
+    unknown: list[str] = field(default_factory=list)  # keys under `data/` that no backup has written
 
     def describe(self) -> dict[str, Any]:
-        """Return it as JSON has it."""
         return {
             "dry_run": self.dry_run,
             "blocks": self.blocks,
@@ -198,10 +170,7 @@ class _Vacuum:
         self._named: tuple[int, frozenset[str]] = (-1, frozenset())
 
     def delete_removed(self) -> None:
-        """Delete the files of removed blocks.
-
-        It asks for as many objects as there are such blocks, at most.
-        """
+        """Delete the files of removed blocks, by at most as many requests as there are such blocks."""
         self._refresh()
         due = self._due()
         self.done.awaited.update(self._permission.permit.awaited(self._archive, due) if due else {})
@@ -220,7 +189,6 @@ class _Vacuum:
             self._commit(lambda state: Change(kind="vacuum", vacuumed=tuple(id for id in gone if id in state.removed)))
 
     def delete_leftovers(self) -> None:
-        """Delete the files that no block names."""
         self._refresh()
         by_source = survey(self._archive.state, self._needed(()), self._store.list(DATA), self._grace)
         going: dict[str, int] = {}
@@ -266,19 +234,13 @@ class _Vacuum:
         return leftovers.files()
 
     def _leave(self, leftovers: Leftovers, but_for: Collection[str]) -> None:
-        """Spare the blocks that may still be committed.
-
-        These are all but `but_for`.
-        """
+        """Spare the blocks, all but `but_for`, that may still be committed."""
         for block in leftovers.orphans.keys() - but_for:
             self.done.young.append(block)
             del leftovers.orphans[block]
 
     def _due(self) -> list[Removed]:
-        """Return the removed blocks past their grace.
-
-        Only the store's clock counts.
-        """
+        """Return the removed blocks past their grace, by the store's clock alone."""
         now = self._store.list(IDENTITY_KEY).now
         removed = self._archive.state.removed.values()
         # The commit says when it was begun; a writer may have been asleep before it was made.
@@ -327,10 +289,7 @@ class _Vacuum:
         return self._read[removed.id]
 
     def _needed(self, due: Iterable[Removed]) -> frozenset[str]:
-        """Return the files that stay, by the state last read.
-
-        Those of removed blocks that are not due are among them. See `named_files` for what is not in it.
-        """
+        """Return the files that stay, by the state last read, and those of removed blocks not yet due."""
         state, going = self._archive.state, {each.id for each in due}
         staying = [self._block(each) for each in state.removed.values() if each.id not in going]
         sequence, named = self._named
@@ -340,20 +299,12 @@ class _Vacuum:
         return named.union(file.path for block in staying for file in block.files())
 
     def _may_go(self, path: str, needed: frozenset[str]) -> bool:
-        """Return whether a removed block's file may be deleted.
-
-        One in the folder of a block that is here is for the leftovers.
-        """
+        """Return whether a removed block's file may go; in the folder of a block that is here it is a leftover."""
         at_home = any(part in self._archive.state.blocks for part in path.split("/"))
         return path.startswith(DATA) and path not in needed and not at_home
 
     def _delete(self, files: Mapping[str, int], due: Sequence[Removed]) -> set[str]:
-        """Delete files in batches, each while no reader is at work.
-
-        Returns those that are still there.
-
-        :param due: the removed blocks whose files they are.
-        """
+        """Delete files of removed blocks in batches, without readers; return those that are still there."""
         stays: set[str] = set()
         if self.done.dry_run:
             self.done.files += len(files)
@@ -379,10 +330,7 @@ class _Vacuum:
     def _delete_until(
         self, until: float, waiting: list[str], files: Mapping[str, int], due: Sequence[Removed], lease: Lease
     ) -> set[str]:
-        """Delete waiting files while there is time.
-
-        The first of them are deleted in any case. Returns those that are still there.
-        """
+        """Delete waiting files while there is time, some in any case; return those that are still there."""
         stays: set[str] = set()
         while True:
             some = waiting[:AT_ONCE]
@@ -408,10 +356,7 @@ class _Vacuum:
         return {path for path in some if path in errors}
 
     def _note(self, path: str, error: StoreError) -> None:
-        """Record a file that was not deleted.
-
-        Where the store seems to be out of order, the run stops.
-        """
+        """Record a file that was not deleted; where the store seems to be out of order, the run stops."""
         retained = isinstance(error, ObjectRetained)
         if retained or isinstance(error, StoreDenied):
             until = error.until if isinstance(error, ObjectRetained) else None
@@ -432,3 +377,19 @@ class _Vacuum:
 def _abandonment(state: State, leftovers: Leftovers) -> Change:
     ids = state.blocks.keys() | state.removed.keys() | state.abandoned
     return Change(kind="vacuum", abandoned=tuple(sorted(leftovers.orphans.keys() - ids)))
+
+
+class Permit:
+    """Permit of an archive at one location, from which no other takes files: everything may go."""
+
+    def awaited(self, archive: Archive, removed: Sequence[Removed]) -> Mapping[str, tuple[str, ...]]:
+        """Return the removed blocks that must keep their files, with the replicas that are waited for."""
+        return {}
+
+    def abandon(self, blocks: Collection[str]) -> Collection[str]:
+        """Prevent unknown blocks from ever being added; return those for which that is certain."""
+        return blocks
+
+    def unnamed(self, blocks: Collection[str]) -> Collection[str]:
+        """Return those that `abandon` would, and change nothing."""
+        return blocks

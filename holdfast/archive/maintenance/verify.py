@@ -1,6 +1,6 @@
 """Verification: every file that commits name exists as written.
 
-Files are looked at in chunks, each under the lock `history`, and the archive is opened anew for each: what was removed
+Files are looked at in chunks, each under the lock `history`, and the archive is opened again for each: what was removed
 meanwhile is left out, and a vacuum that waits comes in between.
 """
 
@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from holdfast.archive.archive import IDENTITY_KEY
 from holdfast.archive.files.file_index import content_problem, files_of, size_problem, wrong_size
-from holdfast.archive.format.commits import commit_key, number_of
+from holdfast.archive.format.block_ref import load
+from holdfast.archive.format.checkpoint import OURS
+from holdfast.archive.format.commits import COMMITS, commit_key, number_of
 from holdfast.archive.format.document import iso
 from holdfast.archive.format.runs import listed_runs, newest_records
-from holdfast.archive.maintenance.chunks import Chunks
 from holdfast.archive.maintenance.commit_chain import broken_commits, commits_behind
 from holdfast.archive.maintenance.damage_report import DamageReport
-from holdfast.archive.maintenance.object_lock import extend_locks
 from holdfast.archive.maintenance.scrub_schedule import Scrub, ScrubProgress, read_progress, write_progress
 from holdfast.common.cleanup import clean_up
 from holdfast.common.errors import DamagedError
@@ -48,41 +48,27 @@ if TYPE_CHECKING:
 _READERS: Final = max(4, min(8, 2 * (os.cpu_count() or 2)))
 """More than cores: while one hashes, another one waits for the disk."""
 
-_DECODING: Final = _READERS // 2
-"""Whoever decodes a file has it in memory as a whole."""
-
+_DECODING: Final = _READERS // 2  # whoever decodes a file has it in memory as a whole
 _ASKING: Final = 16
-REMEMBERED_EVERY_S: Final = 60.0
-"""Seconds between two records of what a verification has read."""
-
-BACKUP: Final = "the backup"
-"""What a commit holds."""
-
-THE_ARCHIVE: Final = "the archive"
-"""Stands for the source of a commit of which nobody knows what it holds."""
+REMEMBERED_EVERY_S: Final = 60.0  # seconds between two records of what a verification has read
+BACKUP: Final = "the backup"  # what a commit holds
+THE_ARCHIVE: Final = "the archive"  # stands for the source of a commit of which nobody knows what it holds
 
 
 @dataclass(frozen=True)
 class Damage:
-    """One damaged object, and the recovery targets it costs.
+    """Damaged object, and the recovery targets it costs."""
 
-    :param what: the file, and what is wrong with it.
-    :param table: `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the
-        schema, "transactions" for those that tell when they were committed, "the backup" for a commit.
-    :param commit: the one that it belongs to.
-    :param path: of the file.
-    :param source: "" of a commit that holds no backup.
-    :param costs: what cannot be restored whole without it.
-    :param replaceable: it is a file of a block, and missing or not what was written: a copy or another replica may have
-        it. Commits only a copy has, and what was written so is the same at every place.
-    """
-
-    what: str
+    what: str  # the file, and what is wrong with it
+    # `schema.table`, of a pack the first one and how many more, "schema" for the files that describe the schema,
+    # "transactions" for those with their times, "the backup" for a commit
     table: str
-    source: str
+    source: str  # "" of a commit that holds no backup
     commit: int
     path: str = ""
-    costs: tuple[LostRange, ...] = ()
+    costs: tuple[LostRange, ...] = ()  # what cannot be restored whole without it
+    # It is a file of a block, and missing or not what was written: a copy or another replica may have it. Commits only
+    # a copy has, and what was written so is the same at every place.
     replaceable: bool = False
 
     def __str__(self) -> str:
@@ -96,7 +82,6 @@ class Damage:
         return f"{said}; needed for {', '.join(map(str, self.costs))}" if self.costs else said
 
     def describe(self) -> dict[str, Any]:
-        """Return the damage as `--json` prints it."""
         return {
             "file": self.path,
             "table": self.table,
@@ -109,24 +94,20 @@ class Damage:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of a verification.
+    """Result of a verification."""
 
-    :param commits: how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes.
-    :param since: every file of the archive was read after this moment, or made after it; None where not all is known.
-    :param locks: what became of object locks; None where there are to be none, or nothing was to be written.
-    """
-
-    commits: int
+    commits: int  # how many the archive has, `blocks` likewise; `files` that were looked at, of `size` bytes
     blocks: int
     files: int
     size: int
     deep: bool
     damage: tuple[Damage, ...]
     since: datetime | None = None
+    """Every file of the archive was read after it, or made after it; None where not all is known."""
     locks: Extended | None = None
+    """What became of object locks; None where there are to be none, or nothing was to be written."""
 
     def describe(self) -> dict[str, Any]:
-        """Return it as `--json` prints it."""
         return {
             "commits": self.commits,
             "blocks": self.blocks,
@@ -142,21 +123,15 @@ class Verification:
 
 @dataclass(frozen=True)
 class Scope:
-    """Scope of a verification.
+    """Scope of a verification."""
 
-    :param deep: read files, those first that were not read for longest; else compare sizes with listings.
-    :param new: only commits that were not verified yet, and the files that they brought.
-    :param budget: bytes to read, or for how long to read, at most.
-    :param within: read as much as is needed to have read all in this time, if that is done again and again.
-    """
-
-    deep: bool = False
-    new: bool = False
-    budget: int | timedelta | None = None
+    deep: bool = False  # read files, those first that were not read for longest; else compare sizes with listings
+    new: bool = False  # only commits that were not verified yet, and the files that they brought
+    budget: int | timedelta | None = None  # bytes to read, or for how long to read, at most
     within: timedelta | None = None
+    """Read as much as is needed to have read all in this time, if that is done again and again."""
 
     def arguments(self) -> list[str]:
-        """Return it as arguments of the Spark application."""
         arguments = [*(["--deep"] if self.deep else []), *(["--new"] if self.new else [])]
         if self.budget is not None:
             bounds = f"{self.budget.total_seconds()}s" if isinstance(self.budget, timedelta) else f"{self.budget}B"
@@ -167,10 +142,7 @@ class Scope:
 
     @property
     def is_part(self) -> bool:
-        """Return whether only a part of the files is read.
-
-        The next time goes on where this one ends.
-        """
+        """Return whether only a part of the files is read, and the next time goes on behind it."""
         return self.budget is not None or self.within is not None
 
 
@@ -179,10 +151,9 @@ def verify(
 ) -> Verification:
     """Verify a whole opened archive, and store no progress.
 
-    That the newest commits are missing shows in no chain: there the records of the runs that made them bear witness.
+    That the newest commits are missing shows in no chain, but in the records of the runs that made them.
 
     :param deep: read every file: checksum, Parquet pages and row count; else compare sizes with one listing.
-    :param on_file: called for every file that was checked.
     """
     return Verifier(archive, Scope(deep=deep), on_file=on_file).run(ScrubProgress())
 
@@ -197,9 +168,7 @@ def verify_and_remember(
     on_file: Callable[[FileRecord], None] = lambda record: None,
     remember: bool = True,
 ) -> Verification:
-    """Verify an archive or a part of it, and store the progress.
-
-    It goes on where earlier verifications ended.
+    """Verify an archive or a part of it from where earlier ones ended, and store the progress.
 
     :param reading: keeps files from being deleted while a chunk of them is looked at.
     :param read_all: reads files; the default does so in threads of this process.
@@ -242,11 +211,7 @@ class Verifier:
         self._damaged: dict[str, tuple[NamedFile, Problem]] = {}
 
     def run(self, progress: ScrubProgress, *, remember: bool = False) -> Verification:
-        """Run the verification.
-
-        :param progress: what was verified before.
-        :param remember: write down what is verified now, for the next time.
-        """
+        """Run the verification after earlier `progress`; `remember`: write down what is verified now."""
         scope, since = self._scope, None
         part = scope.new or scope.is_part
         with self._reading():
@@ -277,10 +242,7 @@ class Verifier:
         )
 
     def _chain(self, progress: ScrubProgress) -> ScrubProgress:
-        """Verify the commits that were not verified before.
-
-        Returns the progress, up to the last of them where none is broken.
-        """
+        """Verify the commits not verified before; return the progress up to the last, if none is broken."""
         state = self._archive.state
         self._broken.update(broken_commits(self._archive, since=progress.chain, tip=progress.tip))
         if self._broken:
@@ -288,10 +250,7 @@ class Verifier:
         return progress.model_copy(update={"chain": state.sequence, "tip": state.tip})
 
     def _look_at_files(self, seen: int) -> None:
-        """Compare the sizes of files of blocks added after a commit.
-
-        Where that is all blocks, one listing does.
-        """
+        """Compare the sizes of files of blocks added after a commit, of all blocks by one listing."""
         blocks = [placed for placed in self._archive.state.blocks.values() if placed.commit > seen]
         files = {file.path: file for some in self._named(blocks) for file in some}
         if seen:
@@ -321,10 +280,7 @@ class Verifier:
         self._on_file(file.record)
 
     def _read_files(self, progress: ScrubProgress, *, remember: bool) -> tuple[ScrubProgress, datetime | None]:
-        """Read files in chunks.
-
-        It ends when all are read or the budget is spent.
-        """
+        """Read files in chunks, until all are read or the budget is spent."""
         now = self._store.list(IDENTITY_KEY).now
         scrub = Scrub(self._archive.state, progress, now, anew=not self._scope.is_part)
         chunks = Chunks(scrub.files(), *self._bounds(scrub))
@@ -360,7 +316,6 @@ class Verifier:
         return size, seconds
 
     def _read_chunk(self, chunk: Sequence[NamedFile]) -> list[tuple[NamedFile, Problem]]:
-        """Read files of existing blocks, and return the damaged ones."""
         with self._reading():
             self._archive.refresh()
             wanted = [file for file in chunk if file.block in self._archive.state.blocks]
@@ -381,10 +336,7 @@ class Verifier:
         return do_side_by_side(read, files, at_once=_READERS)
 
     def _behind(self) -> Iterator[Damage]:
-        """Yield the damage that cuts off the archive's state.
-
-        Each damaged object costs all that was backed up behind the first one.
-        """
+        """Yield the damage that cuts off the state; each costs all that was backed up behind the first."""
         state = self._archive.state
         if not state.cut_off:
             return
@@ -421,10 +373,9 @@ def _outcome(placed: Placed) -> list[NamedFile] | DamagedError:
 
 
 def _lost_commits(archive: Archive) -> Iterator[Damage]:
-    """Yield the missing commits that a run recorded as made.
+    """Yield the missing commits, behind the newest, that a run recorded as made.
 
-    They are later than the newest one that is there. Of a replica, runs name other numbers than its own commits', and
-    its log tells how far it is to be.
+    Of a replica, runs name other numbers than its own commits', and its log says how far it is to be.
     """
     if archive.state.log is not None:
         return
@@ -445,3 +396,56 @@ def _is_there(archive: Archive, key: str) -> bool:
     except ObjectNotFound:
         return False
     return True
+
+
+CHUNK_S: Final = 20.0  # seconds that a chunk is to take
+FIRST_BYTES: Final = 256 << 20
+SMALLEST_BYTES: Final = 32 << 20
+LARGEST_BYTES: Final = 64 << 30  # bytes of a chunk
+_LEAST_WEIGHT: Final = 1 << 20  # bytes that the smallest file counts for: it takes a request as any other does
+_FASTER: Final = 4.0  # a chunk is larger than the one before by this factor, at most
+
+
+class Chunks:
+    """Files in chunks of about twenty seconds each, until so many bytes or seconds are spent."""
+
+    def __init__(self, files: Iterator[NamedFile], size: float, seconds: float) -> None:
+        self._files = files
+        self._left = size
+        self._deadline = time.monotonic() + seconds
+        self._room = float(FIRST_BYTES)
+
+    def __iter__(self) -> Iterator[list[NamedFile]]:
+        while True:
+            begun = time.monotonic()
+            chunk = self._next(begun)
+            if not chunk:
+                return
+            yield chunk
+            took = max(time.monotonic() - begun, 0.01)
+            self._room = min(max(self._room * min(CHUNK_S / took, _FASTER), SMALLEST_BYTES), LARGEST_BYTES)
+
+    def _next(self, now: float) -> list[NamedFile]:
+        chunk: list[NamedFile] = []
+        room = self._room
+        while room > 0 and self._left > 0 and now < self._deadline:
+            file = next(self._files, None)
+            if file is None:
+                break
+            chunk.append(file)
+            self._left -= file.record.size
+            room -= max(file.record.size, _LEAST_WEIGHT)
+        return chunk
+
+
+def extend_locks(archive: Archive) -> Extended | None:
+    """Extend the object locks of commits, keys and files that the archive needs; None: there are to be none."""
+    store = archive.store
+    if not store.locks_objects:
+        return None
+    blocks = list(archive.state.blocks.values())
+    load(blocks)
+    named = {file.key for placed in blocks for file in placed.block.files()}
+    listed = ["archive.json", *(each.key for prefix in ("keys/", COMMITS) for each in store.list(prefix).objects)]
+    newest = [each.key for each in store.first(OURS, 1)]
+    return store.extend_locks([*listed, *newest, *sorted(named)])

@@ -20,11 +20,10 @@ _MARKS: Final = "marks/"
 
 
 def vouch(store: ObjectStore, *, check: Callable[[], None], fence: str | None, reason: str = "") -> ArchiveCommit:
-    """Add a signed commit that vouches for what is there: all commits before it, the identity, and pending marks.
+    """Add a signed commit that vouches for all commits before it, the identity, and pending marks.
 
     All of them are read. From then on, every object has to be signed.
 
-    :param check: raises if the lock `format` is no longer held.
     :raises UsageError: there is no key to sign with.
     :raises DamagedError: a commit is missing, or not what was written.
     """

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from holdfast.archive.archive import Archive
-from holdfast.archive.maintenance.vacuum_guard import Permit
+from holdfast.archive.maintenance.vacuum import Permit
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

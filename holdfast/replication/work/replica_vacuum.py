@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
-from holdfast.archive.maintenance.vacuum_guard import Permit
+from holdfast.archive.maintenance.vacuum import Permit
 from holdfast.replication.log import schema
 from holdfast.replication.log.replicas import guard, replicas
 from holdfast.replication.log.store import clock

@@ -14,13 +14,8 @@ from azure.storage.blob import BlobServiceClient
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
-from holdfast.storage.contract.connections import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
-    Connections,
-    add_certificates,
-    address_of,
-)
+from holdfast.storage.contract.connections import Connections, add_certificates, address_of
+from holdfast.storage.contract.patience import USUAL
 from holdfast.storage.contract.settings import check_line_breaks
 
 if TYPE_CHECKING:
@@ -39,30 +34,20 @@ _PRINCIPAL = ("AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_CLIENT_SECRET", "AZUR
 
 @dataclass(frozen=True)
 class AzureAccount:
-    """A storage account.
-
-    :param endpoint: of its blob service, without a secret
-    :param key: of the account; with neither this nor ``sas``, ``azure.identity.DefaultAzureCredential`` finds who
-        we are
-    :param sas: shared access signature
-    """
+    """Azure storage account."""
 
     name: str
-    endpoint: str
+    endpoint: str  # of its blob service, without a secret
     key: str = ""
-    sas: str = ""
+    """Of the account; with neither this nor ``sas``, ``azure.identity.DefaultAzureCredential`` finds who we are."""
+    sas: str = ""  # shared access signature
 
     def __repr__(self) -> str:
         return f"AzureAccount({self.name!r}, {self.endpoint!r})"
 
     @classmethod
     def from_environment(cls) -> AzureAccount:
-        """Return the account that the environment names.
-
-        The variables are those of the ``az`` command.
-
-        :raises UsageError: they name none
-        """
+        """Return the account that the variables of the ``az`` command name; UsageError: none."""
         check_line_breaks("AZURE_")
         if text := os.environ.get("AZURE_STORAGE_CONNECTION_STRING"):
             return cls._from_connection_string(text)
@@ -100,10 +85,7 @@ class AzureAccount:
         )
 
     def add_to(self, remote: RemoteEnvironment) -> None:
-        """Add what reaches this account from another machine.
-
-        It is its address, whom to trust and, if asked for, our credentials.
-        """
+        """Add what reaches this account from another machine: address, certificates and, if asked, credentials."""
         add_certificates(remote)
         remote.add({"AZURE_STORAGE_CONNECTION_STRING": None, "AZURE_STORAGE_ACCOUNT": self.name})
         remote.add({"AZURE_STORAGE_SERVICE_ENDPOINT": self.endpoint})
@@ -114,18 +96,17 @@ class AzureAccount:
 
     @property
     def is_azure(self) -> bool:
-        """Return whether Microsoft's servers are behind the endpoint."""
         return (urlsplit(self.endpoint).hostname or "").endswith(AZURE_DOMAINS)
 
     def container(self, name: str, connections: Connections) -> ContainerClient:
-        """Return a container's client; it sends every request once.
+        """Return a container's client, which sends every request once.
 
         :raises UsageError: it would send a token in the clear, which the client does not.
         """
         session = requests.Session()
         for scheme in ("https://", "http://"):
             session.mount(scheme, connections)
-        transport = RequestsTransport(session=session, connection_timeout=CONNECT_TIMEOUT, read_timeout=READ_TIMEOUT)
+        transport = RequestsTransport(session=session, connection_timeout=USUAL.connect_s, read_timeout=USUAL.read_s)
         credential = self._credential()
         if not isinstance(credential, AzureNamedKeyCredential | AzureSasCredential) and self.endpoint.startswith(
             "http:"
@@ -138,10 +119,7 @@ class AzureAccount:
         return service.get_container_client(name)
 
     def filesystem(self) -> FileSystem:
-        """Return the account as a pyarrow filesystem.
-
-        Its root holds the containers.
-        """
+        """Return the account as a pyarrow filesystem, whose root holds the containers."""
         from pyarrow.fs import AzureFileSystem
 
         options: dict[str, Any] = {"account_key": self.key} if self.key else {}
@@ -170,9 +148,6 @@ class AzureAccount:
 
 
 def _account_of(endpoint: str) -> str:
-    """Return the account's name from the address of its blob service.
-
-    It is the path of an emulator's address, or the first label of the host.
-    """
+    """Return the account's name: the path of an emulator's address, or the first label of the host."""
     parts = urlsplit(endpoint)
     return parts.path.strip("/") or (parts.hostname or "").partition(".")[0]

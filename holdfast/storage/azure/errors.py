@@ -1,9 +1,7 @@
-"""Translation of Azure Blob errors into the store's.
+"""Translation of Azure Blob errors into the store's, which say whether nothing was done, or it is unknown.
 
-A store error says whether certainly nothing was done, or the outcome is unknown.
-
-Sources: Microsoft's "Common REST API error codes" and "Blob Storage error codes", and where azure-core raises each
-of its exceptions.
+Sources: Microsoft's "Common REST API error codes" and "Blob Storage error codes", and where azure-core raises each of
+its exceptions.
 """
 
 from __future__ import annotations
@@ -72,7 +70,6 @@ def azure_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 
 
 def _raise_answer(action: str, key: str, error: HttpResponseError, status: int, *, writes: bool) -> NoReturn:
-    """Raise the store error for an error answer of the server."""
     code = _code(error)
     message = without_secrets(error.message).split("\n")[0]
     what = f"Could not {action} {key!r}: {message} (HTTP {status}, {code or 'no code'})."

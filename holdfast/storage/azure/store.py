@@ -32,16 +32,14 @@ if TYPE_CHECKING:
 
 
 class AzureStore(ObjectStore):
-    """Object store in a container of Azure Blob Storage.
+    """Object store in a container of Azure Blob Storage: a block blob for each object.
 
-    Each object is a block blob of the container, below the prefix. The account comes from the environment
-    (:meth:`AzureAccount.from_environment`). Reads are tried again; a write is sent exactly once, because a repeated one
-    may land when the caller has moved on. Accounts with a hierarchical namespace are not supported: their folders are
-    listed as if they were objects.
+    The account comes from the environment (:meth:`AzureAccount.from_environment`). Reads are tried again; a write is
+    sent exactly once, because a repeated one may land when the caller has moved on. Accounts with a hierarchical
+    namespace are not supported: their folders are listed as if they were objects.
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Microsoft's does ("the operation
         returns entities in alphabetical order", Listing Blob Storage resources); any other counts as unordered.
-    :param patience: of its clients; None: the usual one.
     """
 
     clock_source = "the Date of the server's answers"

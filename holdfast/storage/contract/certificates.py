@@ -33,7 +33,7 @@ _REASONS: Final = (
 
 
 def certificate_problem(why: str, *, address: str, file: str) -> str | None:
-    """Return what is wrong with a server's TLS, and what to do; None where an error is about something else.
+    """Return what is wrong with a server's TLS, and what to do; None for any other error.
 
     Nothing was sent then: these are found while the connection is made.
 

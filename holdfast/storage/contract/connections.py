@@ -1,7 +1,4 @@
-"""HTTP connections of the Azure and Google Cloud Storage clients.
-
-These clients are built on requests.
-"""
+"""HTTP connections of the Azure and Google Cloud Storage clients, which are built on requests."""
 
 from __future__ import annotations
 
@@ -21,6 +18,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_attempt, wait_rand
 from urllib3.exceptions import ConnectTimeoutError, NewConnectionError, ProxyError
 
 from holdfast.storage.contract.gated_body import GatedBody
+from holdfast.storage.contract.patience import USUAL, Patience
 from locking.store import StoreError, StoreUnavailable
 
 if TYPE_CHECKING:
@@ -30,28 +28,12 @@ if TYPE_CHECKING:
     from requests import PreparedRequest, Response
 
     from holdfast.common.remote_environment import RemoteEnvironment
-    from holdfast.storage.contract.patience import Patience
 
 T = TypeVar("T")
 
-CONNECT_TIMEOUT = 5.0
-"""Seconds to wait for a connection."""
-
-READ_TIMEOUT = 30.0
-"""Seconds to wait for the next bytes of an answer."""
-
-ATTEMPTS = 4
-"""How often a request that may be repeated is tried."""
-
-FIRST_PAUSE = 0.5
-"""Seconds, at most, before the second try; doubles from try to try."""
-
-POOL_CONNECTIONS = 32
-"""Connections that threads sharing one store may use at once."""
-
-CERTIFICATES = "REQUESTS_CA_BUNDLE"
-"""Variable of requests for the file with certificates to trust."""
-
+FIRST_PAUSE = 0.5  # seconds, at most, before the second try; doubles from try to try
+POOL_CONNECTIONS = 32  # connections that threads sharing one store may use at once
+CERTIFICATES = "REQUESTS_CA_BUNDLE"  # variable of requests for the file with certificates to trust
 _NEVER_SENT = (NewConnectionError, ConnectTimeoutError, ProxyError)
 
 # urllib3 says first which of its objects speaks.
@@ -66,7 +48,7 @@ class Connections(HTTPAdapter):
 
     Each thread can look at the answers it gets, and can hold its requests back before their last byte.
 
-    :param patience: of each request; None: as this module's constants and the clients say.
+    :param patience: of each request; None: as usual.
     """
 
     def __init__(self, patience: Patience | None = None) -> None:
@@ -106,8 +88,15 @@ class Connections(HTTPAdapter):
         return response
 
     def patiently(self, request: Callable[[], T], repeat: Callable[[BaseException], bool] | None = None) -> T:
-        """Make a request as `patiently` does, by these connections' patience."""
-        return patiently(request, repeat, attempts=self._patience.attempts if self._patience else None)
+        """Make a request, and repeat it while `repeat` says so of its error; default: while unavailable."""
+        attempts = (self._patience or USUAL).attempts
+        retrying = Retrying(
+            stop=stop_after_attempt(attempts),
+            wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**USUAL.attempts),
+            retry=retry_if_exception(repeat or _is_unavailable),
+            reraise=True,
+        )
+        return retrying(request)
 
 
 class _Thread(threading.local):
@@ -115,32 +104,8 @@ class _Thread(threading.local):
     gate: Callable[[], None] | None = None
 
 
-def patiently(
-    request: Callable[[], T],
-    repeat: Callable[[BaseException], bool] | None = None,
-    *,
-    attempts: int | None = None,
-) -> T:
-    """Make a request, and repeat it while it may be repeated.
-
-    By default that is while the store is unavailable, as for a read.
-
-    :param attempts: how often it is tried; None: as often as usual.
-    """
-    retrying = Retrying(
-        stop=stop_after_attempt(attempts or ATTEMPTS),
-        wait=wait_random_exponential(multiplier=FIRST_PAUSE, max=FIRST_PAUSE * 2**ATTEMPTS),
-        retry=retry_if_exception(repeat or _is_unavailable),
-        reraise=True,
-    )
-    return retrying(request)
-
-
 def never_sent(error: BaseException | None) -> bool:
-    """Return whether an error says that a request was never sent.
-
-    There was no connection to send it on. The error is one of requests or urllib3.
-    """
+    """Return whether an error of requests or urllib3 says that a request was never sent."""
     return isinstance(_innermost(error), (*_NEVER_SENT, ConnectTimeout))
 
 
@@ -150,18 +115,12 @@ def in_words(error: BaseException | None) -> str:
 
 
 def without_secrets(text: str) -> str:
-    """Return a text without the secrets in it.
-
-    The text is that of an answer or an error, which may be a URL. The secrets let anybody in.
-    """
+    """Return the text of an answer, an error or a URL without what lets its reader in."""
     return _SECRETS.sub(r"\1=…", text)
 
 
 def clock_of(answers: list[Response]) -> datetime:
-    """Return the server's clock from the first good answer.
-
-    :raises StoreError: no answer is good, or it has no valid Date
-    """
+    """Return the server's clock from the first good answer; StoreError: none has a valid Date."""
     for answer in answers:
         if answer.ok:
             return _date(answer.headers)
@@ -169,31 +128,25 @@ def clock_of(answers: list[Response]) -> datetime:
 
 
 def add_certificates(remote: RemoteEnvironment) -> None:
-    """Add the certificates that requests trusts to what tasks need elsewhere, where a variable names their file."""
+    """Add the certificates that requests trusts to what tasks need elsewhere."""
     path = named_certificates()
     if path and Path(path).is_file():
         remote.add_file(CERTIFICATES, path)
 
 
 def named_certificates() -> str | None:
-    """Return the path with the certificates that requests trusts; None where no variable names one."""
+    """Return the path with the certificates that requests trusts, if a variable names one."""
     return os.environ.get(CERTIFICATES) or os.environ.get("CURL_CA_BUNDLE") or None
 
 
 def address_of(endpoint: str) -> str:
-    """Return an endpoint without its user, password and query.
-
-    Any of these may be a secret.
-    """
+    """Return an endpoint without its user, password and query, which may be secrets."""
     parts = urlsplit(endpoint)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path.rstrip('/')}"
 
 
 def _innermost(error: BaseException | None) -> BaseException | None:
-    """Return the innermost error, as urllib3 has met it.
-
-    urllib3 and requests have wrapped others around it.
-    """
+    """Return the error that urllib3 and requests have wrapped others around."""
     inner = getattr(error, "reason", None) or next(iter(getattr(error, "args", ())), None)
     return _innermost(inner) if isinstance(inner, BaseException) else error
 

@@ -10,10 +10,9 @@ if TYPE_CHECKING:
 
 
 class GatedBody(io.BytesIO):
-    """Bytes to send, with a gate before the last one.
+    """Bytes to send, with a gate that is called before the last one.
 
-    ``gate`` is called then. botocore may read a body before, to sign it: only what is read once it is armed is being
-    sent.
+    botocore may read a body before, to sign it: only what is read once it is armed is being sent.
     """
 
     def __init__(self, body: bytes, gate: Callable[[], None]) -> None:
@@ -40,10 +39,7 @@ def skip_expect(params: dict[str, Any], **others: Any) -> None:
 
 
 def arm(request: Any, **others: Any) -> None:
-    """Arm the body of a request on botocore's event ``before-send``.
-
-    Bytes that are read from then on are sent.
-    """
+    """Arm the body of a request on botocore's event ``before-send``: what is read then is sent."""
     del others
     if isinstance(request.body, GatedBody):
         request.body.armed = True

@@ -1,24 +1,15 @@
-"""Rules for the keys of objects.
-
-They are the same on every store, so that archives can move between stores.
-"""
+"""Rules for the keys of objects, the same on every store, so that archives can move."""
 
 from __future__ import annotations
 
 import re
 from typing import Final
 
+from locking.shared_folder import TEMPORARY_PREFIX
 from locking.store import StoreError
 
-MAX_KEY_BYTES = 1024
-"""S3's own limit, for the key with the store's prefix before it."""
-
-MAX_PART_BYTES = 255
-"""The limit of one name on the usual file systems."""
-
-TEMPORARY_PREFIX = ".holdfast-tmp-"
-"""Top-level names that the folder store keeps for files that are still being written."""
-
+MAX_KEY_BYTES = 1024  # S3's own limit, for the key with the store's prefix before it
+MAX_PART_BYTES = 255  # the limit of one name on the usual file systems
 
 _REFUSED: Final = re.compile(r"[\\\x00-\x1f\x7f]")
 
@@ -39,11 +30,7 @@ def check_key(key: str) -> str:
 
 
 def is_placeholder(key: str) -> bool:
-    """Return whether a listed key is that of an empty "folder".
-
-    Consoles and synchronising tools make such objects. No object of ours can have such a key. The folder of the store
-    itself has an empty one.
-    """
+    """Return whether a listed key is that of an empty "folder", as consoles make them; none is ours."""
     return not key or key.endswith("/")
 
 

@@ -44,42 +44,29 @@ LARGEST_DOCUMENT = 1 << 30
 
 
 class Extended(NamedTuple):
-    """Result of extending object locks.
+    """Result of extending object locks."""
 
-    :param looked_at: objects that were asked how long they are locked.
-    :param extended: those whose lock ended too soon.
-    :param failed: those that could not be asked or extended, by key, with the reason.
-    """
-
-    looked_at: int
-    extended: int
-    failed: Mapping[str, StoreError]
+    looked_at: int  # objects that were asked how long they are locked
+    extended: int  # those whose lock ended too soon
+    failed: Mapping[str, StoreError]  # those that could not be asked or extended, by key, with the reason
 
 
 class StoredDocument(NamedTuple):
-    """Small object as it is stored.
+    """Small object as it is stored."""
 
-    :param body: its content; `signed`: with its signature, if it has one, for `create_signed` of another store.
-    :param is_believed: a key that is known here has signed it, or no signature is asked for.
-    :param signer: fingerprint of the key that it says to be signed by, which proves nothing; "" for none.
-    """
-
-    body: bytes
+    body: bytes  # its content; `signed`: with its signature, if it has one, for `create_signed` of another store
     signed: bytes
-    is_believed: bool = True
-    signer: str = ""
+    is_believed: bool = True  # a key that is known here has signed it, or no signature is asked for
+    signer: str = ""  # fingerprint of the key that it says to be signed by, which proves nothing; "" for none
 
 
 class ObjectStore(ABC):
-    """Objects under keys, at one URL.
+    """Objects under keys, at one URL: a :class:`locking.store.LockStore` with what an archive needs.
 
-    The store is safe for threads; a pickled store opens the same URL again. It is a :class:`locking.store.LockStore`
-    with what an archive needs beyond that. Errors are those of :mod:`locking.store`; a key that is none raises
-    :class:`holdfast.storage.contract.keys.InvalidKey`.
+    It is safe for threads; a pickled store opens the same URL again. A key that is none raises `InvalidKey`.
     """
 
-    url: str
-    """Where the store is; never contains a secret."""
+    url: str  # where the store is; never contains a secret
 
     endpoint: str = ""
     """The address of the server behind the URL, where the URL does not say it; never contains a secret."""
@@ -90,14 +77,12 @@ class ObjectStore(ABC):
     signing: Signing = Signing()
     """Who signs what is written to the archive that is there, and whose signatures are believed."""
 
-    clock_source: str = "unknown"
-    """In words: where the times in listings come from."""
+    clock_source: str = "unknown"  # in words: where the times in listings come from
 
     listing_is_ordered: bool
 
     @property
     def locks_objects(self) -> bool:
-        """Return whether the store locks objects that are written once."""
         return False
 
     def extend_locks(self, keys: Sequence[str]) -> Extended:
@@ -105,10 +90,7 @@ class ObjectStore(ABC):
         return Extended(len(keys), 0, {})
 
     def harmful_rules(self) -> tuple[str, ...]:
-        """Return the store's rules that hide or delete objects, in words.
-
-        :raises StoreError: they cannot be asked for.
-        """
+        """Return the store's rules that hide or delete objects, in words."""
         return ()
 
     @property
@@ -122,9 +104,7 @@ class ObjectStore(ABC):
         return False
 
     def begin(self, like: ObjectStore | None = None) -> None:  # noqa: B027 - most stores have nothing to do
-        """Prepare an empty store for an archive.
-
-        A store with a key makes its data keys, if there are none.
+        """Prepare an empty store for an archive: one with a key makes its data keys, if there are none.
 
         :param like: where the archive is copied from; under the same key, a copy has the same data keys, so that an
             object of one can be put in the place of the other's.
@@ -132,18 +112,12 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def list(self, prefix: str, *, start_after: str = "", most: int | None = None) -> Listing:
-        """Return all objects with a prefix, by key.
-
-        Every key starts with ``prefix`` and sorts after ``start_after``.
-
-        :raises TooManyObjects: there are more than ``most``; then no more of them were read
-        """
+        """Return all objects with a prefix, behind ``start_after``, by key; TooManyObjects: more than ``most``."""
 
     def first(self, prefix: str, count: int) -> tuple[ObjectInfo, ...]:
-        """Return the first objects of a listing, by key.
+        """Return the first objects of a listing, at most ``count``, by as much work.
 
-        They are ``count`` at most, and so is the work for them. A cloud's placeholder of a folder below the prefix may
-        leave fewer: that there are fewer proves nothing.
+        A cloud's placeholder of a folder below the prefix may leave fewer: that there are fewer proves nothing.
         """
         return self.list(prefix).objects[:count]
 
@@ -166,46 +140,31 @@ class ObjectStore(ABC):
 
     @abstractmethod
     def put(self, key: str, body: bytes) -> None:
-        """Write or replace an object in one step.
-
-        Readers see the old content or the new, never a part.
-        """
+        """Write or replace an object in one step: readers never see a part."""
 
     @abstractmethod
     def create(self, key: str, body: bytes) -> None:
-        """Create an object, only if the key is free.
-
-        The store decides that in one step.
+        """Create an object, only if the key is free: the store decides that in one step.
 
         :raises ObjectExists: the key was taken; nothing was changed
         :raises StoreOutcomeUnknown: read the key back to learn whose content it has
         """
 
     def replace(self, key: str, body: bytes, etag: str) -> None:
-        """Replace an object, only if it still has this etag.
-
-        The store decides that in one step.
-
-        :raises ObjectChanged: it has another; nothing was changed
-        :raises ConditionNotSupported: the store does not offer this
-        """
+        """Replace an object only if it has this etag, in one step; ObjectChanged, ConditionNotSupported: it was not."""
         raise ConditionNotSupported(f"Could not replace {key!r}: {self.url} does not offer compare-and-swap.")
 
     def gated(self, gate: Callable[[], None]) -> ObjectStore:
-        """Return this store with a gate before the last byte of its writes.
+        """Return this store with ``gate`` called before the last byte of each create and replace.
 
-        ``create`` and ``replace`` call ``gate`` before they send the last byte of a request. This is for measurements
-        of what the store does with requests that are under way together. A store that does not send its requests in
-        parts is returned as it is.
+        This is for measurements of what the store does with requests that are under way together. A store that does not
+        send its requests in parts is returned as it is.
         """
         del gate
         return self
 
     def impatient(self) -> ObjectStore:
-        """Return this store with clients of its own, whose requests are short and are not repeated.
-
-        It is for a look at a store that may hang. A store without requests is returned as it is.
-        """
+        """Return this store, with short requests that are not repeated: for a look at one that may hang."""
         return self
 
     @abstractmethod
@@ -217,22 +176,16 @@ class ObjectStore(ABC):
         """Remove an object, if it is there."""
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good, with any older versions.
+        """Remove objects for good, with all older versions; return the errors by key.
 
-        Older versions are those that the store keeps. What is not there counts as removed. Only for keys that are never
-        written again: a request that was lost may be repeated.
-
-        :returns: the keys of those that may still be there, each with what the store said;
-            :class:`ObjectRetained` where it must keep the object for now
+        What is not there counts as removed. Only for keys that are never written again: a request that was lost may be
+        repeated. :class:`ObjectRetained` where the store must keep the object for now.
         """
 
         return _delete_each(self, keys)
 
     def delete_each(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects as `delete` does, many with one request where the store has that.
-
-        :returns: the keys of those that may still be there, each with what the store said
-        """
+        """Remove objects as `delete` does, by few requests where the store can; return the errors by key."""
         return _delete_each(self, keys)
 
     @abstractmethod
@@ -243,9 +196,8 @@ class ObjectStore(ABC):
     def open_write(self, key: str) -> AbstractContextManager[IO[bytes]]:
         """Open a new object of any size as a binary file to fill.
 
-        The object appears, durable, when the block ends without an error; after an error nothing stays.
-        Keys are meant to be unique per attempt; where the store can tell, a taken key raises
-        :class:`ObjectExists`.
+        The object appears, durable, when the block ends without an error; after an error nothing stays. Keys are meant
+        to be unique per attempt; where the store can tell, a taken key raises :class:`ObjectExists`.
         """
 
     @abstractmethod
@@ -253,10 +205,9 @@ class ObjectStore(ABC):
         """Open an object as a seekable binary file; raises :class:`ObjectNotFound`."""
 
     def copy_from(self, source: ObjectStore, key: str, size: int, sha256: str) -> bool:
-        """Copy an object of another store to the same key here.
+        """Copy an object of another store to the same key here, without its bytes in this process.
 
-        Its bytes do not pass through this process. It appears whole and only with this SHA-256 (in hex), which the
-        store has computed itself.
+        It appears whole and only with this SHA-256 (in hex), which the store has computed itself.
 
         :returns: False: nothing was done. The two stores cannot do this, or what was copied had another checksum: send
             the bytes, to find out
@@ -267,7 +218,7 @@ class ObjectStore(ABC):
         return False
 
     def probe_create_if_absent(self, threads: int = 8) -> bool:
-        """Return whether exactly one of several concurrent creates wins.
+        """Return whether exactly one of several concurrent creates wins, and its content stands.
 
         The content of the winner must stand, too. Servers that call themselves S3-compatible have let several win.
         Leaves nothing behind. A round whose answers were lost proves nothing, and is repeated.
@@ -315,10 +266,7 @@ class ObjectStore(ABC):
 
 
 class StoreFull(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Store without room left, on its disk or in its quota.
-
-    Nothing was written.
-    """
+    """Store without room left, on its disk or in its quota: nothing was written."""
 
 
 class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the situation, like the store errors
@@ -326,12 +274,7 @@ class ObjectTooLarge(DamagedError, StoreError):  # noqa: N818 - named after the 
 
 
 def check_document(key: str, size: int) -> None:
-    """Refuse to read an object into memory that cannot be a document.
-
-    Every writer of the store chooses how large its objects are.
-
-    :raises ObjectTooLarge: it is larger than all that is read whole.
-    """
+    """Raise :class:`ObjectTooLarge` rather than read into memory what is larger than any document."""
     if size > LARGEST_DOCUMENT:
         raise ObjectTooLarge(
             f"{key} is damaged or not ours: it has {size:,} bytes. Restore this object from a copy of the archive, or "
@@ -340,11 +283,7 @@ def check_document(key: str, size: int) -> None:
 
 
 def check_new_document(key: str, size: int) -> None:
-    """Refuse to write a document that could not be read again.
-
-    :param size: of its bytes as they would be stored.
-    :raises RefusedError: it is too large.
-    """
+    """Raise RefusedError rather than write a document, of so many stored bytes, that no one could read."""
     if size > LARGEST_DOCUMENT:
         raise RefusedError(
             f"{key} would have {size:,} bytes, and documents of an archive have {LARGEST_DOCUMENT:,} at the most: "
@@ -354,16 +293,11 @@ def check_new_document(key: str, size: int) -> None:
 
 
 class ConditionNotSupported(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Condition of a request that the store does not know.
-
-    An example is create-if-absent.
-    """
+    """Condition of a request, such as create-if-absent, that the store does not know."""
 
 
 class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Object that the store has to keep for now (object lock).
-
-    That holds for every user: try again later.
+    """Object that the store has to keep for now (object lock), for every user.
 
     :param until: when that ends by itself; None for a legal hold, which an administrator has to take back
     """
@@ -378,19 +312,13 @@ class ObjectRetained(StoreError):  # noqa: N818 - named after the situation, lik
 
 
 class ObjectChanged(StoreError):  # noqa: N818 - named after the situation, like the store errors
-    """Object that has changed since it was looked at.
-
-    It was not replaced.
-    """
+    """Object that has changed since it was looked at, and was not replaced."""
 
 
 def throttled(
     what: str, headers: Mapping[str, str], kind: type[StoreUnavailable] = StoreUnavailable
 ) -> StoreUnavailable:
-    """Return the error for a request that a busy server has refused.
-
-    :param headers: of its answer. `Retry-After` counts where it gives seconds (RFC 9110, 10.2.3).
-    """
+    """Return the error for a busy server's refusal; `Retry-After` counts in seconds (RFC 9110, 10.2.3)."""
     error = kind(what)
     seconds = next((value for name, value in headers.items() if name.lower() == "retry-after"), "")
     error.retry_after = float(seconds) if seconds.isascii() and seconds.isdigit() else 0.0
@@ -398,18 +326,11 @@ def throttled(
 
 
 class ObjectArchived(StoreError):  # noqa: N818 - as above
-    """Object in a storage class out of which nothing can be read at once.
-
-    A rule of the bucket has moved it there, or a person.
-    """
+    """Object in a storage class out of which nothing is read at once, by a rule or a person."""
 
     @classmethod
     def in_class(cls, action: str, key: str, storage_class: str, bring_back: str) -> ObjectArchived:
-        """Return the error for an object, with the remedy.
-
-        :param action: what was tried: "read", …
-        :param bring_back: how an object comes back, in the store's own words.
-        """
+        """Return the error for an object that could not be "read", …, with the store's words to bring it back."""
         return cls(
             f"Could not {action} {key!r}: it was moved to the storage class {storage_class}, out of which nothing is "
             f"read at once. Bring it back ({bring_back}), as all others that were moved, and let no lifecycle rule "
@@ -418,13 +339,7 @@ class ObjectArchived(StoreError):  # noqa: N818 - as above
 
 
 def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreError:
-    """Return the error for a request without a conclusive answer.
-
-    After a write the outcome is unknown; a read has changed nothing.
-
-    :param action: what was tried, for the message: "read", "list", …
-    :param writes: whether it may have changed something
-    """
+    """Return the error for a request without a conclusive answer: after a write, the outcome is unknown."""
     why = why.rstrip(".")  # some clients say sentences
     if writes:
         return StoreOutcomeUnknown(f"Whether {key!r} was changed is not known: look before trying again ({why}).")
@@ -432,8 +347,6 @@ def without_answer(action: str, key: str, why: str, *, writes: bool) -> StoreErr
 
 
 def _delete_each(store: ObjectStore, keys: Sequence[str]) -> Mapping[str, StoreError]:
-    """Remove objects by one request for each, several at a time; return the errors by key."""
-
     def remove(key: str) -> StoreError | None:
         try:
             store.delete(key)

@@ -1,27 +1,22 @@
-"""Large objects as files: read by ranges, written in parts."""
+"""Large objects as files: read by ranges, written in parts, with the errors of their store."""
 
 from __future__ import annotations
 
 import io
-from typing import TYPE_CHECKING
+from typing import IO, TYPE_CHECKING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
+    from contextlib import AbstractContextManager
 
     from typing_extensions import Buffer
 
-PART_BYTES = 8 << 20
-"""Of an upload; kept in memory until sent."""
-
-AHEAD_BYTES = 1 << 20
-"""Read at once where less is asked for."""
+PART_BYTES = 8 << 20  # of an upload; kept in memory until sent
+AHEAD_BYTES = 1 << 20  # read at once where less is asked for
 
 
 class RangeReader(io.RawIOBase):
-    """A seekable file on one object.
-
-    :param fetch: gives the bytes from an offset, of a length that lies within the object
-    """
+    """Seekable file on one object; `fetch`: gives the bytes from an offset, of a length that lies within the object."""
 
     def __init__(self, size: int, fetch: Callable[[int, int], bytes]) -> None:
         self._size = size
@@ -63,12 +58,7 @@ class RangeReader(io.RawIOBase):
 
 
 class PartWriter(io.RawIOBase):
-    """A file that sends its content in parts.
-
-    Closing it sends nothing.
-
-    :param send: is given each part, all but the last of :data:`PART_BYTES`
-    """
+    """File that sends its content in parts, all but the last of `PART_BYTES`; closing it sends nothing."""
 
     def __init__(self, send: Callable[[bytes], object]) -> None:
         self._send = send
@@ -85,7 +75,6 @@ class PartWriter(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Send the rest of the content."""
         if self._waiting:
             self._send(bytes(self._waiting))
             self._waiting.clear()
@@ -95,3 +84,48 @@ class PartWriter(io.RawIOBase):
 
     def writable(self) -> bool:
         return True
+
+
+class TranslatingFile(io.RawIOBase):
+    """File that translates another file's errors into the store's; pyarrow's are OSErrors with text.
+
+    :param errors: a block of it turns errors into the store's
+    """
+
+    def __init__(self, file: IO[bytes], errors: Callable[[], AbstractContextManager[None]]) -> None:
+        self._file = file
+        self._errors = errors
+
+    def readinto(self, buffer: Buffer, /) -> int:
+        with self._errors():
+            return self._file.readinto(buffer)  # type: ignore[attr-defined, no-any-return]  # it is a raw file
+
+    def readall(self) -> bytes:
+        with self._errors():
+            return self._file.read()
+
+    def write(self, data: Buffer, /) -> int:
+        with self._errors():
+            self._file.write(data)
+        return memoryview(data).nbytes
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET, /) -> int:
+        return self._file.seek(offset, whence)
+
+    def tell(self) -> int:
+        return self._file.tell()
+
+    def readable(self) -> bool:
+        return self._file.readable()
+
+    def writable(self) -> bool:
+        return self._file.writable()
+
+    def seekable(self) -> bool:
+        return self._file.seekable()
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            with self._errors():
+                self._file.close()

@@ -7,17 +7,14 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """Limits of one request.
+    """Limits of one request."""
 
-    :param connect_s: seconds to wait for a connection.
-    :param read_s: seconds to wait for the next bytes of an answer.
-    :param attempts: how often a request that changes nothing is tried.
-    """
+    connect_s: float  # seconds to wait for a connection
+    read_s: float  # seconds to wait for the next bytes of an answer
+    attempts: int  # how often a request that changes nothing is tried
 
-    connect_s: float
-    read_s: float
-    attempts: int
 
+USUAL = Patience(connect_s=5.0, read_s=30.0, attempts=4)
 
 SHORT = Patience(connect_s=4.0, read_s=6.0, attempts=3)
 """For a look whose caller can do without the answer.

@@ -18,9 +18,7 @@ if TYPE_CHECKING:
 
     from holdfast.storage.contract.object_store import ObjectStore
 
-_OPEN: Final[WeakSet[IO[bytes]]] = WeakSet()
-"""Files that Arrow has not let go of yet."""
-
+_OPEN: Final[WeakSet[IO[bytes]]] = WeakSet()  # files that Arrow has not let go of yet
 _LEAVING_S: Final = 2.0
 """A file is closed in milliseconds once its reader stops; one of a reader that is kept to the end, never."""
 
@@ -29,8 +27,8 @@ _LEAVING_S: Final = 2.0
 def _leave() -> None:
     """Wait for Arrow's threads at the end of Python.
 
-    A thread that still reads here while Python ends would abort the process, or keep it. They read ahead, and go on for
-    a moment after the last row that was asked for.
+    They read ahead for a moment after the last row; one that still reads here while Python ends would abort the
+    process, or keep it.
     """
     end = time.monotonic() + _LEAVING_S
     while _OPEN and time.monotonic() < end:
@@ -38,10 +36,9 @@ def _leave() -> None:
 
 
 class _Unopened(RangeReader):
-    """Stand-in for a file that could not be opened.
+    """Stand-in for a file that could not be opened, which raises the error when it is read.
 
-    It raises the error when it is read. Where opening one raises, or asking for its size, a scan of Arrow (26.0.1)
-    waits for ever, with the locks held.
+    Where opening one raises, or asking for its size, a scan of Arrow (26.0.1) waits for ever, with the locks held.
     """
 
     def __init__(self, error: Exception) -> None:
@@ -59,7 +56,6 @@ class ReadOnly(FileSystemHandler):  # type: ignore[misc]  # it has no types
 
     @classmethod
     def over(cls, store: ObjectStore) -> PyFileSystem:
-        """Return the filesystem of a store."""
         return PyFileSystem(cls(store))
 
     def get_type_name(self) -> str:

@@ -1,7 +1,4 @@
-"""Environment variables of all stores behind a network.
-
-An empty one counts as not set.
-"""
+"""Environment variables of all stores behind a network; an empty one counts as not set."""
 
 from __future__ import annotations
 
@@ -19,12 +16,7 @@ _YES_NO = {"yes": True, "no": False}
 
 
 def listing_is_ordered(environment: Mapping[str, str] = os.environ) -> bool | None:
-    """Return whether listings are said to read names in key order.
-
-    None leaves that to the knowledge about the server.
-
-    :raises UsageError: the value is none of those allowed
-    """
+    """Return whether listings are said to read names in key order; None: known by the server."""
     ordered = environment.get(LISTING_ORDERED, "")
     if ordered not in ("", *_YES_NO):
         raise bad_setting(LISTING_ORDERED, ordered, ", ".join(_YES_NO))
@@ -37,7 +29,6 @@ def check_line_breaks(prefix: str, environment: Mapping[str, str] = os.environ) 
     Servers and SDKs then refuse requests, and name no variable.
 
     :param prefix: of the variables' names.
-    :raises UsageError: one has
     """
     for name in sorted(environment):
         value = environment[name]

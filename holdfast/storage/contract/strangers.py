@@ -21,11 +21,7 @@ _warned: set[tuple[str, str]] = set()
 def without_strangers(
     url: str, folder: str, infos: Iterable[ObjectInfo], is_ours: Callable[[str], object]
 ) -> list[ObjectInfo]:
-    """Return the objects whose names are ours, and name the first others once in this process.
-
-    :param folder: ends in a slash; `url`: of the store that it is in.
-    :param is_ours: true for a key that Holdfast gives to objects of that folder.
-    """
+    """Return the objects whose names are ours in a folder, and name the first others once in this process."""
     ours: list[ObjectInfo] = []
     strangers: list[str] = []
     for info in infos:

@@ -1,6 +1,4 @@
-"""Key that opens an archive, found at its address.
-
-It is in a file, in an environment variable, or with a command that prints or uses it.
+"""Key that opens an archive, found at its address: a file, a variable, or a command.
 
 A key's address holds no secret. It is what archives.yaml, `HOLDFAST_KEY` and `--key` say, and what goes to other
 processes of a job.
@@ -36,23 +34,16 @@ if TYPE_CHECKING:
 
 logger = line_logger(__name__)
 
-ENVIRONMENT = "HOLDFAST_KEY"
-"""The environment variable with a key's address."""
-
+ENVIRONMENT = "HOLDFAST_KEY"  # the environment variable with a key's address
 SUPPORTED = "file:/path, env:VARIABLE, command:WORDS that print the key, or kms:WORDS that wrap and unwrap"
 
-_CARRIED = "HOLDFAST_CARRIED_KEY_"
-"""Prefix of the variables that hold keys on other machines."""
-
+_CARRIED = "HOLDFAST_CARRIED_KEY_"  # prefix of the variables that hold keys on other machines
 _NONCE_BYTES = 12
 _COMMAND_S = 60.0
 
 
 class WrappingKey(ABC):
-    """Key that wraps and unwraps the data keys of an archive.
-
-    :param address: what it was found by.
-    """
+    """Key that wraps and unwraps the data keys of an archive, by the address it was found at."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -60,24 +51,15 @@ class WrappingKey(ABC):
     @property
     @abstractmethod
     def fingerprint(self) -> str:
-        """Return a fingerprint, by which keys differ.
-
-        It gives nothing of the key away, and is empty where only a command knows the key.
-        """
+        """Return a fingerprint that tells keys apart; empty where only a command knows the key."""
 
     @abstractmethod
     def wrap(self, secret: bytes, purpose: str) -> bytes:
-        """Return a data key, wrapped.
-
-        Only this key opens it, and only for this purpose.
-        """
+        """Return a data key, wrapped: only this key opens it, and only for this purpose."""
 
     @abstractmethod
     def unwrap(self, wrapped: bytes, purpose: str) -> bytes:
-        """Return a data key, unwrapped.
-
-        :raises UsageError: it was wrapped by another key, or for another purpose.
-        """
+        """Return a data key; UsageError: wrapped by another key, or for another purpose."""
 
 
 class SecretKey(WrappingKey):
@@ -122,12 +104,7 @@ class ServiceKey(WrappingKey):
         return self.ask(["unwrap", purpose], wrapped)
 
     def ask(self, words: Sequence[str], body: bytes) -> bytes:
-        """Return what the command prints when it is run with these words behind its own, and `body` as its input.
-
-        Both are in base64.
-
-        :raises HoldfastError: it failed, or printed something else.
-        """
+        """Return what the command prints for these words behind its own and `body` as input, both in base64."""
         printed = _run(self.address, [*self._words, *words], base64.b64encode(body))
         try:
             return base64.b64decode(printed.strip(), validate=True)
@@ -139,11 +116,7 @@ class ServiceKey(WrappingKey):
 
 
 def find_key(address: str) -> WrappingKey:
-    """Return the key at an address; looks there each time.
-
-    :raises UsageError: this is no address, or there is no key.
-    :raises HoldfastError: its command failed.
-    """
+    """Return the key at an address; UsageError: no address or no key; HoldfastError: its command failed."""
     kind, _, rest = address.partition(":")
     if kind == "file" and rest:
         path = Path(rest).expanduser()
@@ -167,7 +140,6 @@ def find_key(address: str) -> WrappingKey:
 
 @cache
 def _warn_of_others(path: Path, mode: int) -> None:
-    """Warn of a key file that others than its owner may use, once for each mode that it is seen with."""
     if mode & 0o077:
         logger.warning(
             "The key file %s is open to others (mode %04o): chmod 600 %s", path, mode, shlex.quote(str(path))
@@ -193,11 +165,7 @@ def new_key() -> str:
 
 
 def parse_key(text: str, where: str) -> bytes:
-    """Return a key from its text, in base64 or hexadecimal.
-
-    :param where: for the message, which must not show the text.
-    :raises UsageError: it is no key.
-    """
+    """Return a key from its text, in base64 or hexadecimal; UsageError names `where`, not the text."""
     stripped = text.strip()
     try:
         if re.fullmatch(rf"[0-9A-Fa-f]{{{KEY_BYTES * 2}}}", stripped):
@@ -220,10 +188,7 @@ def _words(address: str, rest: str) -> list[str]:
 
 
 def _run(address: str, words: list[str], body: bytes) -> bytes:
-    """Run a key's command, and return its output.
-
-    The output is never shown.
-    """
+    """Run a key's command, and return its output, which is never shown."""
     try:
         ended = subprocess.run(words, input=body, capture_output=True, timeout=_COMMAND_S, check=False)
     except OSError as error:
@@ -239,10 +204,7 @@ def _run(address: str, words: list[str], body: bytes) -> bytes:
 
 
 def shown(address: str) -> str:
-    """Return an address in the form that messages may show.
-
-    It hides a key that was written there by mistake.
-    """
+    """Return an address as messages may show it: without a key that was written there by mistake."""
     kind, separator, rest = address.partition(":")
     if kind == "env" and not re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,40}", rest):
         return "'env:…'"

@@ -39,10 +39,7 @@ _NONCE_BYTES = 12
 
 
 class KnownKey(BaseModel):
-    """Public record of a data key.
-
-    :param id: what sealed objects name it by, in hexadecimal.
-    """
+    """Public record of a data key, with the id that sealed objects name it by."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -51,30 +48,21 @@ class KnownKey(BaseModel):
 
 
 class RingDocument(BaseModel):
-    """Stored form of a ring of keys; nothing in it is secret.
-
-    :param ring: an id of its own; copies of an archive may share a ring.
-    :param number: of this document; each is written once.
-    :param wrapped_by: fingerprint of the wrapping key; empty where a service wraps.
-    :param keys: oldest first.
-    :param root: the root key, wrapped, in base64.
-    :param sealed: the data keys one after the other, sealed by the root key with all of the above, in base64.
-    """
+    """Stored form of a ring of keys; nothing in it is secret."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     version: int = Field(default=1, ge=1, le=1)
-    ring: str
-    number: int = Field(ge=1)
+    ring: str  # an id of its own; copies of an archive may share a ring
+    number: int = Field(ge=1)  # of this document; each is written once
     created: AwareDatetime
-    wrapped_by: str
-    keys: tuple[KnownKey, ...] = Field(min_length=1)
-    root: str
-    sealed: str
+    wrapped_by: str  # fingerprint of the wrapping key; empty where a service wraps
+    keys: tuple[KnownKey, ...] = Field(min_length=1)  # oldest first
+    root: str  # the root key, wrapped, in base64
+    sealed: str  # the data keys one after the other, sealed by the root key with all of the above, in base64
 
     @property
     def name(self) -> str:
-        """Return the document's key in the store."""
         return _document_name(self.number)
 
 
@@ -84,30 +72,24 @@ def _document_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class KeyRing:
-    """The opened data keys of an archive."""
-
     document: RingDocument
     keys: Mapping[bytes, DataKey]
 
     @property
     def newest(self) -> DataKey:
-        """Return the data key that new objects are sealed with."""
         return self.keys[bytes.fromhex(self.document.keys[-1].id)]
 
 
 def document_names(store: ObjectStore) -> list[str]:
-    """Return the keys of all ring documents, oldest first.
-
-    There is more than one where a rotation was ended too early.
-    """
+    """Return the keys of all ring documents, oldest first: several after a rotation that was ended."""
     return [info.key for info in store.list(KEYS, most=MOST_OBJECTS).objects if _NAME.fullmatch(info.key)]
 
 
 def read_document(store: ObjectStore) -> RingDocument | None:
     """Return the ring as it is stored; None for an archive that is not encrypted.
 
-    An empty document is passed over where there is an older one: it is what a refused write has left, for instance at
-    a full quota, and its rotation has removed nothing.
+    An empty document is passed over where there is an older one: it is what a refused write has left, for instance at a
+    full quota, and its rotation has removed nothing.
 
     :raises DamagedError: it is not what was written.
     :raises StoreUnavailable: it is exchanged again and again meanwhile.
@@ -138,12 +120,8 @@ def _damaged(name: str, url: str) -> DamagedError:
 
 @lru_cache(maxsize=16)
 def open_ring(document: RingDocument, address: str, url: str) -> KeyRing:
-    """Open the keys of a ring.
+    """Open the keys of a ring, by the wrapping key at an address, which is asked for once in a process.
 
-    The wrapping key is asked for once in a process.
-
-    :param address: of the wrapping key.
-    :param url: the archive's, for the message.
     :raises UsageError: there is no such key, or it is another.
     :raises DamagedError: the document is not what was written.
     """
@@ -169,20 +147,14 @@ def _open(document: RingDocument, key: WrappingKey, url: str) -> KeyRing:
 
 
 def create_ring(store: ObjectStore, address: str) -> RingDocument:
-    """Make the first keys of a new encrypted archive.
-
-    :param address: of the wrapping key.
-    :raises RefusedError: it has keys.
-    :raises HoldfastError: the wrapping key does not open what it has wrapped; nothing is written.
-    """
+    """Make the first keys of an archive; RefusedError: it has some; HoldfastError: its key does not open them."""
     return _make(store, address, str(uuid.uuid4()), 1, (), {})
 
 
 def renew_ring(store: ObjectStore, ring: KeyRing, address: str) -> RingDocument:
-    """Add a data key, and exchange the wrapping key.
+    """Add a data key, which seals all that is written from now on, and exchange the wrapping key.
 
-    Everything written from now on is sealed with the new data key. Older documents are removed. What was sealed before
-    stays readable: its data key stays.
+    Older documents are removed. What was sealed before stays readable: its data key stays.
 
     :param address: of the wrapping key from now on; may be the present one.
     :raises RefusedError: another command has just done so, or an older document is still there.
@@ -209,10 +181,7 @@ def _next_number(store: ObjectStore, before: RingDocument) -> int:
 
 
 def store_document(store: ObjectStore, document: RingDocument) -> None:
-    """Write a ring where there is none of its number.
-
-    :raises RefusedError: there is.
-    """
+    """Write a ring; RefusedError: there is one of its number."""
     try:
         store.create(document.name, document.model_dump_json(indent=2).encode() + b"\n")
     except ObjectExists:
@@ -229,10 +198,7 @@ def _make(
     former: tuple[KnownKey, ...],
     secrets: Mapping[str, bytes],
 ) -> RingDocument:
-    """Make and store a document with one more data key.
-
-    It is stored once it is proved that it can be opened.
-    """
+    """Make a document with one more data key, and store it once it is proved that it can be opened."""
     key = find_key(address)
     now = store.list(KEYS).now
     new = os.urandom(KEY_ID_BYTES).hex()
@@ -269,14 +235,10 @@ _NOT_OPENED = "the key at {address} does not open what it has just wrapped, so n
 
 
 def _purpose(ring: str, number: int) -> str:
-    """Return the purpose that a root key is wrapped for."""
     return f"holdfast keys {number} of {ring}"
 
 
 def _associated_data(document: RingDocument) -> bytes:
-    """Return the fields of a document in the clear, as bytes.
-
-    They are sealed with its data keys.
-    """
+    """Return the fields of a document in the clear, as they are sealed with its data keys."""
     fields = document.model_dump(mode="json", exclude={"root", "sealed"})
     return json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()

@@ -1,6 +1,4 @@
-"""Store that encrypts and decrypts the objects of an archive.
-
-In an encrypted archive, objects are sealed when they are written, and opened when they are read.
+"""Store that seals the objects of an encrypted archive when they are written, and opens them when read.
 
 Whether an archive is encrypted, its store says when the first object is touched that would be sealed. So a URL alone is
 not enough to write to an encrypted archive in the clear, or to take it for a damaged one.
@@ -59,9 +57,8 @@ IN_THE_CLEAR = ("archive.json", KEYS, "locks/", "probes/")
 class SealedStore(ObjectStore):
     """Store in front of another, for archives encrypted or not.
 
-    Through it, an encrypted archive looks like one that is not. Sizes are those of contents. Everything may raise
-    :class:`UsageError` where the archive is encrypted and the key is not there or another, and :class:`DamagedError`
-    where an object is not what was written under its name.
+    Sizes are those of contents. Everything may raise :class:`UsageError` where the archive is encrypted and the key is
+    not there or another, and :class:`DamagedError` where an object is not what was written under its name.
 
     :param key: address of the key that opens the archive; None for what `HOLDFAST_KEY` says. Where there is one, an
         archive that is not encrypted is refused.
@@ -96,10 +93,7 @@ class SealedStore(ObjectStore):
         return self._inner.harmful_rules()
 
     def ring(self, *, reload: bool = False) -> KeyRing | None:
-        """Return the archive's keys; None where it is not encrypted.
-
-        :param reload: look at the store again.
-        """
+        """Return the archive's keys, read again by ``reload``; None where it is not encrypted."""
         with self._loading:
             if reload or not self._loaded:
                 self._ring = self._load()
@@ -141,9 +135,7 @@ class SealedStore(ObjectStore):
     def renew(self, key: str) -> KeyRing:
         """Exchange the data key for new objects, and the wrapping key.
 
-        Everything written from now on is sealed with a new data key, and only this wrapping key opens the archive.
-
-        :param key: its address; may be the present one.
+        :param key: address of the wrapping key; may be the present one.
         :raises UsageError: the archive is not encrypted.
         :raises RefusedError: another command has just done so, or what the former key opens could not be removed.
         """
@@ -184,7 +176,6 @@ class SealedStore(ObjectStore):
         self._inner.replace(key, self._seal(key, body), etag)
 
     def behind(self, inner: ObjectStore) -> SealedStore:
-        """Return such a store with the same keys in front of another."""
         return SealedStore(inner, self.key)
 
     def gated(self, gate: Callable[[], None]) -> ObjectStore:
@@ -264,8 +255,6 @@ class SealedStore(ObjectStore):
 
         A store that shows no keys may be hiding them: who has a key neither writes there in the clear, nor believes
         what is.
-
-        :raises UsageError: it is so.
         """
         ring = self._ring_of(key)
         if ring is None and self.key is not None and not key.startswith(IN_THE_CLEAR):
@@ -279,10 +268,7 @@ class SealedStore(ObjectStore):
         return stored
 
     def _key_of(self, header: bytes, name: str) -> DataKey:
-        """Return the key that an object is sealed with.
-
-        A ring that was renewed meanwhile is read again.
-        """
+        """Return the key that an object is sealed with; a ring that was renewed is read again."""
         sealing_key = key_id(header, name)
         for reload in (False, True):
             ring = self.ring(reload=reload)
@@ -305,8 +291,6 @@ class SealedStore(ObjectStore):
 
 
 class _Opened(RangeReader):
-    """The content of a sealed file."""
-
     def __init__(self, unsealer: Unsealer, file: IO[bytes]) -> None:
         super().__init__(unsealer.size, unsealer.fetch)
         self._file = file

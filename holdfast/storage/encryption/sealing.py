@@ -41,27 +41,19 @@ _TAG_BYTES = 16
 _SEGMENT_BYTES = 256 << 10
 _CONTENT_BYTES = _SEGMENT_BYTES - _TAG_BYTES
 
-_SEGMENTS_AT_ONCE = 16
-"""Fetched and opened at once, so that beside what is asked for little is in memory."""
+_SEGMENTS_AT_ONCE = 16  # fetched and opened at once, so that beside what is asked for little is in memory
 
 
 @dataclass(frozen=True)
 class DataKey:
-    """A key that objects are sealed with.
-
-    :param id: 4 bytes that objects name it by.
-    :param secret: 32 bytes.
-    """
+    """Key that objects are sealed with: 32 bytes, and 4 bytes that objects name it by."""
 
     id: bytes
     secret: bytes = field(repr=False)
 
 
 def content_size(size: int) -> int:
-    """Return the size of a sealed object's content.
-
-    It is -1 where no sealed object has the given size.
-    """
+    """Return the size of a sealed object's content; -1 where no sealed object has that size."""
     body = size - HEADER_BYTES
     segments = -(-body // _SEGMENT_BYTES)
     content = body - segments * _TAG_BYTES
@@ -70,10 +62,7 @@ def content_size(size: int) -> int:
 
 
 def key_id(header: bytes, name: str) -> bytes:
-    """Return the id of the data key in an object's header.
-
-    :raises DamagedError: the object is not sealed.
-    """
+    """Return the id of the data key in an object's header; DamagedError: it is not sealed."""
     if len(header) < HEADER_BYTES or not header.startswith(MAGIC):
         raise DamagedError(f"{name} is damaged: it is not encrypted, as all of this archive is")
     return header[len(MAGIC) : len(MAGIC) + KEY_ID_BYTES]
@@ -89,17 +78,12 @@ def seal(content: Buffer, key: DataKey, name: str) -> bytes:
 
 
 def unseal(sealed: bytes, key: DataKey, name: str) -> bytes:
-    """Return the content of a whole sealed object.
-
-    :raises DamagedError: it is not what was sealed under this name with this key.
-    """
+    """Return the content of a sealed object; DamagedError: not sealed under this name with this key."""
     reader = Unsealer(sealed[:HEADER_BYTES], len(sealed), key, name, lambda at, size: sealed[at : at + size])
     return reader.fetch(0, reader.size)
 
 
 class _Cipher:
-    """Cipher of the segments of one object."""
-
     def __init__(self, header: bytes, key: DataKey, name: str) -> None:
         salt = header[len(MAGIC) + KEY_ID_BYTES : -_PREFIX_BYTES]
         self._prefix = header[-_PREFIX_BYTES:]
@@ -123,12 +107,7 @@ class _Cipher:
 
 
 class SealingWriter(io.RawIOBase):
-    """A file that sends its content sealed.
-
-    Closing it sends nothing.
-
-    :param send: is given the header, then each segment.
-    """
+    """File that sends a header, then each segment of its content sealed; closing it sends nothing."""
 
     def __init__(self, send: Callable[[bytes], object], key: DataKey, name: str) -> None:
         header = MAGIC + key.id + os.urandom(_SALT_BYTES + _PREFIX_BYTES)
@@ -150,10 +129,7 @@ class SealingWriter(io.RawIOBase):
         return length
 
     def finish(self) -> None:
-        """Seal and send the last segment.
-
-        Without it, the object is none.
-        """
+        """Seal and send the last segment, without which the object is none."""
         self._send(self._cipher.seal(self._segments, self._waiting, last=True))
         self._waiting.clear()
 
@@ -167,9 +143,8 @@ class SealingWriter(io.RawIOBase):
 class Unsealer:
     """Reader of parts of one sealed object.
 
-    :param sealed_size: of the whole object.
+    :param sealed_size: of the whole object; DamagedError: no sealed object has that size.
     :param fetch: gives its bytes from an offset, of a length that lies within it.
-    :raises DamagedError: no sealed object has that size.
     """
 
     def __init__(
@@ -185,10 +160,7 @@ class Unsealer:
         self._newest: tuple[int, bytes] = (-1, b"")
 
     def fetch(self, offset: int, length: int) -> bytes:
-        """Return the content from an offset, of a length that lies within it.
-
-        :raises DamagedError: it is not what was written.
-        """
+        """Return the content from an offset, of a length within it; DamagedError: not what was written."""
         first, skip = divmod(offset, _CONTENT_BYTES)
         last = max(first, (offset + length - 1) // _CONTENT_BYTES)
         if first == last == self._newest[0]:

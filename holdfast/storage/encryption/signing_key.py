@@ -1,10 +1,8 @@
-"""Keys that sign (Ed25519), and the public keys that are believed.
+"""Keys that sign (Ed25519, RFC 8032), and the public keys that are believed.
 
 A private key is found at an address, as a key that opens an archive is. What is signed is a digest, so that a service
 may hold the key: its command is run as `WORDS public`, and as `WORDS sign` with what is to be signed as its input, both
 in base64.
-
-Source: RFC 8032, as the library `cryptography` has it.
 """
 
 from __future__ import annotations
@@ -50,7 +48,6 @@ class PublicKey:
         return _KIND + base64.b64encode(self.raw).decode()
 
     def has_signed(self, message: bytes, signature: bytes) -> bool:
-        """Return whether a signature of a message is by this key."""
         try:
             Ed25519PublicKey.from_public_bytes(self.raw).verify(signature, message)
         except InvalidSignature:
@@ -60,19 +57,10 @@ class PublicKey:
 
 @dataclass(frozen=True)
 class SigningKey:
-    """Key that makes signatures.
-
-    :param key: as it was found at its address.
-    """
-
     key: SecretKey | ServiceKey
     public: PublicKey
 
     def sign(self, message: bytes) -> bytes:
-        """Return the signature of a message.
-
-        :raises HoldfastError: the service that has the key did not make one.
-        """
         if isinstance(self.key, SecretKey):
             return Ed25519PrivateKey.from_private_bytes(self.key.secret).sign(message)
         signature = self.key.ask(["sign"], message)
@@ -83,11 +71,7 @@ class SigningKey:
 
 @lru_cache(maxsize=16)
 def find_signing_key(address: str) -> SigningKey:
-    """Return the key that signs; it is looked for once in a process.
-
-    :raises UsageError: there is none at this address.
-    :raises HoldfastError: its command failed.
-    """
+    """Return the key that signs, looked for once in a process; UsageError: none; HoldfastError: its command failed."""
     key = find_key(address)
     if isinstance(key, SecretKey):
         made = Ed25519PrivateKey.from_private_bytes(key.secret).public_key()
@@ -101,11 +85,7 @@ def find_signing_key(address: str) -> SigningKey:
 
 
 def parse_public_key(text: str, where: str) -> PublicKey:
-    """Return a public key from its text.
-
-    :param where: for the message.
-    :raises UsageError: it is none.
-    """
+    """Return a public key from its text; UsageError, which names `where`: it is none."""
     kind, _, rest = text.strip().partition(":")
     try:
         raw = base64.b64decode(rest, validate=True) if f"{kind}:" == _KIND else b""
@@ -121,7 +101,7 @@ def parse_public_key(text: str, where: str) -> PublicKey:
 
 @lru_cache(maxsize=16)
 def believed(signing: Signing) -> Mapping[str, PublicKey] | None:
-    """Return the public keys that are believed, by fingerprint; None where no signature is asked for.
+    """Return the believed public keys by fingerprint; None where no signature is asked for.
 
     :raises UsageError: one cannot be read, or the key that signs is not among them.
     """
@@ -156,15 +136,11 @@ def _keys(texts: Iterable[str]) -> Iterator[PublicKey]:
 
 
 def signing_key(signing: Signing) -> SigningKey | None:
-    """Return the key that signs, if there is to be one; errors as for `find_signing_key`."""
     return find_signing_key(signing.key) if signing.key is not None else None
 
 
 def missing_key(what: str) -> UsageError:
-    """Return the error for an act that takes the key.
-
-    :param what: that is signed, such as the archive's URL.
-    """
+    """Return the error for an act on something signed, such as an archive's URL, that takes the key."""
     return UsageError(
         f"{what} is signed: say where the key that signs is, in {KEY_VARIABLE} or with 'signing: key:' in archives.yaml"
     )

@@ -1,7 +1,5 @@
 """Translation of Google Cloud Storage errors into the store's.
 
-A store error says whether certainly nothing was done, or the outcome is unknown.
-
 Sources: Google's "HTTP status and error codes for JSON" and "Retry strategy", and where its client raises each of its
 exceptions.
 """
@@ -47,10 +45,7 @@ _ERRORS = (
 
 
 class Throttled(StoreUnavailable):
-    """Request refused as one too many.
-
-    An object may be written once a second ("Quotas & limits"). Certainly nothing was done.
-    """
+    """Request refused as one too many (an object may be written once a second): nothing was done."""
 
 
 @contextlib.contextmanager
@@ -73,7 +68,6 @@ def gcs_errors(action: str, key: str, *, writes: bool, needs_object: bool = True
 
 
 def _raise_silence(action: str, key: str, error: BaseException | None, *, writes: bool) -> NoReturn:
-    """Raise the store error for an error without an answer."""
     why = in_words(error)
     what = f"Could not {action} {key!r}: {why}."
     # Of the request for a token; ours was not sent.
@@ -90,7 +84,6 @@ def _raise_silence(action: str, key: str, error: BaseException | None, *, writes
 
 
 def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, needs_object: bool) -> NoReturn:
-    """Raise the store error for an error answer of the server."""
     status, message = answer.status_code, _message(answer)
     what = f"Could not {action} {key!r}: {message} (HTTP {status})."
     if status == 429:
@@ -111,10 +104,7 @@ def _raise_answer(action: str, key: str, answer: Response, *, writes: bool, need
 
 
 def _message(answer: Response) -> str:
-    """Return the server's message from an error answer.
-
-    Most answers are JSON; where a download fails, they are plain text.
-    """
+    """Return the server's message: most answers are JSON; where a download fails, plain text."""
     text = answer.text.strip()
     with contextlib.suppress(ValueError, TypeError, KeyError, AttributeError):
         text = json.loads(text)["error"]["message"]

@@ -17,18 +17,11 @@ from google.cloud.storage.retry import DEFAULT_RETRY
 
 from holdfast.common.remote_environment import is_driver_who_asks, needed
 from holdfast.storage.contract import settings
-from holdfast.storage.contract.connections import (
-    CONNECT_TIMEOUT,
-    READ_TIMEOUT,
-    Connections,
-    add_certificates,
-    address_of,
-    clock_of,
-)
+from holdfast.storage.contract.connections import Connections, add_certificates, address_of, clock_of
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.object_store import ObjectChanged, ObjectStore
 from holdfast.storage.contract.parts import AHEAD_BYTES, PART_BYTES, PartWriter, RangeReader
-from holdfast.storage.contract.patience import SHORT, Patience
+from holdfast.storage.contract.patience import SHORT, USUAL, Patience
 from holdfast.storage.gcs.errors import Throttled, gcs_errors
 from locking.store import Listing, ObjectExists, ObjectInfo, ObjectNotFound, StoreError, check_listed
 
@@ -38,14 +31,12 @@ if TYPE_CHECKING:
     from google.cloud.storage import Blob, Bucket
     from pyarrow.fs import FileSystem
 
-ONCE = {"timeout": (CONNECT_TIMEOUT, READ_TIMEOUT), "retry": None}
+ONCE = {"timeout": (USUAL.connect_s, USUAL.read_s), "retry": None}
 """How the client sends every request; what may be tried again, we try again."""
 
 LISTED = "items(name,size,timeCreated,generation),nextPageToken"
 
-PART_PATIENCE = 60.0
-"""Seconds for which a part of a large object is sent again."""
-
+PART_PATIENCE = 60.0  # seconds for which a part of a large object is sent again
 GOOGLE = "https://storage.googleapis.com"
 
 CREDENTIALS = "GOOGLE_APPLICATION_CREDENTIALS"
@@ -58,16 +49,14 @@ Source: Google Cloud, 'How Application Default Credentials works'.
 
 
 class GcsStore(ObjectStore):
-    """Object store in a bucket of Google Cloud Storage.
+    """Object store in a bucket of Google Cloud Storage; an object's generation is its etag.
 
-    Each object is an object of the bucket, below the prefix. Its generation is its etag. Credentials are those that
-    google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads are tried again. A write is
-    sent exactly once, because a repeated one may land when the caller has moved on; but again where the server refused
-    it as one too many.
+    Credentials are those that google-auth finds; ``STORAGE_EMULATOR_HOST`` leads to an emulator, without any. Reads are
+    tried again. A write is sent exactly once, because a repeated one may land when the caller has moved on; but again
+    where the server refused it as one too many.
 
     :param listing_is_ordered: whether the server's listing reads names in key order. Google's does ("ordered in the
         list lexicographically by name", List objects); any other counts as unordered.
-    :param patience: of its clients; None: the usual one.
     """
 
     clock_source = "the Date of the server's answers"
@@ -250,10 +239,7 @@ class GcsStore(ObjectStore):
 
     @functools.cached_property
     def _bucket(self) -> Bucket:
-        """Return the bucket of a client that is made on first use.
-
-        The client looks for credentials, also on the network.
-        """
+        """Return the bucket of a client made on first use: it looks for credentials, also on the network."""
         with gcs_errors("ask for", self._name, writes=False):
             client = Client(project=None)  # a bucket's objects need none
         for scheme in ("https://", "http://"):
@@ -280,13 +266,8 @@ class GcsStore(ObjectStore):
 
 
 class _GcsUpload(BlobWriter):  # type: ignore[misc]  # it has no types
-    """A large object that is being written."""
-
     def __del__(self) -> None:
-        """Leave an upload as it is when its file is dropped.
-
-        A file's own method would close it, and so complete an upload that was given up.
-        """
+        """Leave an upload as it is when its file is dropped, where BlobWriter would complete it."""
 
 
 def _credentials_file() -> str | None:

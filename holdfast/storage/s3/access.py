@@ -1,7 +1,4 @@
-"""Access to the server of an S3 store.
-
-It decides the server's address, how buckets are named there, and how often a request is tried.
-"""
+"""Access to the server of an S3 store: its address, how buckets are named there, how often it is asked."""
 
 from __future__ import annotations
 
@@ -22,7 +19,7 @@ from botocore.loaders import Loader, create_loader
 
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import is_driver_who_asks
-from holdfast.storage.contract.patience import Patience
+from holdfast.storage.contract.patience import USUAL, Patience
 from holdfast.storage.s3.credentials import credentials_are_renewed, current_credentials, share_credentials
 from holdfast.storage.s3.settings import S3Settings
 
@@ -38,18 +35,7 @@ if _OF_CREDENTIALS.level == logging.NOTSET:
     # It logs with each session where it has found them: in a task's log, more often than all the rest.
     _OF_CREDENTIALS.setLevel(logging.WARNING)
 
-CONNECT_TIMEOUT = 5.0
-"""Seconds to wait for a connection."""
-
-READ_TIMEOUT = 30.0
-"""Seconds to wait for the next bytes of an answer."""
-
-READ_ATTEMPTS = 4
-"""How often a request that changes nothing is tried."""
-
-POOL_CONNECTIONS = 32
-"""Connections that threads sharing one store may use at once."""
-
+POOL_CONNECTIONS = 32  # connections that threads sharing one store may use at once
 MAKES_AN_OBJECT = ("PutObject", "CreateMultipartUpload")
 
 _HAS_CONTENT = ("PutObject", "UploadPart", "DeleteObjects")
@@ -62,12 +48,11 @@ Source: Amazon S3 API reference, 'PutObject' (Content-MD5), 'DeleteObjects'.
 class S3Access:
     """Factory of clients for one server.
 
-    :param patience: of its clients; None: as this module's constants say.
     :raises UsageError: the environment names a profile that is not there, or an addressing style that is none
     """
 
     def __init__(self, settings: S3Settings, patience: Patience | None = None) -> None:
-        self._patience = patience or Patience(CONNECT_TIMEOUT, READ_TIMEOUT, READ_ATTEMPTS)
+        self._patience = patience or USUAL
         core = botocore.session.Session()
         try:
             self._session = boto3.session.Session(botocore_session=core)
@@ -85,10 +70,7 @@ class S3Access:
 
     @cached_property
     def endpoint(self) -> str:
-        """Return the server's address, wherever it was configured.
-
-        It never contains a secret.
-        """
+        """Return the server's address, wherever it was configured, without a secret."""
         parts = urlsplit(self.reader.meta.endpoint_url)
         return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
@@ -99,7 +81,6 @@ class S3Access:
 
     @property
     def attempts(self) -> int:
-        """Return how often a request that changes nothing is tried."""
         return self._patience.attempts
 
     @cached_property
@@ -121,10 +102,8 @@ class S3Access:
     def filesystem(self) -> FileSystem:
         """Return the server as a pyarrow filesystem for bulk data; another one once credentials were renewed.
 
-        Its credentials are those of our clients, since pyarrow looks for its own elsewhere, and in another order.
-        It cannot ask for encryption.
-
-        :raises StoreDenied: credentials cannot be renewed.
+        Its credentials are those of our clients, since pyarrow looks for its own elsewhere, and in another order. It
+        cannot ask for encryption.
         """
         keys = current_credentials(self._session.get_credentials())
         if self._filesystem is None or self._filesystem[0] != keys:
@@ -146,8 +125,8 @@ class S3Access:
         return S3FileSystem(
             **options,
             force_virtual_addressing=self._addressing == "virtual",
-            connect_timeout=CONNECT_TIMEOUT,
-            request_timeout=READ_TIMEOUT,
+            connect_timeout=USUAL.connect_s,
+            request_timeout=USUAL.read_s,
         )
 
     @property
@@ -159,8 +138,6 @@ class S3Access:
         """Add what reaches this server from another machine: its address, its certificates, and our credentials.
 
         Credentials are the present ones: temporary ones that are renewed here end there.
-
-        :raises StoreDenied: credentials cannot be renewed.
         """
         server = self._endpoint or (None if self.is_amazon else self.endpoint)
         remote.add({"AWS_ENDPOINT_URL_S3": server, "AWS_ENDPOINT_URL": None, "AWS_REGION": self._region})
@@ -199,15 +176,11 @@ class S3Access:
 
 @cache
 def _loader(data_path: str | None) -> Loader:
-    """Return the loader of botocore's service descriptions, with its cache.
-
-    Sessions have one each by default: then each store reads those of S3 again: four fifths of a client's start.
-    """
+    """Return botocore's loader of service descriptions; one for each session costs 4/5 of a client's start."""
     return create_loader(data_path)
 
 
 def _add_content_md5(params: dict[str, Any], **others: object) -> None:
-    """Add the Content-MD5 of a request on botocore's event ``before-call``."""
     del others
     body = params["body"]
     digest = hashlib.md5(body.getvalue() if isinstance(body, io.BytesIO) else body, usedforsecurity=False).digest()

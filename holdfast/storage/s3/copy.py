@@ -1,7 +1,4 @@
-"""Copies of objects that the server makes itself.
-
-A copy appears only with the bytes that are expected.
-"""
+"""Copies of objects that the server makes itself, and that appear only with the expected bytes."""
 
 from __future__ import annotations
 
@@ -26,9 +23,7 @@ MOST_BYTES = 5 << 30
 def copy_object(
     client: S3Client, once: S3Client, source: tuple[str, str], target: tuple[str, str], sha256: str
 ) -> bool | None:
-    """Copy an object on the server, as the only part of a multipart upload.
-
-    The upload is completed if the part has the expected checksum.
+    """Copy an object on the server, as the only part of an upload that ends if its checksum is right.
 
     :param client: may repeat requests: a part that is sent again replaces itself.
     :param once: sends each request once.

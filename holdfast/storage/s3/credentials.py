@@ -28,8 +28,6 @@ _lock: Final = threading.Lock()
 
 
 class _Sharing:
-    """Resolver of credentials, in place of a session's own."""
-
     def __init__(self, own: Any) -> None:
         self._own = own
 
@@ -57,20 +55,15 @@ def _version(path: str) -> tuple[str, int]:
 
 
 def share_credentials(session: Session) -> None:
-    """Have a session share renewed credentials with the others."""
     session.register_component("credential_provider", _Sharing(session.get_component("credential_provider")))
 
 
 def credentials_are_renewed(credentials: Credentials | None) -> bool:
-    """Return whether credentials are renewed, such as those of a role."""
     return isinstance(credentials, RefreshableCredentials)
 
 
 def current_credentials(credentials: Credentials | None) -> ReadOnlyCredentials | None:
-    """Return credentials as they are, renewed where they are about to end; None where there are none.
-
-    :raises StoreDenied: they cannot be renewed.
-    """
+    """Return credentials, renewed where they are about to end; StoreDenied: they cannot be."""
     try:
         return None if credentials is None else credentials.get_frozen_credentials()
     except BotoCoreError as error:

@@ -1,6 +1,4 @@
-"""Deletion of many objects of a bucket by few requests.
-
-Where the bucket keeps versions, all versions are deleted.
+"""Deletion of many objects of a bucket, with all versions, by few requests.
 
 Requests and answers: Amazon S3's API reference, DeleteObjects, ListObjectVersions, HeadObject.
 """
@@ -24,9 +22,7 @@ if TYPE_CHECKING:
     from mypy_boto3_s3 import S3Client
     from mypy_boto3_s3.type_defs import ErrorTypeDef, ObjectIdentifierTypeDef
 
-MOST_AT_ONCE = 1000
-"""Objects that one request may name: S3's own limit."""
-
+MOST_AT_ONCE = 1000  # objects that one request may name: S3's own limit
 _ASKED_AT_ONCE = 8
 _NOT_OFFERED = {"NotImplemented", "MethodNotAllowed", "501", "405"}
 _GONE = {"NoSuchKey", "NoSuchVersion"}
@@ -35,10 +31,7 @@ _NOT_DONE = {"SlowDown", "ServiceUnavailable", "OperationAborted", "RequestTimeo
 
 
 def keeps_versions(client: S3Client, bucket: str) -> bool:
-    """Return whether a bucket has versions of deleted objects.
-
-    :raises StoreDenied: we may not ask; to guess could leave everything where it is
-    """
+    """Return whether a bucket keeps versions; StoreDenied: a guess could leave everything where it is."""
     try:
         with s3_errors("ask for the versioning of", bucket, writes=False):
             try:
@@ -53,13 +46,7 @@ def keeps_versions(client: S3Client, bucket: str) -> bool:
 
 
 def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: bool) -> dict[str, StoreError]:
-    """Delete objects, and return the errors by key.
-
-    An object with an error may still be there.
-
-    :param client: may repeat requests
-    :param versions: delete every version and every delete marker
-    """
+    """Delete objects, or all their versions and markers, by a client that may repeat; return the errors by key."""
     objects, errors = _all_versions(client, bucket, keys) if versions else ([{"Key": key} for key in keys], {})
     for first in range(0, len(objects), MOST_AT_ONCE):
         for key, error in _delete(client, bucket, objects[first : first + MOST_AT_ONCE]):
@@ -70,10 +57,7 @@ def delete_all(client: S3Client, bucket: str, keys: Sequence[str], *, versions: 
 def _all_versions(
     client: S3Client, bucket: str, keys: Sequence[str]
 ) -> tuple[list[ObjectIdentifierTypeDef], dict[str, StoreError]]:
-    """Return all versions of objects, and the errors by key.
-
-    There is one listing for each folder that they are in.
-    """
+    """Return all versions of objects, and the errors by key: one listing for each folder."""
     folders: dict[str, set[str]] = {}
     for key in keys:
         folders.setdefault(key.rpartition("/")[0], set()).add(key)
@@ -103,7 +87,6 @@ def _versions(client: S3Client, bucket: str, prefix: str) -> Iterator[ObjectIden
 def _delete(
     client: S3Client, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]
 ) -> Iterator[tuple[str, StoreError]]:
-    """Delete the objects of one request, and yield the errors by key."""
     try:
         with s3_errors("delete", f"{objects[0]['Key']} and {len(objects) - 1} more", writes=True):
             answer = client.delete_objects(Bucket=bucket, Delete={"Objects": objects, "Quiet": True})
@@ -122,10 +105,7 @@ def _delete(
 def _delete_singly(
     client: S3Client, bucket: str, objects: Sequence[ObjectIdentifierTypeDef]
 ) -> Iterator[tuple[str, StoreError]]:
-    """Delete objects by one request for each.
-
-    This is for servers that do not know the request for many.
-    """
+    """Delete objects by one request for each, on servers that do not know the request for many."""
 
     def remove(identifier: ObjectIdentifierTypeDef) -> tuple[str, StoreError] | None:
         which: dict[str, Any] = {"Key": identifier["Key"]}
@@ -145,7 +125,6 @@ def _delete_singly(
 
 
 def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
-    """Return the store error for the server's refusal to delete one object."""
     code, key = failed.get("Code", ""), failed.get("Key", "")
     message = f"Could not delete {key!r}: {failed.get('Message') or code} ({code})."
     if code in _REFUSED:
@@ -165,10 +144,7 @@ def _meaning(client: S3Client, bucket: str, failed: ErrorTypeDef) -> StoreError:
 
 
 def _retention(client: S3Client, bucket: str, failed: ErrorTypeDef) -> tuple[datetime | None, bool]:
-    """Return the end of an object's lock, and whether it is held.
-
-    Neither is known where we may not ask.
-    """
+    """Return the end of an object's lock, and whether it is held; neither where we may not ask."""
     which: dict[str, Any] = {"Key": failed.get("Key", "")}
     if failed.get("VersionId"):
         which["VersionId"] = failed["VersionId"]

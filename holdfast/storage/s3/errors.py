@@ -1,7 +1,5 @@
 """Translation of S3 errors into the store's.
 
-A store error says whether certainly nothing was done, or the outcome is unknown.
-
 Sources: Amazon S3's list of error responses, and where botocore raises each of its exceptions.
 """
 
@@ -96,7 +94,6 @@ def s3_errors(action: str, key: str, *, writes: bool) -> Iterator[None]:
 
 
 def _raise_distrust(action: str, key: str, error: BotoCoreError) -> None:
-    """Raise the store error for a server whose certificate is refused: nothing was sent to it."""
     if isinstance(error, SSLError):
         advice = certificate_problem(str(error), address="AWS_ENDPOINT_URL", file="AWS_CA_BUNDLE")
         if advice is not None:
@@ -105,7 +102,6 @@ def _raise_distrust(action: str, key: str, error: BotoCoreError) -> None:
 
 
 def _raise_answer(action: str, key: str, error: ClientError, *, writes: bool) -> NoReturn:
-    """Raise the store error for an error answer of the server."""
     status = int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))
     code = error.response.get("Error", {}).get("Code", "")
     message = error.response.get("Error", {}).get("Message", "") or code

@@ -36,21 +36,14 @@ _FORM: Final = re.compile(r"(?:(compliance|governance):)?([1-9][0-9]{0,3})d")
 
 @dataclass(frozen=True, slots=True)
 class ObjectLock:
-    """Object lock of everything that is written once.
+    """Object lock of everything that is written once."""
 
-    :param period: how long, from the writing or the last extension on.
-    :param mode: of S3, "COMPLIANCE" or "GOVERNANCE".
-    """
-
-    period: timedelta
+    period: timedelta  # how long, from the writing or the last extension on
     mode: Literal["COMPLIANCE", "GOVERNANCE"] = "COMPLIANCE"
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """Return the lock that a setting names; None where it is empty.
-
-        :raises UsageError: it names none.
-        """
+        """Return the lock that a setting names; None where it is empty."""
         if not text:
             return None
         form = _FORM.fullmatch(text)
@@ -59,24 +52,17 @@ class ObjectLock:
         return cls(timedelta(days=int(form[2])), "GOVERNANCE" if form[1] == "governance" else "COMPLIANCE")
 
     def parameters(self) -> dict[str, Any]:
-        """Return what a request says that makes a locked object."""
         return {"ObjectLockMode": self.mode, "ObjectLockRetainUntilDate": datetime.now(UTC) + self.period}
 
     def add(self, params: dict[str, Any], *, root: str, **others: object) -> None:
-        """Ask for the lock on botocore's event ``before-parameter-build`` of a request that makes an object.
-
-        :param root: of the archive's keys in the bucket.
-        """
+        """Ask for the lock on botocore's event ``before-parameter-build`` of a request that makes an object."""
         del others
         if str(params.get("Key", "")).removeprefix(root).startswith(LOCKED):
             params.update(self.parameters())
 
 
 def extend(client: S3Client, bucket: str, keys: Sequence[str], lock: ObjectLock) -> Extended:
-    """Extend the locks that end before half of their period.
-
-    :param keys: in the bucket.
-    """
+    """Extend the locks of keys in the bucket that end before half of their period."""
     now = datetime.now(UTC)
 
     def look(key: str) -> StoreError | bool:

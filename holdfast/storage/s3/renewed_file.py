@@ -29,14 +29,11 @@ def _is_excuse(error: BaseException) -> bool:
 
 
 class RenewedFile(io.RawIOBase):
-    """File that outlives the credentials it was opened with.
-
-    Where a read fails and they were renewed since, it is opened again at its position.
+    """File that is opened again, at its position, where a read fails and credentials were renewed since.
 
     A read that a busy server refuses is tried again.
 
     :param filesystem: returns pyarrow's filesystem with the credentials of the moment.
-    :param path: of the file in it.
     """
 
     def __init__(self, filesystem: Callable[[], FileSystem], path: str) -> None:

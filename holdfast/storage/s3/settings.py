@@ -1,7 +1,6 @@
 """Settings of S3 beside those that the AWS SDK reads itself.
 
-They are for addresses, encryption and the order of listings. The names of the encryptions are S3's own, those of the
-addressing styles botocore's.
+The names of the encryptions are S3's own, those of the addressing styles botocore's.
 """
 
 from __future__ import annotations
@@ -20,9 +19,7 @@ if TYPE_CHECKING:
 
 ADDRESSING = "HOLDFAST_S3_ADDRESSING"
 SSE = "HOLDFAST_S3_SSE"
-SSE_KMS_KEY_ID = "HOLDFAST_S3_SSE_KMS_KEY_ID"
-"""Names of environment variables; empty counts as not set."""
-
+SSE_KMS_KEY_ID = "HOLDFAST_S3_SSE_KMS_KEY_ID"  # names of environment variables; empty counts as not set
 _STYLES = ("auto", "path", "virtual")
 _AES = "AES256"
 _KMS = ("aws:kms", "aws:kms:dsse")
@@ -60,10 +57,6 @@ class S3Settings:
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> S3Settings:
-        """Return the settings in the environment.
-
-        Raises :class:`UsageError` where they make no sense.
-        """
         check_line_breaks("AWS_", environment)
         return cls(
             addressing=environment.get(ADDRESSING, ""),
@@ -74,10 +67,7 @@ class S3Settings:
         )
 
     def encrypt(self, params: dict[str, object], **others: object) -> None:
-        """Ask for encryption on botocore's event ``before-parameter-build``.
-
-        The event is that of a request that makes an object.
-        """
+        """Ask for encryption on botocore's event ``before-parameter-build`` of a request that makes an object."""
         del others
         if self.sse:
             params["ServerSideEncryption"] = self.sse

@@ -18,10 +18,10 @@ from botocore.exceptions import IncompleteReadError, ResponseStreamingError
 from holdfast.common.errors import UsageError
 from holdfast.common.remote_environment import needed
 from holdfast.storage.contract.certificates import certificate_problem
-from holdfast.storage.contract.file_errors import TranslatingFile
 from holdfast.storage.contract.gated_body import GatedBody, arm, skip_expect
 from holdfast.storage.contract.keys import check_key, check_prefix, is_placeholder
 from holdfast.storage.contract.object_store import Extended, ObjectChanged, ObjectStore, check_document
+from holdfast.storage.contract.parts import TranslatingFile
 from holdfast.storage.contract.patience import SHORT, Patience
 from holdfast.storage.s3.access import MAKES_AN_OBJECT, S3Access
 from holdfast.storage.s3.copy import MOST_BYTES, copy_object
@@ -63,22 +63,19 @@ _NOT_THERE = ("NO_SUCH_KEY", "RESOURCE_NOT_FOUND")
 _UNSAID = ("HTTP status 400", "HTTP status 403", "INVALID_OBJECT_STATE", "Failed to flush response stream")
 """Words of pyarrow's filesystem for an answer that it does not understand, or without a reason."""
 
-CREATE_PAUSE = 0.05
-"""Seconds, at most, before the second try of a create; doubles from try to try."""
+CREATE_PAUSE = 0.05  # seconds, at most, before the second try of a create; doubles from try to try
 
 
 class S3Store(ObjectStore):
     """Object store in a bucket of S3, or of a server with its protocol.
 
-    Each object is an object of the bucket, below the prefix. Credentials, region and endpoint come from the usual
-    ``AWS_*`` variables. Reads are retried by the SDK; a write is sent exactly once, because a repeated one may land
-    when the caller has moved on. Only bulk data, each under a key of its own, is sent again.
+    Credentials, region and endpoint come from the usual ``AWS_*`` variables. Reads are retried by the SDK; a write is
+    sent exactly once, because a repeated one may land when the caller has moved on. Only bulk data, each under a key of
+    its own, is sent again.
 
-    :param listing_is_ordered: whether the server's listing reads names in key order. Amazon's does; a
-        server on top of a file system may not, so by default any other counts as unordered.
+    :param listing_is_ordered: whether the server's listing reads names in key order. Amazon's does; a server on top of
+        a file system may not, so by default any other counts as unordered.
     :param settings: what else can be set; by default what the environment says. They are pickled with the store.
-    :param patience: of its clients; None: the usual one.
-    :raises UsageError: a setting is none
     """
 
     clock_source = "the Date of the server's answers"
@@ -232,12 +229,7 @@ class S3Store(ObjectStore):
             self._writer.delete_object(Bucket=self._bucket, Key=self._key(key))
 
     def delete_many(self, keys: Sequence[str]) -> Mapping[str, StoreError]:
-        """Remove objects for good, a thousand at a time.
-
-        In a versioned bucket, every version of them is removed.
-
-        :raises StoreDenied: it cannot be asked whether the bucket is versioned
-        """
+        """Remove objects for good, a thousand at a time, with every version; StoreDenied: those cannot be asked for."""
         errors = delete_all(self._reader, self._bucket, [self._key(key) for key in keys], versions=self._has_versions)
         return {key.removeprefix(self._root): error for key, error in errors.items()}
 
@@ -306,7 +298,6 @@ class S3Store(ObjectStore):
 
 
 def _date(headers: Mapping[str, str]) -> datetime:
-    """Return the server's clock from the headers of an answer."""
     try:
         return parsedate_to_datetime(headers["date"]).astimezone(UTC)
     except (KeyError, ValueError) as error:
@@ -315,9 +306,7 @@ def _date(headers: Mapping[str, str]) -> datetime:
 
 @contextlib.contextmanager
 def _arrow_errors(key: str, look_why: Callable[[], None]) -> Iterator[None]:
-    """Turn errors of reads by pyarrow's filesystem into the store's.
-
-    Most of them come as OSError with a text.
+    """Turn errors of reads by pyarrow's filesystem into the store's; most come as OSError with a text.
 
     :param look_why: raises what is known better, where the text does not say what the server said.
     """

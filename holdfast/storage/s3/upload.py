@@ -1,6 +1,6 @@
-"""Upload of an object while it is written.
+"""Upload of an object while it is written; the last request creates it only if its key is free.
 
-The last request creates the object only if its key is free. Source: Amazon S3 user guide, 'conditional writes'.
+Source: Amazon S3 user guide, 'conditional writes'.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ _FREE: dict[str, Any] = {"IfNoneMatch": "*"}
 
 @contextlib.contextmanager
 def upload(client: S3Client, bucket: str, key: str) -> Iterator[PartWriter]:
-    """Yield a file; its bytes are the object once the block ends.
+    """Yield a file; its bytes are the object once the block ends; after an error there is none.
 
-    After an error there is none. What is there under this key already is never changed, nor deleted.
+    What is there under this key already is never changed, nor deleted.
 
     :param client: may repeat requests: a part that is sent again replaces itself, and an object that an earlier try of
         the last request has made is known.
@@ -68,10 +68,7 @@ def made_by(client: S3Client, bucket: str, key: str) -> str | None:
 
 
 class _S3Upload:
-    """Requests of one upload.
-
-    What fits into one part is one request.
-    """
+    """Requests of one upload; what fits into one part is one request."""
 
     def __init__(self, client: S3Client, bucket: str, key: str) -> None:
         self._client = client
@@ -115,12 +112,10 @@ class _S3Upload:
         return {"ETag": answer["ETag"], "PartNumber": number}
 
     def _settle(self, most: int) -> None:
-        """Wait until no more than `most` parts are under way."""
         while len(self._under_way) > most:
             self._parts.append(self._under_way.popleft().result())
 
     def complete(self) -> None:
-        """Make the object appear."""
         self._settle(0)
         self._create(self._join if self._id else self._put)
         self._pool.shutdown()
@@ -140,7 +135,6 @@ class _S3Upload:
         )
 
     def _create(self, request: Callable[..., None]) -> None:
-        """Send the last request until its outcome is certain."""
         for number in range(1, END_TRIES + 1):
             try:
                 with s3_errors("write", self._key, writes=True):
@@ -159,10 +153,7 @@ class _S3Upload:
                     raise
 
     def _is_made(self, error: StoreError) -> bool:
-        """Return whether the object is there, and is this upload's.
-
-        :raises StoreOutcomeUnknown: one is there, and it is not known whose
-        """
+        """Return whether the object is there, and is this upload's; StoreOutcomeUnknown: it is not known whose."""
         try:
             return made_by(self._client, self._bucket, self._key) == self._attempt
         except StoreError as unseen:

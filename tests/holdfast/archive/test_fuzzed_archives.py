@@ -23,7 +23,7 @@ from tests.support.servers.postgres import passing_database
 pytestmark = pytest.mark.service
 
 WANTED = os.environ.get("HOLDFAST_FUZZ", "")
-FEW = 4
+FEW = 2
 MANY = 400
 EACH = 20
 """One of so many forgeries is tried, each time the same ones."""

@@ -156,13 +156,6 @@ def test_readers_have_their_turn_between_two_batches(monkeypatch: pytest.MonkeyP
     assert all(read)
 
 
-def test_two_vacuums_do_not_run_at_once() -> None:
-    made = scene()
-    with RWLock(made.store, "maintenance").write(purpose="vacuum", wait=0), pytest.raises(LockBusy):
-        run_vacuum(made.store)
-    assert made.store.keys() >= made.doomed
-
-
 def test_two_vacuums_that_run_at_once_all_the_same_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
     """As where the first one was suspended for longer than its locks were trusted."""
     made = scene()

@@ -15,9 +15,9 @@ from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive, Change
 from holdfast.archive import archive as archive_module
 from holdfast.archive.format.checkpoint import CHECKPOINTS
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.last_seen import PutBackError
-from holdfast.archive.format.seal import seal
 from holdfast.archive.format.versions import VOID_SINCE
 from holdfast.archive.maintenance.commit_chain import broken_commits
 from holdfast.archive.maintenance.copy_archive import copy
@@ -225,7 +225,7 @@ def test_a_forged_void_of_a_number_that_counts_is_damage(store: MemoryStore) -> 
     tip = json.loads(store.get(commit_key(3)))
     forged = {**tip, "sequence": 4, "id": "forged", "void": 2, "parent": archive.commit(1).id, "add": []}
     del forged["checksum"]
-    store.put(commit_key(4), seal(json.dumps(forged, indent=1).encode()))
+    store.put(commit_key(4), add_checksum(json.dumps(forged, indent=1).encode()))
     with pytest.raises(DamagedError, match="voids commit 2, which counts"):
         Archive.open(store)
 
@@ -237,7 +237,7 @@ def test_a_commit_that_voids_very_many_numbers_is_not_ours(store: MemoryStore) -
     far = 10**17
     forged = {**tip, "sequence": far, "id": "forged", "void": 2, "parent": tip["id"], "parent_checksum": "", "add": []}
     del forged["checksum"]
-    store.put(commit_key(far), seal(json.dumps(forged, indent=1).encode()))
+    store.put(commit_key(far), add_checksum(json.dumps(forged, indent=1).encode()))
     with pytest.raises(DamagedError, match="voids more than 100 numbers"):
         Archive.open(store)
 

@@ -18,8 +18,8 @@ from holdfast.common.cleanup import clean_up, cleanup
 from holdfast.operations import job_process
 from holdfast.postgresql.connection.server import PostgresServer
 from holdfast.replication.log.store import CoordinationStore
-from holdfast.storage.contract import folder_modes
 from holdfast_airflow.operators.job import ArchiveJobOperator
+from locking import shared_folder
 
 
 class FirstError(Exception):
@@ -116,5 +116,5 @@ def test_a_folder_that_cannot_be_made_durable_says_why(tmp_path: Path, monkeypat
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(os, "close", fail)
     with pytest.raises(FirstError):
-        folder_modes.sync_folder(tmp_path)
+        shared_folder.sync_folder(tmp_path)
     monkeypatch.undo()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +17,7 @@ import pytest
 
 from holdfast.storage import InvalidKey, ObjectExists, ObjectNotFound, ObjectStore, SealedStore
 from holdfast.storage.azure.store import AzureStore
-from holdfast.storage.contract.object_store import PROBE_ROUNDS, ObjectChanged
+from holdfast.storage.contract.object_store import ObjectChanged
 from holdfast.storage.encryption.key_source import new_key
 from holdfast.storage.encryption.keyring import KEYS
 from holdfast.storage.gcs.store import GcsStore
@@ -74,25 +73,6 @@ def test_a_key_is_free_again_after_its_object_was_deleted(store: ObjectStore) ->
     store.delete("a/b")
     store.create("a/b", b"2")
     assert store.get("a/b") == b"2"
-
-
-def test_of_many_concurrent_creates_exactly_one_wins(store: ObjectStore) -> None:
-    contenders = 8
-    for number in range(5):
-        barrier = threading.Barrier(contenders)
-
-        def create(who: int, key: str = f"c/{number}", barrier: threading.Barrier = barrier) -> bool:
-            barrier.wait()
-            try:
-                store.create(key, str(who).encode())
-            except ObjectExists:
-                return False
-            return True
-
-        with ThreadPoolExecutor(contenders) as pool:
-            won = list(pool.map(create, range(contenders)))
-        assert won.count(True) == 1
-        assert store.get(f"c/{number}") == str(won.index(True)).encode()
 
 
 def test_a_reader_never_sees_a_part_of_a_small_object(store: ObjectStore) -> None:
@@ -306,44 +286,16 @@ def test_the_probe_finds_create_if_absent_and_leaves_nothing(store: ObjectStore)
     assert keys(store) == []
 
 
-def test_the_probe_notices_a_store_that_lets_several_creators_win(
-    store: ObjectStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(store, "create", store.put)
-    assert store.probe_create_if_absent(threads=2) is False
-    assert PROBE_ROUNDS >= 1
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "",
-        "/a",
-        "a/",
-        "a//b",
-        "..",
-        "a/../b",
-        "./a",
-        "a\\b",
-        "a\0b",
-        "a\nb",
-        "x" * 256,
-        "a/" * 600 + "b",
-        "\udc80",
-    ],
-)
-def test_a_key_that_could_mislead_is_refused(store: ObjectStore, key: str) -> None:
+def test_a_key_that_could_mislead_is_refused(store: ObjectStore) -> None:
+    """Which ones do, contract/test_keys.py shows."""
+    key = "a/../b"
     for use in (store.get, store.head, store.delete, store.open_read, lambda k: store.put(k, b"")):
         with pytest.raises(InvalidKey):
             use(key)
     with pytest.raises(InvalidKey), store.open_write(key):
         pass
-
-
-@pytest.mark.parametrize("prefix", ["/", "../", "a/../", "a//", ".."])
-def test_a_prefix_that_could_mislead_is_refused(store: ObjectStore, prefix: str) -> None:
     with pytest.raises(InvalidKey):
-        store.list(prefix)
+        store.list("a/../")
 
 
 def test_keys_with_unusual_letters_come_back_as_they_were(store: ObjectStore) -> None:

@@ -108,7 +108,7 @@ def test_temporary_files_are_neither_listed_nor_reachable(store: FolderStore, tm
 
 
 def test_the_time_is_the_file_systems_not_ours(store: FolderStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.storage.folder.time.time", lambda: 0.0)
+    monkeypatch.setattr("locking.shared_folder.time.time", lambda: 0.0)
     store.put("a", b"")
     listing = store.list("")
     assert abs(listing.now - datetime.now(UTC)) < timedelta(seconds=5)

@@ -57,15 +57,7 @@ def test_a_store_that_keeps_its_promises_is_safe_and_left_as_it_was(store: Objec
     assert all(0 < took.median_ms <= took.max_ms for took in result.latency.values())
 
 
-@pytest.mark.parametrize(
-    "store",
-    [
-        "folder",
-        pytest.param("s3", marks=pytest.mark.service),
-        *(pytest.param(kind, marks=[pytest.mark.service, pytest.mark.exhaustive]) for kind in ("azure", "gcs")),
-    ],
-    indirect=True,
-)
+@pytest.mark.parametrize("store", ["folder", pytest.param("s3", marks=pytest.mark.service)], indirect=True)
 def test_the_result_is_kept_under_a_name_of_its_own(store: ObjectStore) -> None:
     result = probe(store, BRIEF)
     kept = [keep(store, result) for _ in range(2)]

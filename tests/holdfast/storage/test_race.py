@@ -13,7 +13,7 @@ from holdfast.storage import (
     ObjectNotFound,
     ObjectStore,
 )
-from holdfast.storage.race import Race
+from holdfast.storage.probe import Race
 
 pytestmark = pytest.mark.slow
 

@@ -2,52 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import pytest
 
-from holdfast.storage import ObjectExists, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
-from holdfast.storage.s3 import access
+from holdfast.storage import StoreError
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3.store import S3Store
-from locking import Lease, LockLost, LockStateUnknown, Owner, Runtime, RWLock
-from tests.support.locks.aftermath import must_be_safe, outcome
+from locking import Lease, Runtime, RWLock
+from tests.support.locks.aftermath import outcome
 from tests.support.locks.lockstore import FakeTime
 from tests.support.stores.fake_s3 import BUCKET, CUT, FakeS3, Fault, running_fake_s3
 
 pytestmark = pytest.mark.slow
 
-ELSEWHERE = Owner(host="elsewhere", boot_id="another", pid_namespace="another", pid=1, process_start=1)
-
-NOT_DONE = (StoreUnavailable, LockStateUnknown)
-NOT_KNOWN = (StoreUnavailable, LockStateUnknown, StoreOutcomeUnknown)
-
-FAULTS: list[Any] = [
-    pytest.param(Fault(403, "AccessDenied"), (StoreDenied,), marks=pytest.mark.exhaustive),
-    (Fault(404, "NoSuchBucket"), (StoreError,)),
-    pytest.param(Fault(404), (StoreError,), marks=pytest.mark.exhaustive),
-    pytest.param(Fault(409, "OperationAborted"), NOT_DONE, marks=pytest.mark.exhaustive),
-    (Fault(412, "PreconditionFailed"), (ObjectExists,)),
-    pytest.param(Fault(429, "TooManyRequests"), NOT_DONE, marks=pytest.mark.exhaustive),
-    pytest.param(Fault(500, "InternalError"), NOT_KNOWN, marks=pytest.mark.exhaustive),
-    (Fault(500, "InternalError", lands=True), NOT_KNOWN),
-    pytest.param(Fault(503), NOT_KNOWN, marks=pytest.mark.exhaustive),
-    (Fault(503, "SlowDown"), NOT_DONE),
-    (CUT, NOT_KNOWN),
-    pytest.param(Fault(0, lands=True), NOT_KNOWN, marks=pytest.mark.exhaustive),
-]
-
 
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[FakeS3, S3Store]]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(access, "READ_ATTEMPTS", 1)  # so that each answer reaches the lock
         patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         patch.setenv("AWS_REGION", "us-east-1")
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield server, S3Store(BUCKET, listing_is_ordered=True)
+        yield server, S3Store(BUCKET, listing_is_ordered=True, patience=Patience(5.0, 30.0, attempts=1))
 
 
 class World:
@@ -59,42 +36,10 @@ class World:
         server.clock = self.time.date
         self.runtime = Runtime(clock=self.time, jitter=lambda: 0.5)
 
-    def take(self) -> Lease:
-        return RWLock(self.store, "r", runtime=self.runtime, owner=ELSEWHERE).write(wait=0, renew=False)
-
     def fail(self, fault: Fault, number: int, *, lasting: bool = False) -> None:
         """Let one request fail, counted from now, or all from that one on."""
         self.server.received.clear()
         self.server.judge = lambda at, request: fault if at == number or (lasting and at > number) else None
-
-
-Use = Callable[[World, Lease], object]
-OPERATIONS: dict[str, Use | None] = {
-    "acquire": None,
-    "check": lambda world, lease: lease.check(),
-    "renew": lambda world, lease: lease.renew(),
-    "release": lambda world, lease: lease.release(),
-}
-
-
-@pytest.mark.parametrize("operation", OPERATIONS)
-@pytest.mark.parametrize(("fault", "errors"), FAULTS)
-def test_an_answer_that_fails_leaves_no_lock_that_is_not_and_nothing_for_ever(
-    running: tuple[FakeS3, S3Store], operation: str, fault: Fault, errors: tuple[type[Exception], ...]
-) -> None:
-    number, ended = 0, False
-    while not ended:
-        world = World(*running)
-        use = OPERATIONS[operation]
-        lease = None if use is None else world.take()
-        world.fail(fault, number)
-        found = outcome(world.take if use is None or lease is None else partial(use, world, lease))
-        ended = len(world.server.received) <= number
-        world.server.judge = lambda at, request: None
-        assert found is None or isinstance(found, (Lease, *errors))
-        must_be_safe(world.store, world.time, world.runtime, found if isinstance(found, Lease) else lease)
-        number += 1
-    assert number > {"acquire": 5, "check": 1, "renew": 2, "release": 1}[operation]
 
 
 @pytest.mark.parametrize("number", range(5))
@@ -122,11 +67,3 @@ def test_no_write_of_a_lock_is_ever_sent_twice(running: tuple[FakeS3, S3Store], 
     puts = [each.key for each in world.server.received if each.method == "PUT" and "INTENT" in each.key]
     assert len(puts) > 1
     assert len(set(puts)) == len(puts)
-
-
-def test_a_lock_that_was_ended_is_lost_on_s3_too(running: tuple[FakeS3, S3Store]) -> None:
-    world = World(*running)
-    lease = world.take()
-    world.server.objects[f"locks/r/DEAD.{lease.txn}"] = (b"", world.time.date())
-    with pytest.raises(LockLost, match="ended"):
-        lease.check()

@@ -14,7 +14,7 @@ from unittest.mock import patch
 
 import pytest
 
-from locking import Runtime, standing
+from locking import Runtime, folder
 from tests.support.explorer.clients import Held
 from tests.support.explorer.replay import Answers, AskingStore
 from tests.support.explorer.scenarios import (
@@ -64,7 +64,7 @@ def test_no_order_of_events_breaks_a_law(scenario: Scenario) -> None:
 
 @pytest.mark.parametrize("scenario", tiered(WITHOUT_SECOND_LINE))
 def test_nor_without_the_second_line(scenario: Scenario) -> None:
-    with patch.object(standing, "check_alone"):
+    with patch.object(folder, "check_alone"):
         found = explore(scenario)
     assert found.broken is None, str(found)
 

@@ -393,16 +393,6 @@ def test_what_will_not_get_better_is_not_tried_for_ever(operation: str, fault: F
         number += 1
 
 
-def test_a_release_that_did_not_happen_is_still_the_end_for_its_holder() -> None:
-    for fault in WRITE_FAULTS:
-        store = FailingStore(listing_is_ordered=True)
-        lease, act = OPERATIONS["release"](store, store.time.runtime())
-        store.tell(fault, range(10**6))
-        act()
-        store.work()
-        assert not stands(lease)
-
-
 def _names(error: Exception, fault: Fault) -> bool:
     """Whether the error tells what went wrong with the store, who is in the way, or that the lock is lost for it."""
     if isinstance(error, LockBusy):  # also an own attempt that could not be taken back

@@ -12,7 +12,7 @@ from dataclasses import replace
 import pytest
 
 from locking import Lease, LockBusy, Owner, Runtime, RWLock, look_into
-from locking.runtime import COURTESY, SYSTEM
+from locking.runtime import COURTESY
 from locking.store import Listing
 from locking.terms import CLOCK_STEP
 from locking.transaction import FRESH
@@ -206,10 +206,6 @@ def waits(store: MemoryStore, runtime: Runtime, wait: float) -> float:
     store.after = lambda request: None
     reader.release()
     return began[0] - start if began else 0.0
-
-
-def test_processes_are_courteous() -> None:
-    assert SYSTEM.courtesy == COURTESY
 
 
 def test_a_writer_that_finds_a_reader_keeps_others_out_after_a_while(store: MemoryStore, courteous: Runtime) -> None:

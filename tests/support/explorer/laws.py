@@ -12,7 +12,7 @@ from holdfast.archive.format.commits import COMMITS
 from holdfast.archive.format.model import ArchiveCommit
 from holdfast.archive.format.state import Change, State, validate
 from holdfast.common.errors import DamagedError, RefusedError
-from locking import standing
+from locking import folder
 from locking.names import WORDS, Mode, excludes
 from locking.terms import MARKER_LIFE
 from tests.support.explorer.clients import TERMS, Client, Held, Memory, attached_holds, handle, still_holds
@@ -116,9 +116,9 @@ class Laws:
         if self._second_line is None:
             stands = checks()
             return stands, stands
-        with patch.object(standing, "check_alone", self._second_line):
+        with patch.object(folder, "check_alone", self._second_line):
             stands = checks()
-        with patch.object(standing, "check_alone", _no_second_line):
+        with patch.object(folder, "check_alone", _no_second_line):
             return stands, checks()
 
     def _commits(self, world: World) -> None:

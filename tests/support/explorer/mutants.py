@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 from holdfast.archive import archive
 from holdfast.archive.format.commits import commit_key
-from locking import ending, folder, lease, names, reaper, rules, rwlock, standing, transaction
+from locking import ending, folder, lease, names, reaper, rules, rwlock, transaction
 from locking.folder import FolderClaim, LockFolder, Look
 from locking.info import intent_is_over, is_over
 from locking.lease import Lease
@@ -72,7 +72,7 @@ def scenario(name: str) -> Scenario:
     return next(each for each in ALL if each.name == name)
 
 
-NO_OTHER_HOLDER: tuple[Patch, ...] = ((standing, "check_alone", _nothing),)
+NO_OTHER_HOLDER: tuple[Patch, ...] = ((folder, "check_alone", _nothing),)
 
 
 def _reader_sees_no_writers(view: View) -> Ruling:
@@ -345,7 +345,7 @@ MUTANTS = [
     Mutant("DEAD on a release in doubt", ((lease, "put_marker", _nothing),), LOST_RENEWAL, alone=False),
     Mutant("DEAD on a release while another process keeps the lock", ((attaching, "put_marker", _nothing),), KEPT),
     Mutant("the word that an owner has finished saves no lease", ((reaper, "lease_is_over", _true),), TOLD),
-    Mutant("one's own DEAD is heeded", ((standing, "_not_ended", _nothing),), ENDED),
+    Mutant("one's own DEAD is heeded", ((folder, "_not_ended", _nothing),), ENDED),
     Mutant("the dead do not count", ((Look, "living", _all_claims),), LATE, alone=False),
     Mutant("a left intent goes without DEAD", ((Reaper, "_judge", _bury_left_intents),), LEFT),
     Mutant(

@@ -349,6 +349,7 @@ LONG = frozenset(
         "a writer and a reader, one dies, one answer lost",
         "a writer and a reader, two answers lost",
         "a reader and a writer, two answers lost",
+        "a reader and a writer, two requests refused",
         "a writer and two readers, undisturbed",
         "three writers that try once, patiently",
         "three writers, one dies",

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
 
-from locking import standing
+from locking import folder
 from tests.support.explorer.laws import Laws
 from tests.support.explorer.world import Broken, Machine, Scenario, World
 
@@ -61,8 +61,8 @@ def explore_by_both_lines(scenario: Scenario) -> Found:
     """
     machine = Machine(scenario)
     reached: list[Any] = []
-    laws = Laws(machine, second_line=standing.check_alone)
-    with patch.object(standing, "check_alone", lambda *look: reached.append(look)):
+    laws = Laws(machine, second_line=folder.check_alone)
+    with patch.object(folder, "check_alone", lambda *look: reached.append(look)):
         found = _explore(machine, laws, limit=2_000_000)
     if reached:
         raise SecondLineReached(scenario.name)

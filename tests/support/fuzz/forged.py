@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from holdfast.archive.format.seal import seal
+from holdfast.archive.format.checksum import add_checksum
 
 RAW = (
     "null", "true", "-1", "0", "1", "1.5", "9223372036854775808", "1" + "0" * 400, "7" * 5000, "1e999", "NaN",
@@ -81,7 +81,7 @@ def document(body: bytes, draw: random.Random) -> tuple[str, bytes]:
     text = json.dumps(found, indent=1).replace(f'"{_PLACE}"', written)
     whole = text.encode()
     if sealed and draw.random() < 0.9:
-        whole = seal(whole)
+        whole = add_checksum(whole)
     return f"{'.'.join(map(str, at))}: {said}", whole
 
 
@@ -104,7 +104,7 @@ def with_value(body: bytes, at: Path, written: str) -> bytes:
         holder = holder[name]
     holder[last] = _PLACE
     whole = json.dumps(found, indent=1).replace(f'"{_PLACE}"', written).encode()
-    return seal(whole) if sealed else whole
+    return add_checksum(whole) if sealed else whole
 
 
 def _changed(holder: Any, name: str | int, places: list[Path], whole: Any, draw: random.Random) -> tuple[str, str]:

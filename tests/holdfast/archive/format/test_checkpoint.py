@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 
 import pytest
 
@@ -19,7 +18,7 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import Hold
 from holdfast.archive.history import restore_points
 from holdfast.common.errors import DamagedError, UsageError
-from holdfast.storage import ObjectStore, open_store
+from holdfast.storage import ObjectStore
 from locking.store import StoreUnavailable
 from tests.support.jobs.steps import SteppedStore, Steps
 
@@ -170,25 +169,6 @@ def test_what_a_checkpoint_tells_is_what_the_commits_tell(
         assert restore_points.describe(opened.state) == restore_points.describe(from_commits(archive))
 
 
-def test_only_the_head_of_a_block_is_read_until_its_files_are_wanted(
-    archive: Archive, block: MakeBlock, often: None
-) -> None:
-    own = FILE.model_copy(update={"path": "data/shop_db/7/snapshot/b1/0-1.parquet"})
-    table = TABLE.model_copy(update={"files": (own, FILE)})
-    commit(archive, Change("backup", add=(block(identity="b0"),)))
-    commit(archive, Change("consolidation", add=(block(identity="b1", tables=(table,)),)))
-    told: list[str] = []
-    placed = Archive.open(SteppedStore(archive.store, Steps(0, "before", told.append))).state.blocks["b1"]
-    told.clear()
-    assert (placed.id, placed.source, placed.rows, placed.size) == ("b1", "shop_db", 10, 100)
-    (head,) = placed.head.tables
-    # Those of other blocks are told: a vacuum asks for them.
-    assert (head.label, head.rows, head.columns, head.files) == ("public.orders", 10, (), (FILE,))
-    assert told == []
-    assert placed.block.tables == (table,)
-    assert told == [f"get {commit_key(2)}"]
-
-
 def test_a_commit_that_a_block_is_read_from_and_that_is_gone_is_named(
     archive: Archive, block: MakeBlock, often: None
 ) -> None:
@@ -253,19 +233,6 @@ def test_where_all_are_damaged_the_commits_tell(archive: Archive, block: MakeBlo
     for key in checkpoints(archive.store):
         archive.store.put(key, b"PAR1")
     assert Archive.open(archive.store).state == from_commits(archive)
-
-
-def test_a_checkpoint_of_another_archive_or_another_commit_is_not_believed(
-    archive: Archive, block: MakeBlock, often: None, tmp_path: Path
-) -> None:
-    other = Archive.create(open_store(str(tmp_path / "other")), name="other")
-    for number in range(4):
-        commit(archive, Change("backup", add=(block(identity=f"b{number}"),)))
-        commit(other, Change("backup", add=(block(identity=f"o{number}"),)))
-    own = archive.store.get(checkpoint_key(2))
-    for body in (other.store.get(checkpoint_key(4)), own):
-        archive.store.put(checkpoint_key(4), body)
-        assert Archive.open(archive.store).state == from_commits(archive)
 
 
 def test_a_checkpoint_that_needs_a_newer_reader_says_which(

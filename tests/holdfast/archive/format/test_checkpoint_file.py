@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 
 import pyarrow as pa
@@ -19,8 +19,8 @@ from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.model import ArchiveCommit, Hold, LogPlace
 from holdfast.archive.format.state import Removed, State
-from holdfast.archive.format.versions import FORMAT, READS
-from holdfast.common.errors import DamagedError, UsageError
+from holdfast.archive.format.versions import FORMAT
+from holdfast.common.errors import DamagedError
 from holdfast.storage.contract.object_store import StoredDocument
 from tests.support.stores.memory_store import MemoryStore
 
@@ -65,9 +65,14 @@ def full_state() -> State:
     return State(
         sequence=2,
         tip="c2",
+        tip_checksum="0" * 64,
         format=FORMAT,
         min_reader=3,
         min_writer=4,
+        vouched_by=2,
+        documents={"archive.json": "0" * 64},
+        void=frozenset({1}),
+        superseded={"gone": 7},
         at=NOON,
         blocks={each.id: Placed(each, 1, number=9 if each.id == "b2" else None) for each in BLOCKS},
         removed={"g": gone},
@@ -86,6 +91,9 @@ def read(store: MemoryStore, archive: str, body: bytes) -> State:
 
 def test_the_state_is_read_as_it_was_written(store: MemoryStore) -> None:
     state = full_state()
+    assert {each.name for each in fields(State) if getattr(state, each.name) == getattr(State(), each.name)} == {
+        "cut_off"
+    }
     found = read(store, "id", to_bytes("id", state, "c2", NOON))
     assert found == state
     assert [placed.number for placed in found.blocks.values()] == [1, 9, 1, 1]
@@ -142,20 +150,8 @@ def test_a_file_with_any_other_value_is_not_believed(store: MemoryStore, change:
         read(store, "id", rewritten(body, change))
 
 
-@pytest.mark.parametrize("body", [b"", b"PAR1", b"PAR1" * 5, b"{}"])
-def test_what_is_no_parquet_is_no_checkpoint(store: MemoryStore, body: bytes) -> None:
-    with pytest.raises(DamagedError, match=f"^{KEY} is damaged or no checkpoint of ours$"):
-        read(store, "id", body)
-
-
 @pytest.mark.parametrize(("archive", "key"), [("other", KEY), ("id", checkpoint_key(3))])
 def test_a_checkpoint_of_another_archive_or_commit_is_not_believed(store: MemoryStore, archive: str, key: str) -> None:
     body = to_bytes("id", full_state(), "c2", NOON)
     with pytest.raises(DamagedError, match=f"^{key} is damaged: it is not what was written under this name$"):
         from_bytes(store, archive, StoredDocument(body, body), key)
-
-
-def test_a_checkpoint_of_a_newer_release_says_which_one_it_needs(store: MemoryStore) -> None:
-    body = to_bytes("id", replace(full_state(), min_reader=READS + 1), "c2", NOON)
-    with pytest.raises(UsageError, match=f"needs a reader of format {READS + 1}"):
-        read(store, "id", body)

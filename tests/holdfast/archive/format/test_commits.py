@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from holdfast.archive.format.checksum import add_checksum, checksum_of
 from holdfast.archive.format.commits import (
     commit_key,
     missing_commit,
@@ -19,7 +20,6 @@ from holdfast.archive.format.commits import (
     read_commit,
 )
 from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.seal import checksum_of, seal
 from holdfast.archive.format.versions import FORMAT, READS
 from holdfast.common.errors import DamagedError, UsageError
 from tests.support.stores.memory_store import MemoryStore
@@ -83,6 +83,6 @@ def test_a_commit_under_the_key_of_another_one_was_exchanged() -> None:
 def test_that_a_newer_release_is_needed_is_said_before_its_fields_are_looked_at() -> None:
     body = json.dumps({"format": 9, "min_reader": READS + 1, "sequence": "in words"}, indent=1).encode()
     with pytest.raises(UsageError, match=f"{ONE} needs a reader of format {READS + 1}"):
-        parse_commit(ONE, seal(body))
+        parse_commit(ONE, add_checksum(body))
     with pytest.raises(DamagedError, match=f"^{ONE} is damaged or not ours: sequence"):
-        parse_commit(ONE, seal(body.replace(b"%d" % (READS + 1), b"1")))
+        parse_commit(ONE, add_checksum(body.replace(b"%d" % (READS + 1), b"1")))

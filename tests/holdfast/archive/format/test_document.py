@@ -10,9 +10,9 @@ import pytest
 
 from bench.support.blocks import make_block
 from holdfast.archive import Archive, Change
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.model import ArchiveCommit
-from holdfast.archive.format.seal import seal
 from holdfast.archive.maintenance.verify import verify
 from holdfast.common.errors import DamagedError
 from tests.support.stores.memory_store import MemoryStore
@@ -35,7 +35,7 @@ def forge(store: MemoryStore, change: Callable[[dict[str, Any]], None]) -> bytes
     document = json.loads(store.get(KEY))
     del document["checksum"]
     change(document)
-    body = seal(json.dumps(document, indent=1).encode())
+    body = add_checksum(json.dumps(document, indent=1).encode())
     store.put(KEY, body)
     return body
 

@@ -15,7 +15,6 @@ from holdfast.archive.format.last_seen import (
     VARIABLE,
     LastSeen,
     PutBackError,
-    begin_seen,
     note_seen,
     place_of,
     read_seen,
@@ -70,13 +69,6 @@ def place(tmp_path: Path, block: MakeBlock) -> Place:
     made = Place(tmp_path, block)
     made.create()
     return made
-
-
-def test_an_archive_that_goes_on_is_opened_as_ever(place: Place) -> None:
-    assert [place.backup() for _ in range(3)] == [1, 2, 3]
-    seen = read_seen(place.open().store.url)
-    assert seen is not None
-    assert (seen.sequence, seen.commit, seen.name) == (3, place.open().state.tip, "shop")
 
 
 def test_an_older_state_is_refused_until_it_is_accepted(place: Place) -> None:
@@ -174,16 +166,6 @@ def test_an_archive_that_is_created_where_one_was_says_that_it_takes_its_place(
     assert place.open().state.sequence == 1
 
 
-def test_what_a_checkpoint_remembers_is_what_was_accepted(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    from holdfast.archive.format.checkpoint import write_checkpoint
-
-    place.backup()
-    archive = place.open()
-    archive.add(lambda _: Change(kind="accepted", supersedes={"gone": 7}), check=nothing, fence="t")
-    write_checkpoint(archive.store, archive.identity.id, archive.state)
-    assert place.open().state.superseded == {"gone": 7}
-
-
 def test_whoever_reads_while_another_adds_is_not_refused(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     place.backup()
     refresh, beside = Archive.refresh, iter([place.backup])
@@ -244,16 +226,6 @@ def test_of_one_archive_the_newest_commit_stays_whoever_comes_last() -> None:
     note_seen("place", newest.model_copy(update={"sequence": 4, "commit": "4"}))
     assert read_seen("place") == newest
     assert str(newest) == "commit 5 of shop (a)"
-
-
-def test_a_new_archive_remembers_what_was_there(place: Place) -> None:
-    identity = place.open().identity
-    begin_seen("place", identity, None)
-    note_seen("place", LastSeen(archive=identity.id, name="shop", sequence=3, commit="3"))
-    begin_seen("place", identity, read_seen("place"))
-    found = read_seen("place")
-    assert found is not None
-    assert (found.sequence, found.replaces) == (0, {identity.id: 3})
 
 
 def test_the_folder_is_that_of_the_user_unless_another_one_is_named(

@@ -60,10 +60,6 @@ def test_a_run_under_the_same_name_goes_on_numbering(store: ObjectStore) -> None
     ]
 
 
-def test_a_run_nobody_started_has_no_record(store: ObjectStore) -> None:
-    assert read_last(store, "run-9") is None
-
-
 def test_lost_replies_neither_stop_a_job_nor_hide_how_it_ended(
     store: ObjectStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:

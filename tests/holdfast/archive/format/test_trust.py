@@ -10,7 +10,7 @@ import pytest
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import Block
-from holdfast.archive.format.commits import commit_key, parse_commit, read_commit
+from holdfast.archive.format.commits import commit_key, parse_commit
 from holdfast.archive.format.runs import RunLog, read_unfinished
 from holdfast.archive.format.trust import CommitReader
 from holdfast.archive.maintenance.vouching import vouch
@@ -194,12 +194,6 @@ def test_no_vouching_counts_that_is_not_signed(place: Place, us: Signing, tmp_pa
         place.open(us)
     with pytest.raises(DamagedError, match="says to be signed by"):
         CommitReader(open_store(place.url, None, us), 2).read(1)
-
-
-def test_a_lone_commit_is_read_without_belief_only_by_who_says_so(place: Place, us: Signing) -> None:
-    place.create(NOBODY)
-    place.backup(NOBODY)
-    assert read_commit(open_store(place.url, None, us), 1).sequence == 1
 
 
 def test_a_run_goes_on_only_from_records_that_are_signed(place: Place, us: Signing) -> None:

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from holdfast.archive.format.seal import seal
+from holdfast.archive.format.checksum import add_checksum
 from holdfast.archive.format.versions import Versions, read_versions
 from holdfast.common.errors import DamagedError
 
@@ -15,7 +15,7 @@ KEY = "commits/00000000000000000001.json"
 
 def test_a_document_of_a_newer_release_says_which_version_it_needs() -> None:
     document = {"format": 9, "min_reader": 8, "min_writer": 7, "add": "in a shape that nobody has seen"}
-    for body in (json.dumps(document).encode(), seal(json.dumps(document, indent=1).encode())):
+    for body in (json.dumps(document).encode(), add_checksum(json.dumps(document, indent=1).encode())):
         assert read_versions(body, KEY) == Versions(format=9, min_reader=8, min_writer=7)
 
 
@@ -32,6 +32,6 @@ def test_what_states_no_format_is_named_as_damaged(body: bytes) -> None:
 
 
 def test_a_version_is_believed_only_under_a_seal_that_fits() -> None:
-    body = seal(b'{\n "format": 2,\n "min_reader": 4\n}').replace(b"4", b"1", 1)
+    body = add_checksum(b'{\n "format": 2,\n "min_reader": 4\n}').replace(b"4", b"1", 1)
     with pytest.raises(DamagedError, match=f"^{KEY} is damaged: its checksum is another"):
         read_versions(body, KEY)

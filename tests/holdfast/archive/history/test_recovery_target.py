@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime, timedelta
 
 import pytest
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.files.data_files import write_bytes
-from holdfast.archive.format.block import Block
 from holdfast.archive.format.document import TableRecord
 from holdfast.archive.history import restore_points, target_resolution
 from holdfast.archive.history.recovery_target import RecoveryTarget
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.common.errors import RefusedError
 from tests.support.archives.chain_writer import ChainWriter
-
-MakeBlock = Callable[..., Block]
 
 
 def test_changes_join_a_snapshot_that_falls_into_them(writer: ChainWriter) -> None:
@@ -72,13 +68,6 @@ def test_a_table_that_was_begun_anew_has_no_gap_behind_its_snapshot(writer: Chai
     (gap,) = restore_points.describe(writer.archive.state)["sources"][0]["gaps"]
     minutes = [datetime.fromisoformat(gap[each]).minute for each in ("from", "to")]
     assert (gap["table"], minutes) == ("public.orders", [1, 3])
-
-
-def test_changes_that_do_not_follow_are_refused(writer: ChainWriter) -> None:
-    writer.snapshot("0/180", 0, opened=True)
-    writer._end = "0/150"
-    with pytest.raises(RefusedError, match="do not follow what is here, which ends at 0/100"):
-        writer.changes("0/200", 1)
 
 
 def test_the_newest_snapshot_before_a_moment_is_begun_with(writer: ChainWriter) -> None:
@@ -210,27 +199,6 @@ def test_changes_without_the_snapshot_before_them_are_no_restore_points(writer: 
     assert writer.intervals() == [("0/380", "0/400")]
 
 
-def test_a_hole_in_the_changes_behind_a_snapshot_ends_its_interval(writer: ChainWriter) -> None:
-    writer.snapshot("0/180", 0, opened=True)
-    writer.changes("0/200", 1)
-    writer.changes("0/300", 2)
-    writer.changes("0/400", 3)
-    remove(writer, "b3")
-    assert writer.intervals() == [("0/180", "0/200")]
-    writer.snapshot("0/480", 4)
-    assert writer.intervals() == [("0/180", "0/200"), ("0/480", "0/480")]
-
-
-def test_a_snapshot_left_alone_is_the_only_position_there(writer: ChainWriter) -> None:
-    writer.snapshot("0/180", 0, opened=True)
-    writer.changes("0/200", 1)
-    writer.snapshot("0/280", 2)
-    writer.changes("0/300", 3)
-    writer.changes("0/400", 4)
-    remove(writer, "b2", "b4")
-    assert writer.intervals() == [("0/180", "0/180"), ("0/280", "0/280")]
-
-
 def test_the_snapshot_of_a_new_server_is_not_joined_to_the_changes_of_the_old_one(writer: ChainWriter) -> None:
     writer.snapshot("0/980", 0, opened=True)
     writer.changes("0/900", 1)
@@ -242,39 +210,6 @@ def test_the_snapshot_of_a_new_server_is_not_joined_to_the_changes_of_the_old_on
     writer.changes("0/400", 5)
     remove(writer, "b4", "b5")
     assert writer.intervals() == [("0/980", "0/A00"), ("0/380", "0/400")]
-
-
-def test_a_table_begun_anew_has_its_rows_behind_a_hole_only_where_its_own_snapshot_is_there(
-    writer: ChainWriter,
-) -> None:
-    def rows(number: int) -> TableRecord:
-        return TableRecord(id=str(number), table_schema="public", name=f"t{number}", rows=0, digest="", files=())
-
-    def parts(position: str) -> dict[str, tuple[int, str]]:
-        moment = target_resolution.resolve(writer.archive.state, writer.archive.store, "shop_db", f"lsn:{position}")
-        return {name: (each.since, each.stale) for name, each in moment.tables().items()}
-
-    writer.followed = {7: 70, 8: 80}
-    writer.snapshot("0/180", 0, opened=True, tables=(rows(7), rows(8)))
-    writer.changes("0/200", 1)
-    writer.followed = {8: 80}
-    writer.changes("0/300", 2)
-    writer.followed = {7: 71, 8: 80}
-    writer.snapshot("0/380", 3, supplement=True, tables=(rows(7),))
-    writer.followed = {8: 80}
-    writer.changes("0/380", 3)
-    writer.followed = {7: 71, 8: 80}
-    writer.changes("0/400", 4)
-    whole = {"7": (0x380, ""), "8": (0x180, "")}
-    assert parts("0/400") == whole
-    writer.snapshot("0/480", 5, tables=(rows(7), rows(8)))
-    writer.changes("0/500", 6)
-    remove(writer, "b6")
-    assert parts("0/380")["7"] == (0x380, "")
-    assert parts("0/500") == {"7": (0x480, ""), "8": (0x480, "")}
-    remove(writer, "b4")
-    assert "it is not in the publication any more" in parts("0/380")["7"][1]
-    assert parts("0/500") == {"7": (0x480, ""), "8": (0x480, "")}
 
 
 def test_a_hold_in_quiet_times_is_of_the_first_backup_that_has_it_all(writer: ChainWriter, noon: datetime) -> None:

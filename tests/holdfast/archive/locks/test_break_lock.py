@@ -9,7 +9,7 @@ import pytest
 from holdfast.archive.locks.break_lock import break_lock, describe_break, read_breaks
 from holdfast.common.errors import RefusedError, UsageError
 from locking import Lease, LockLost, LockNotFound, Owner, RWLock
-from locking.store import StoreDenied, StoreUnavailable
+from locking.store import StoreDenied
 from tests.support.stores.memory_store import MemoryStore, Spoilt
 
 WHY = "its host burnt"
@@ -155,17 +155,6 @@ def test_where_the_last_record_fails_the_first_one_says_who_did_it(store: Memory
     (record,) = read_breaks(store)
     assert record.state == "running"
     assert "was to be broken, and nothing says whether it was, at" in describe_break(record)
-
-
-def test_the_record_of_a_break_that_failed_says_why(store: MemoryStore) -> None:
-    lease = take(store)
-    store.spoilt = Spoilt(len(store.requests) + FIRST_RECORD + 2, "before", StoreUnavailable("no answer"))
-    with pytest.raises(StoreUnavailable):
-        break_lock(store, lease.txn, reason=WHY)
-    (record,) = read_breaks(store)
-    assert (record.state, record.step) == ("failed", "not certainly broken")
-    assert record.error is not None
-    assert (record.error.type, record.error.message) == ("StoreUnavailable", "no answer")
 
 
 def test_a_lock_that_goes_meanwhile_is_said_to_have_gone() -> None:

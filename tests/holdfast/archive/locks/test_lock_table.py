@@ -8,15 +8,6 @@ from holdfast.storage import ObjectStore
 from locking import RWLock, blockers, inspect
 
 
-def test_a_backup_shares_the_format_and_owns_its_sources() -> None:
-    locks = [(lock.resource, lock.mode) for lock in plan("backup", ["shop_db", "crm"])]
-    assert locks == [("format", "R"), ("ingest-crm", "W"), ("ingest-shop_db", "W")]
-
-
-def test_a_restore_shares_the_format_and_the_history() -> None:
-    assert [(lock.resource, lock.mode) for lock in plan("restore")] == [("format", "R"), ("history", "R")]
-
-
 def test_a_vacuum_holds_only_what_it_needs_from_start_to_end() -> None:
     held = [(lock.resource, lock.mode) for lock in plan("vacuum", ["a"])]
     assert held == [("format", "R"), ("maintenance", "W"), ("replica", "W")]
@@ -36,11 +27,6 @@ def test_each_operation_stands_in_one_row() -> None:
     names = [name for row in TABLE for name in row.operations]
     assert len(names) == len(set(names))
     assert set(names) >= AVAILABLE
-
-
-def test_every_operation_shares_or_owns_the_format_so_that_a_migration_is_alone() -> None:
-    assert all("format" in needs for needs in PLANS.values())
-    assert PLANS["migration"]["format"].mode == "W"
 
 
 def test_an_unknown_operation_is_refused_with_the_known_ones() -> None:

@@ -41,16 +41,6 @@ def test_acquiring_both_takes_twelve_requests_where_listings_are_unordered() -> 
         assert store.words().count("list") == 6
 
 
-def test_acquiring_both_takes_nine_requests_beside_another_backup(store: MemoryStore) -> None:
-    with (
-        RWLock(store, "format").read(wait=0, renew=False),
-        RWLock(store, "ingest-crm").write(wait=0, renew=False),
-    ):
-        store.forget()
-        with backup(store):
-            assert len(store.requests) == 9
-
-
 def test_releasing_the_locks_of_a_run_takes_two_requests_each(store: MemoryStore) -> None:
     held = locks.acquire(store, "backup", sources=["shop"], owner=Owner(scope="run"), purpose="test", wait=0)
     store.forget()

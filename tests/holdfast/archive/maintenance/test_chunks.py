@@ -9,7 +9,7 @@ import pytest
 
 from holdfast.archive.files.file_index import NamedFile
 from holdfast.archive.format.document import FileRecord
-from holdfast.archive.maintenance.chunks import CHUNK_S, FIRST_BYTES, LARGEST_BYTES, SMALLEST_BYTES, Chunks
+from holdfast.archive.maintenance.verify import CHUNK_S, FIRST_BYTES, LARGEST_BYTES, SMALLEST_BYTES, Chunks
 
 FOREVER = 10.0**9
 MEBIBYTE = 1 << 20

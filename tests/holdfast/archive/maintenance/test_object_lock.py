@@ -8,8 +8,7 @@ import pytest
 
 from holdfast.archive import Archive, Change
 from holdfast.archive.format.block import Block
-from holdfast.archive.maintenance.object_lock import extend_locks
-from holdfast.archive.maintenance.verify import Scope, verify_and_remember
+from holdfast.archive.maintenance.verify import Scope, extend_locks, verify_and_remember
 from holdfast.storage import SealedStore
 from holdfast.storage.contract.object_store import Extended
 from locking.store import StoreDenied, StoreError

@@ -6,7 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import pyarrow as pa
 import pytest
@@ -18,7 +18,7 @@ from holdfast.archive.files.data_files import write_bytes
 from holdfast.archive.files.file_index import NamedFile, Problem, content_problem, files_of
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.document import TableRecord
-from holdfast.archive.maintenance import chunks, scrub_schedule
+from holdfast.archive.maintenance import scrub_schedule
 from holdfast.archive.maintenance import verify as verification
 from holdfast.archive.maintenance.scrub_schedule import RUN, read_progress
 from holdfast.archive.maintenance.verify import Scope, Verification, verify_and_remember
@@ -138,15 +138,6 @@ def test_what_was_not_read_for_longest_comes_first(scrubbed: Scrubbed) -> None:
     assert list(dict.fromkeys(order)) == [old.id, new.id, newest.id]
 
 
-def test_all_is_read_where_nothing_bounds_it_whatever_was_read_before(scrubbed: Scrubbed) -> None:
-    for _ in range(2):
-        scrubbed.back_up()
-    scrubbed.verify(budget=1)
-    found = scrubbed.verify()
-    assert set(scrubbed.runs[-1]) == scrubbed.paths()
-    assert (found.files, found.since) == (8, scrubbed.store.now)
-
-
 def test_damage_is_read_again_each_time_until_it_is_mended(scrubbed: Scrubbed) -> None:
     first = scrubbed.back_up()
     scrubbed.store.advance(DAY)
@@ -184,9 +175,9 @@ def test_a_run_that_was_ended_is_gone_on_with(
     error: type[BaseException],
     remembered_every: int,
 ) -> None:
-    monkeypatch.setattr(chunks, "FIRST_BYTES", 1)
-    monkeypatch.setattr(chunks, "SMALLEST_BYTES", 1)
-    monkeypatch.setattr(chunks, "CHUNK_S", 0)
+    monkeypatch.setattr(verification, "FIRST_BYTES", 1)
+    monkeypatch.setattr(verification, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(verification, "CHUNK_S", 0)
     monkeypatch.setattr(verification, "REMEMBERED_EVERY_S", remembered_every)
     scrubbed.back_up(files=6)
     asked = 0
@@ -209,9 +200,9 @@ def test_a_run_that_was_ended_is_gone_on_with(
 def test_each_chunk_stands_under_the_lock_and_what_is_removed_in_between_is_left_out(
     scrubbed: Scrubbed, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chunks, "FIRST_BYTES", 1)
-    monkeypatch.setattr(chunks, "SMALLEST_BYTES", 1)
-    monkeypatch.setattr(chunks, "CHUNK_S", 0)
+    monkeypatch.setattr(verification, "FIRST_BYTES", 1)
+    monkeypatch.setattr(verification, "SMALLEST_BYTES", 1)
+    monkeypatch.setattr(verification, "CHUNK_S", 0)
     blocks = []
     for _ in range(3):
         blocks.append(scrubbed.back_up(files=2))
@@ -292,11 +283,6 @@ def test_no_time_reads_nothing(scrubbed: Scrubbed) -> None:
     assert (scrubbed.runs, found.files, found.since) == ([[]], 0, made.covers.to_time)
 
 
-def test_no_backups_need_no_reading(scrubbed: Scrubbed) -> None:
-    found = scrubbed.verify(within=DAY)
-    assert (found.damage, found.files, found.since) == ((), 0, None)
-
-
 @pytest.mark.parametrize(
     ("scope", "told"),
     [
@@ -311,14 +297,6 @@ def test_no_backups_need_no_reading(scrubbed: Scrubbed) -> None:
 )
 def test_a_scope_is_told_to_the_job(scope: Scope, told: list[str]) -> None:
     assert scope.arguments() == told
-
-
-def test_time_of_progress_is_the_stores(scrubbed: Scrubbed) -> None:
-    scrubbed.back_up()
-    scrubbed.verify()
-    at = read_progress(scrubbed.store).at
-    assert isinstance(at, datetime)
-    assert at == scrubbed.store.now
 
 
 ENOUGH = 1 << 30

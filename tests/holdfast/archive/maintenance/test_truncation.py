@@ -12,14 +12,14 @@ from holdfast.archive import Archive, Change, State
 from holdfast.archive.format.block import Block
 from holdfast.archive.format.block_ref import Placed
 from holdfast.archive.history.coverage import blocks_of
-from holdfast.archive.history.holds import check_holds, standing
+from holdfast.archive.history.holds import check_holds
 from holdfast.archive.maintenance.hold_requests import add_hold
 from holdfast.archive.maintenance.retention import parse_rules
 from holdfast.archive.maintenance.truncation import TruncationPlan, plan_truncation, truncate
 from holdfast.common.errors import HoldfastError, RefusedError, UsageError
 from locking import LockLost
 from tests.support.archives.backups import SOURCE, Backups
-from tests.support.archives.truncating import check_truth, content
+from tests.support.archives.truncating import check_truth
 
 
 def follow(made: Backups, *steps: str) -> None:
@@ -73,12 +73,6 @@ def test_a_point_in_between_leaves_a_hole_behind_it_and_keeps_no_change_block_mo
     check_truth(made)
 
 
-def test_a_full_backup_is_a_point_that_needs_nothing_else() -> None:
-    made = followed("changes", "full", "changes", "full", "changes")
-    made.hold(made.moment("commit:3"))
-    assert stays(made, "last=1") == ["b3", "b5", "b6"]
-
-
 def test_full_backups_that_no_changes_are_joined_to_yet_go_by_the_same_rules() -> None:
     made = followed("changes", "full", "full", "full")
     assert stays(made, "last=1") == ["b2", "b5"]  # the next changes go on from where the newest ones end
@@ -87,13 +81,6 @@ def test_full_backups_that_no_changes_are_joined_to_yet_go_by_the_same_rules() -
     follow(made, "changes")
     assert [point.commit for point in made.points()] == [5, made.state.sequence]
     check_truth(made)
-
-
-def test_what_a_stream_was_begun_with_stays_until_there_are_changes() -> None:
-    made = followed("full", "full")
-    assert stays(made, "last=1") == ["b1", "b3"]
-    follow(made, "changes")
-    assert stays(made, "last=1") == ["b3", "b4"]
 
 
 def test_a_table_that_was_begun_anew_keeps_its_own_snapshot_and_the_full_one() -> None:
@@ -106,25 +93,6 @@ def test_a_table_that_was_begun_anew_keeps_its_own_snapshot_and_the_full_one() -
     follow(made, "full", "changes")
     made.hold(made.moment("commit:5"))
     assert stays(made, "last=1") == ["b1", "b2", "b3", "b4", "b5", "b7", "b8"]
-
-
-def test_a_table_begun_anew_that_no_changes_have_reached_yet_stays() -> None:
-    made = followed("changes")
-    made.leave(2)
-    follow(made, "changes")
-    made.begin_anew(2)
-    assert stays(made, "last=1") == ["b1", "b2", "b3", "b4"]
-    follow(made, "changes")
-    assert "2" in made.restored(made.moment("latest"))
-
-
-def test_a_full_backup_stays_to_begin_with_when_all_its_tables_were_begun_anew() -> None:
-    made = followed("changes")
-    for table in (1, 2, 3):
-        made.begin_anew(table)
-    follow(made, "changes", "full", "changes")
-    made.hold(made.moment("commit:6"))
-    assert stays(made, "last=1") == ["b1", "b2", "b3", "b4", "b5", "b6", "b7", "b8"]
 
 
 def test_a_table_that_was_dropped_keeps_nothing() -> None:
@@ -148,16 +116,6 @@ def test_a_backup_of_chosen_tables_that_stands_alone_does_not_replace_the_databa
     assert stays(made, "last=1") == ["b2", "b3"]
 
 
-def test_snapshots_that_are_not_exact_are_points_of_their_own() -> None:
-    made = followed("changes")
-    made.full(stream=False)
-    follow(made, "changes", "full", "changes")
-    assert stays(made, "last=1") == ["b5", "b6"]
-    assert stays(made, "last=4") == ["b1", "b2", "b3", "b4", "b5", "b6"]
-    made.hold(made.moment("commit:3"))
-    assert stays(made, "last=1") == ["b3", "b5", "b6"]
-
-
 def test_a_gap_keeps_both_sides_apart() -> None:
     made = followed("changes")
     made.write(1)
@@ -166,20 +124,6 @@ def test_a_gap_keeps_both_sides_apart() -> None:
     follow(made, "changes", "changes")
     assert stays(made, "last=1") == ["b3", "b4", "b5"]
     assert stays(made, "last=4") == ["b1", "b2", "b3", "b4", "b5"]
-
-
-def test_positions_of_a_server_that_was_replaced_are_not_those_of_the_new_one() -> None:
-    made = followed("changes", "changes")
-    held = made.hold(made.moment("commit:2"))
-    made.fail_over(0x900)
-    made.write(1, 2)
-    made.full(opened=True)
-    follow(made, "changes", "changes", "full", "changes")
-    assert stays(made, "last=1") == ["b1", "b2", "b8", "b9"]
-    made.remove(*planned(made, "last=1").removed)
-    assert [point.commit for point in made.points()] == [1, 2, 8, 9]
-    assert standing(made.intervals(), held)[0] == 2
-    check_truth(made)
 
 
 def test_a_block_that_stands_for_several_stays_while_one_of_them_is_needed() -> None:
@@ -193,48 +137,6 @@ def test_a_block_that_stands_for_several_stays_while_one_of_them_is_needed() -> 
     check_truth(made)
     made.release(next(iter(made.state.holds)))
     assert stays(made, "last=1") == ["b4", "b7", "b9"]
-
-
-def test_a_snapshot_made_of_what_was_here_takes_the_place_of_the_older_ones() -> None:
-    made = followed("changes", "changes", "changes")
-    made.consolidate(blocks_of(made.state, SOURCE)[2])
-    assert stays(made, "last=1") == ["b4", "b5"]
-    made.remove(*planned(made, "last=1").removed)
-    follow(made, "changes")
-    check_truth(made)
-    assert len(made.intervals()) == 1
-
-
-def test_a_position_without_a_schema_of_its_own_keeps_what_tells_the_next() -> None:
-    made = followed("changes")
-    made.write(1, 2)
-    middle = made.lsn
-    made.write(1, 2)
-    made.changes(middle)
-    follow(made, "changes", "full", "changes")
-    moment = made.moment("commit:3")
-    made.hold(moment)
-    before = content(made, moment)
-    assert stays(made, "last=1") == ["b1", "b2", "b3", "b4", "b6", "b7"]
-    made.remove(*planned(made, "last=1").removed)
-    assert content(made, made.moment("commit:3")) == before
-
-
-def test_a_position_without_sequences_of_its_own_keeps_what_tells_the_next() -> None:
-    made = followed("changes")
-    made.write(1, 2)
-    made.changes(is_cut=False, with_sequences=False)
-    made.write(1, 2)
-    made.changes(is_cut=False)
-    made.write(1, 2)
-    made.changes(is_cut=False)
-    made.full(opened=True)
-    held = made.moment("commit:3")
-    made.hold(held)
-    before = content(made, held)
-    assert stays(made, "last=1") == ["b1", "b2", "b3", "b4", "b6"]
-    made.remove(*planned(made, "last=1").removed)
-    assert content(made, made.moment("commit:3")) == before
 
 
 def test_a_moment_that_is_held_can_be_asked_for_by_its_time() -> None:

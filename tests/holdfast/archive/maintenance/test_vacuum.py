@@ -11,7 +11,7 @@ from holdfast.archive import Archive
 from holdfast.archive.format.commits import commit_key
 from holdfast.archive.format.resume import BegunBlock
 from holdfast.archive.format.runs import RunLog, RunRecord
-from holdfast.common.errors import DamagedError, RefusedError, UsageError
+from holdfast.common.errors import RefusedError, UsageError
 from locking import inspect
 from tests.support.archives.block_files import data_keys, empty_archive, paths_of
 from tests.support.archives.vacuuming import DAY, HOUR, commit, named_now, put_file, run_vacuum, scene, write_block
@@ -46,16 +46,6 @@ def test_a_second_run_finds_nothing_and_commits_nothing() -> None:
     assert inspect(made.store) == []
 
 
-def test_an_archive_that_was_opened_from_a_checkpoint_is_vacuumed_alike(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("holdfast.archive.archive.CHECKPOINT_EVERY", 1)
-    made = scene()
-    assert made.store.keys("checkpoints/")
-    run_vacuum(made.store)
-    assert made.store.keys() & made.doomed == set()
-    assert {key for key in made.needed if not key.startswith("checkpoints/")} <= made.store.keys()
-    assert named_now(made.store) <= made.store.keys()
-
-
 def test_a_dry_run_tells_the_same_and_changes_nothing() -> None:
     made = scene()
     before = made.store.keys()
@@ -84,22 +74,6 @@ def test_removed_blocks_alone_are_vacuumed_without_listing_the_data() -> None:
     assert len(done.blocks) == 2
     assert orphans <= made.store.keys()
     assert not [name for name in made.store.requests if name.startswith("list data/")]
-
-
-def test_requests_for_removed_blocks_are_as_many_as_these_and_not_as_the_blocks_there_are(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.archive.archive.CHECKPOINT_EVERY", 8)
-    blocks = [write_block(store) for _ in range(40)]
-    for block in blocks:
-        commit(store, add=(block,))
-    commit(store, "truncation", remove=(blocks[0].id,))
-    store.advance(2 * DAY)
-    commit(store, "noted")
-    store.requests.clear()
-    run_vacuum(store, orphans=False)
-    read = [name for name in store.requests if name.startswith("get commits/")]
-    assert len(read) < 12  # those since the checkpoint, and the one that added the block
 
 
 def test_a_listing_alone_clears_committed_blocks_that_the_checkpoint_tells_of(
@@ -203,58 +177,6 @@ def test_a_clock_that_once_ran_ahead_keeps_no_file_until_its_time_comes(store: M
     assert run_vacuum(store).blocks == [block.id]
 
 
-def test_a_file_goes_with_the_last_block_that_names_it(store: MemoryStore) -> None:
-    first = write_block(store)
-    commit(store, add=(first,))
-    second = write_block(store, catalog=first.catalog)
-    third = write_block(store, catalog=first.catalog)
-    commit(store, add=(second, third))
-    commit(store, "truncation", remove=(first.id,))
-    store.advance(2 * DAY)
-    assert run_vacuum(store).blocks == [first.id]
-    assert data_keys(store) == paths_of(second, third)
-    commit(store, "truncation", remove=(second.id,))
-    store.advance(HOUR)
-    commit(store, "truncation", remove=(third.id,))
-    store.advance(DAY - HOUR)
-    assert run_vacuum(store).blocks == [second.id]
-    assert first.catalog.path in data_keys(store)
-    store.advance(HOUR)
-    assert run_vacuum(store).blocks == [third.id]
-    assert data_keys(store) == set()
-
-
-def test_rows_that_a_snapshot_shares_with_an_older_one_stay_with_it(store: MemoryStore) -> None:
-    old = write_block(store)
-    number = commit(store, add=(old,))
-    made = write_block(store, tables=0, shared=old.tables[0].files, after=number)
-    commit(store, add=(made,))
-    commit(store, "truncation", remove=(old.id,))
-    store.advance(2 * DAY)
-    run_vacuum(store)
-    assert data_keys(store) == paths_of(made)
-    store.advance(2 * DAY)
-    assert run_vacuum(store).files == 0
-    commit(store, "truncation", remove=(made.id,))
-    store.advance(2 * DAY)
-    run_vacuum(store)
-    assert data_keys(store) == set()
-
-
-def test_a_removed_snapshot_takes_no_rows_from_the_older_one_that_it_shares_them_with(
-    store: MemoryStore, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("holdfast.archive.archive.CHECKPOINT_EVERY", 1)
-    old = write_block(store)
-    number = commit(store, add=(old,))
-    made = write_block(store, tables=0, shared=old.tables[0].files, after=number)
-    commit(store, add=(made,))
-    commit(store, "truncation", remove=(made.id,))
-    store.advance(2 * DAY)
-    assert run_vacuum(store).blocks == [made.id]
-    assert data_keys(store) == paths_of(old)
-
-
 def test_an_attempt_that_lost_goes_also_where_the_one_that_won_is_shared(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -279,29 +201,6 @@ def test_a_backup_that_names_rows_of_another_block_is_refused(store: MemoryStore
         commit(store, add=(write_block(store, shared=old.tables[0].files),))
 
 
-def test_files_that_are_gone_already_are_no_reason_to_stop(store: MemoryStore) -> None:
-    block = write_block(store)
-    commit(store, add=(block,))
-    commit(store, "truncation", remove=(block.id,))
-    store.delete(block.tables[0].files[0].path)
-    store.advance(2 * DAY)
-    assert run_vacuum(store).blocks == [block.id]
-    assert data_keys(store) == set()
-
-
-def test_a_commit_that_is_missing_stops_the_vacuum(store: MemoryStore) -> None:
-    block = write_block(store)
-    commit(store, add=(block,))
-    number = commit(store, "truncation", remove=(block.id,))
-    commit(store, "noted")
-    store.advance(2 * DAY)
-    store.delete(commit_key(number))
-    before = data_keys(store)
-    with pytest.raises(DamagedError, match=f"commit {number} is missing"):
-        run_vacuum(store)
-    assert data_keys(store) == before
-
-
 def test_a_block_whose_run_has_told_something_lately_is_left_alone(store: MemoryStore) -> None:
     block = uuid.uuid4().hex
     file = put_file(store, block)
@@ -315,30 +214,3 @@ def test_a_block_whose_run_has_told_something_lately_is_left_alone(store: Memory
     store.advance(DAY)
     assert run_vacuum(store).abandoned == [block]
     assert RunRecord.from_bytes(store.get("runs/backup-1/000000.json"), "").run == "backup-1"
-
-
-def test_a_block_with_one_young_file_is_left_alone(store: MemoryStore) -> None:
-    block = uuid.uuid4().hex
-    put_file(store, block, table="1")
-    store.advance(2 * DAY)
-    put_file(store, block, table="2")
-    assert run_vacuum(store).young == [block]
-    assert len(data_keys(store)) == 2
-
-
-@pytest.mark.parametrize(
-    "key",
-    [
-        "data/notes",
-        "data/shop/1/snapshot/notes.txt",
-        f"data/shop/1/snapshot/{'a' * 32}/notes.txt",
-        f"data/shop/1/elsewhere/{'a' * 32}/00000-{'0' * 12}.parquet",
-        f"data/shop/1/snapshot/{'A' * 32}/00000-{'0' * 12}.parquet",
-        f"data/a source/1/snapshot/{'a' * 32}/00000-{'0' * 12}.parquet",
-    ],
-)
-def test_what_no_backup_has_written_is_left_alone_and_named(store: MemoryStore, key: str) -> None:
-    store.put(key, b"")
-    store.advance(30 * DAY)
-    assert run_vacuum(store).unknown == [key]
-    assert key in data_keys(store)

@@ -33,15 +33,6 @@ def test_a_whole_archive_has_no_damage(filled: Archive, deep: bool) -> None:
     assert (found.damage, found.files, found.commits) == ((), 2, 1)
 
 
-@pytest.mark.parametrize("deep", [False, True])
-def test_a_missing_file_is_named_with_what_it_costs(filled: Archive, deep: bool) -> None:
-    path = filled.commit(1).add[0].tables[0].files[0].path
-    filled.store.delete(path)
-    (damage,) = verify(filled, deep=deep).damage
-    assert path in str(damage)
-    assert "shop.orders of shop_db, restore point commit:1" in str(damage)
-
-
 def test_a_cut_file_is_found_without_reading_it(filled: Archive) -> None:
     path = filled.commit(1).add[0].tables[0].files[0].path
     filled.store.put(path, filled.store.get(path)[:-1])

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.vacuum_guard import Permit
+from holdfast.archive.maintenance.vacuum import Permit
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log.replicas import ReplicaRow, replicas
 from holdfast.replication.work import turn

@@ -8,6 +8,7 @@ import pytest
 
 from holdfast.storage.azure.store import AzureStore
 from holdfast.storage.contract import connections
+from holdfast.storage.contract.patience import Patience
 from tests.support.stores.failing_server import FailingServer, failing_server
 
 
@@ -15,14 +16,12 @@ from tests.support.stores.failing_server import FailingServer, failing_server
 def running() -> Iterator[tuple[FailingServer, AzureStore]]:
     """One server and one client for all tests."""
     with failing_server() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "ATTEMPTS", 2)
         patch.setattr(connections, "FIRST_PAUSE", 0.0)
-        patch.setattr("holdfast.storage.azure.account.READ_TIMEOUT", 0.3)
         patch.delenv("AZURE_STORAGE_CONNECTION_STRING", raising=False)
         patch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"{server.endpoint}/account")
         patch.setenv("AZURE_STORAGE_ACCOUNT", "account")
         patch.setenv("AZURE_STORAGE_KEY", "a2V5")
-        yield server, AzureStore("container", "prefix")
+        yield server, AzureStore("container", "prefix", patience=Patience(connect_s=5.0, read_s=0.3, attempts=2))
 
 
 @pytest.fixture

@@ -72,13 +72,6 @@ def test_a_blob_that_was_moved_to_the_archive_is_said_so(server: FailingServer, 
         store.get("a")
 
 
-def test_a_container_that_is_not_there_is_said_so(server: FailingServer, store: AzureStore) -> None:
-    server.answer = told(404, "ContainerNotFound")
-    for use in [*READS, *WRITES]:
-        with pytest.raises(StoreError, match="container does not exist"):
-            use(store)
-
-
 def test_a_server_that_is_not_there_did_nothing(server: FailingServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AZURE_STORAGE_SERVICE_ENDPOINT", f"http://127.0.0.1:{closed_port()}/account")
     store = AzureStore("container", "prefix")

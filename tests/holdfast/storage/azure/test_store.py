@@ -2,21 +2,12 @@
 
 from __future__ import annotations
 
-import time
-
 import pytest
 
-from holdfast.storage import (
-    ObjectChanged,
-    ObjectExists,
-    ObjectNotFound,
-    StoreError,
-    StoreOutcomeUnknown,
-    StoreUnavailable,
-)
+from holdfast.storage import ObjectChanged, ObjectExists, ObjectNotFound, StoreError, StoreUnavailable
 from holdfast.storage.azure.store import AzureStore
 from tests.support.stores.azure_requests import told, write_large
-from tests.support.stores.failing_server import SILENT, Answer, FailingServer
+from tests.support.stores.failing_server import Answer, FailingServer
 
 
 def test_a_part_of_a_large_object_is_sent_again_because_nothing_shows_it(
@@ -54,22 +45,9 @@ def test_a_replaced_object_that_is_gone_is_told_from_one_that_changed(
         store.replace("a", b"", "0x1")
 
 
-def test_a_server_that_says_yes_to_everybody_fails_the_probe(server: FailingServer, store: AzureStore) -> None:
-    server.answer = Answer(201)
-    assert store.probe_create_if_absent(threads=2) is False
-
-
 def test_a_server_that_tells_no_time_is_refused(server: FailingServer, store: AzureStore) -> None:
     server.tells_time = False
     server.answer = Answer(200, '<?xml version="1.0"?><EnumerationResults><Blobs/></EnumerationResults>')
     server.answer.headers["Content-Type"] = "application/xml"
     with pytest.raises(StoreError, match="Date"):
         store.list("")
-
-
-def test_a_silent_server_is_waited_for_no_longer_than_told(server: FailingServer, store: AzureStore) -> None:
-    server.answer = SILENT
-    began = time.monotonic()
-    with pytest.raises(StoreOutcomeUnknown):
-        store.put("a", b"")
-    assert time.monotonic() - began < 5

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.storage import open_url
-from holdfast.storage.contract.clear_text import warn_of_clear_text
+from holdfast.storage.url import warn_of_clear_text
 
 
 @pytest.fixture(autouse=True)

@@ -10,7 +10,7 @@ from typing import IO, cast
 import pytest
 from typing_extensions import Buffer
 
-from holdfast.storage.contract.file_errors import TranslatingFile
+from holdfast.storage.contract.parts import TranslatingFile
 from locking.store import StoreUnavailable
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from holdfast.common.errors import UsageError
 from holdfast.storage import open_store
-from holdfast.storage.contract.settings import LISTING_ORDERED, bad_setting, listing_is_ordered
+from holdfast.storage.contract.settings import LISTING_ORDERED, listing_is_ordered
 
 
 @pytest.mark.parametrize(("value", "ordered"), [("yes", True), ("no", False), ("", None)])
@@ -15,19 +15,10 @@ def test_listings_are_ordered_as_is_said_and_else_as_the_server_is_known_for(val
     assert listing_is_ordered({}) is None
 
 
-def test_the_environment_of_this_process_is_asked(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(LISTING_ORDERED, "no")
-    assert listing_is_ordered() is False
-
-
 @pytest.mark.parametrize("value", ["Yes", "true", "1", " ", "yes "])
 def test_any_other_value_is_refused_with_those_that_there_are(value: str) -> None:
     with pytest.raises(UsageError, match=f"^HOLDFAST_LISTING_ORDERED is '{value}'; it may be one of: yes, no.$"):
         listing_is_ordered({LISTING_ORDERED: value})
-
-
-def test_a_bad_setting_is_named_with_its_value() -> None:
-    assert str(bad_setting("X", "a'b", "c, d")) == """X is "a'b"; it may be one of: c, d."""
 
 
 @pytest.mark.parametrize("value", ["secret\n", " secret", "sec\nret", "secret\r\n"])

@@ -75,6 +75,8 @@ def test_the_environment_says_where_the_key_is(
 ) -> None:
     monkeypatch.setenv(ENVIRONMENT, keys[0])
     assert Archive.open(open_store(store.url)).identity.name == "shop"
+    monkeypatch.setenv(ENVIRONMENT, "file:/nowhere")
+    assert Archive.open(open_store(store.url, keys[0])).identity.name == "shop"
 
 
 def test_an_archive_that_is_not_encrypted_is_refused_where_there_is_a_key_for_it(place: Path, keys: list[str]) -> None:

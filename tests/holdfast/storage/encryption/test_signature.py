@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from holdfast.storage.encryption.signature import sign, split
+from holdfast.storage.encryption.signed_store import sign, split
 from holdfast.storage.encryption.signing_key import SigningKey, find_signing_key
 from tests.support.signers import new_signer
 

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from holdfast.storage.contract import connections
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.gcs import store as gcs_module
-from holdfast.storage.gcs.store import ONCE, GcsStore
+from holdfast.storage.gcs.store import GcsStore
 from tests.support.stores.failing_server import FailingServer, failing_server
 from tests.support.stores.gcs_requests import PATIENCE
 
@@ -17,12 +18,10 @@ from tests.support.stores.gcs_requests import PATIENCE
 def running() -> Iterator[tuple[FailingServer, GcsStore]]:
     """One server and one client for all tests."""
     with failing_server() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connections, "ATTEMPTS", PATIENCE)
         patch.setattr(connections, "FIRST_PAUSE", 0.0)
         patch.setattr(gcs_module, "PART_PATIENCE", 0.0)
-        patch.setitem(ONCE, "timeout", (5.0, 0.3))
         patch.setenv("STORAGE_EMULATOR_HOST", server.endpoint)
-        yield server, GcsStore("bucket", "prefix")
+        yield server, GcsStore("bucket", "prefix", patience=Patience(connect_s=5.0, read_s=0.3, attempts=PATIENCE))
 
 
 @pytest.fixture

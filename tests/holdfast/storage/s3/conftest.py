@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from holdfast.storage.contract import parts
-from holdfast.storage.s3 import access
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3 import store as s3_module
 from holdfast.storage.s3.store import S3Store
 from tests.support.stores.fake_s3 import BUCKET, FakeS3, running_fake_s3
-from tests.support.stores.s3_requests import NAMES
+from tests.support.stores.s3_requests import ATTEMPTS, NAMES
 
 
 @pytest.fixture(scope="module")
@@ -21,14 +21,12 @@ def running() -> Iterator[tuple[FakeS3, S3Store]]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
         # Waits are the SDK's and ours to choose: none is needed here.
         patch.setattr("botocore.retries.standard.ExponentialBackoff.delay_amount", lambda *_: 0)
-        patch.setattr(access, "READ_ATTEMPTS", 2)
-        patch.setattr(access, "READ_TIMEOUT", 0.2)
         patch.setattr(s3_module, "CREATE_PAUSE", 0.0)
         patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         patch.setenv("AWS_REGION", "us-east-1")
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield server, S3Store(BUCKET, "prefix")
+        yield server, S3Store(BUCKET, "prefix", patience=Patience(connect_s=5.0, read_s=0.2, attempts=ATTEMPTS))
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 
 from holdfast.common.errors import UsageError
 from holdfast.storage import StoreUnavailable
-from holdfast.storage.s3 import access
 from holdfast.storage.s3.settings import S3Settings
 from holdfast.storage.s3.store import S3Store
 from tests.support.stores.fake_s3 import BUCKET, FakeS3, Fault
@@ -24,8 +23,7 @@ def server(plain_server: FakeS3) -> FakeS3:
     return plain_server
 
 
-def test_a_read_is_tried_as_often_as_told_and_no_more(server: FakeS3, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(access, "READ_ATTEMPTS", 4)
+def test_a_read_is_tried_as_often_as_told_and_no_more(server: FakeS3) -> None:
     store = S3Store(BUCKET, "prefix")  # the SDK limits how often one client tries again over time
     server.fail(Fault(500, "InternalError"))
     with pytest.raises(StoreUnavailable):

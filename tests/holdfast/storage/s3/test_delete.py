@@ -14,6 +14,7 @@ import pytest
 
 from bench.support.versitygw import running_versitygw
 from holdfast.storage import ObjectRetained, StoreDenied, StoreError, StoreOutcomeUnknown, StoreUnavailable
+from holdfast.storage.contract.patience import Patience
 from holdfast.storage.s3.store import S3Store
 from tests.support.stores.fake_s3 import BUCKET, CUT, FakeS3, Fault, Received, running_fake_s3
 from tests.support.stores.moto_server import running_moto
@@ -27,7 +28,7 @@ def running_versioned() -> Iterator[dict[str, str]]:
         yield server.environment
 
 
-@pytest.fixture(scope="module", params=[running_moto, running_versioned])
+@pytest.fixture(scope="module", params=[pytest.param(running_moto, marks=pytest.mark.exhaustive), running_versioned])
 def new_bucket(request: pytest.FixtureRequest) -> Iterator[NewBucket]:
     """Makes a bucket on a server; returns a store in it, and a client beside the store."""
     with request.param() as variables, pytest.MonkeyPatch.context() as patch:
@@ -115,12 +116,11 @@ def test_what_is_locked_by_its_bucket_stays_though_the_server_does_not_say_until
 @pytest.fixture(scope="module")
 def running() -> Iterator[tuple[FakeS3, S3Store]]:
     with running_fake_s3() as server, pytest.MonkeyPatch.context() as patch:
-        patch.setattr("holdfast.storage.s3.access.READ_ATTEMPTS", 1)
         patch.setenv("AWS_ENDPOINT_URL", server.endpoint)
         patch.setenv("AWS_REGION", "us-east-1")
         patch.setenv("AWS_ACCESS_KEY_ID", "key")
         patch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
-        yield server, S3Store(BUCKET, listing_is_ordered=True)
+        yield server, S3Store(BUCKET, listing_is_ordered=True, patience=Patience(5.0, 30.0, attempts=1))
 
 
 @pytest.fixture

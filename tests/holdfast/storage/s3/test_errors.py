@@ -15,10 +15,10 @@ from holdfast.storage import (
     StoreUnavailable,
     open_store,
 )
-from holdfast.storage.s3 import access
 from holdfast.storage.s3.store import S3Store
 from tests.support.stores.error_table import ErrorTable
 from tests.support.stores.fake_s3 import CUT, SILENT, TORN, FakeS3, Fault
+from tests.support.stores.s3_requests import ATTEMPTS
 
 WRITES: list[Callable[[S3Store], object]] = [
     lambda store: store.put("a", b"x"),
@@ -76,7 +76,7 @@ def test_an_answer_that_ends_in_its_middle_is_asked_for_again_then_unavailable(s
     server.fail(TORN)
     with pytest.raises(StoreUnavailable, match="Could not read 'a'"):
         store.get("a")
-    assert len(server.received) == access.READ_ATTEMPTS
+    assert len(server.received) == ATTEMPTS
 
 
 def test_what_is_not_there_is_said_so(server: FakeS3, store: S3Store) -> None:

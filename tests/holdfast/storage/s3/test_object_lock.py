@@ -12,7 +12,7 @@ from botocore.exceptions import ClientError
 
 from bench.support.versitygw import running_versitygw
 from holdfast.archive import Archive
-from holdfast.archive.maintenance.object_lock import extend_locks
+from holdfast.archive.maintenance.verify import extend_locks
 from holdfast.common.errors import UsageError
 from holdfast.storage import ObjectStore, SealedStore
 from holdfast.storage.s3.object_lock import ObjectLock

@@ -90,20 +90,6 @@ def test_settings_come_from_the_environment_and_travel_with_a_store(
         assert (twin.url, twin.listing_is_ordered) == (store.url, True)
 
 
-@pytest.mark.parametrize("ordered", [True, False])
-def test_an_order_of_listings_that_was_told_survives_pickling(server: FakeS3, ordered: bool) -> None:
-    store = S3Store(BUCKET, listing_is_ordered=ordered)
-    assert pickle.loads(pickle.dumps(store)).listing_is_ordered is ordered  # noqa: S301 - our own bytes
-
-
-@pytest.mark.parametrize(("value", "ordered"), [("yes", True), ("no", False), ("", False)])
-def test_the_environment_says_whether_listings_are_ordered(
-    server: FakeS3, monkeypatch: pytest.MonkeyPatch, value: str, ordered: bool
-) -> None:
-    monkeypatch.setenv("HOLDFAST_LISTING_ORDERED", value)
-    assert S3Store(BUCKET).listing_is_ordered is ordered
-
-
 @pytest.mark.parametrize(
     ("variables", "said"),
     [

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from holdfast.archive.format.seal import check_seal, checksum_of, damaged_seal, seal
+from holdfast.archive.format.checksum import add_checksum, check_checksum, checksum_of, wrong_checksum
 from holdfast.common.errors import DamagedError
 
 BODY = json.dumps({"id": "b1", "rows": 10}, indent=1).encode()
@@ -20,8 +20,8 @@ def test_a_sealed_document_is_the_same_with_one_field_more(document: dict[str, o
     document.pop("checksum", None)
     document["last"] = 1
     body = json.dumps(document, indent=1).encode()
-    sealed = seal(body)
-    assert check_seal(sealed, "x.json")
+    sealed = add_checksum(body)
+    assert check_checksum(sealed, "x.json")
     read = json.loads(sealed)
     assert list(read) == [*document, "checksum"]
     assert read.pop("checksum") == hashlib.sha256(body.removesuffix(b"\n}")).hexdigest()
@@ -29,41 +29,41 @@ def test_a_sealed_document_is_the_same_with_one_field_more(document: dict[str, o
 
 
 def test_a_document_without_a_seal_is_told_from_a_damaged_one() -> None:
-    assert not check_seal(BODY, "x.json")
-    assert not check_seal(b"", "x.json")
+    assert not check_checksum(BODY, "x.json")
+    assert not check_checksum(b"", "x.json")
 
 
-@given(st.integers(0, len(seal(BODY)) - 1), st.integers(0, 7))
+@given(st.integers(0, len(add_checksum(BODY)) - 1), st.integers(0, 7))
 def test_no_flipped_bit_of_the_content_passes_for_the_document(place: int, bit: int) -> None:
-    """One in the seal's own syntax may make it look like none: the content is right, and format 2 refuses it."""
-    damaged = bytearray(seal(BODY))
+    """One in the checksum's own syntax may make it look like none: the content is right, and format 2 refuses it."""
+    damaged = bytearray(add_checksum(BODY))
     damaged[place] ^= 1 << bit
-    refused = str(damaged_seal("x.json", "its checksum is another than its bytes have"))
+    refused = str(wrong_checksum("x.json", "its checksum is another than its bytes have"))
     in_content = place < len(BODY.removesuffix(b"\n}"))
     assert judged(bytes(damaged)) in ([refused] if in_content else [refused, "not sealed"])
 
 
 def judged(body: bytes) -> str:
     try:
-        return "sealed" if check_seal(body, "x.json") else "not sealed"
+        return "sealed" if check_checksum(body, "x.json") else "not sealed"
     except DamagedError as error:
         return str(error)
 
 
 def test_a_document_of_several_seals_is_judged_by_the_last() -> None:
-    inner = seal(BODY)
-    assert check_seal(seal(inner), "x.json")
+    inner = add_checksum(BODY)
+    assert check_checksum(add_checksum(inner), "x.json")
     with pytest.raises(DamagedError, match=r"^x\.json is damaged: its checksum is another"):
-        check_seal(inner.removesuffix(b"\n}") + inner[len(BODY) - 2 :], "x.json")
+        check_checksum(inner.removesuffix(b"\n}") + inner[len(BODY) - 2 :], "x.json")
 
 
 def test_the_error_names_the_object_and_what_to_do() -> None:
-    assert str(damaged_seal("commits/1.json", "its checksum is not there")) == (
+    assert str(wrong_checksum("commits/1.json", "its checksum is not there")) == (
         "commits/1.json is damaged: its checksum is not there. Restore this object from a copy of the archive."
     )
 
 
 def test_a_document_is_known_by_its_seal_or_by_all_its_bytes() -> None:
     body = b'{\n "a": 1\n}'
-    assert checksum_of(seal(body)) == hashlib.sha256(b'{\n "a": 1').hexdigest()
+    assert checksum_of(add_checksum(body)) == hashlib.sha256(b'{\n "a": 1').hexdigest()
     assert checksum_of(body) == hashlib.sha256(body).hexdigest()
