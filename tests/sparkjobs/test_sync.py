@@ -21,10 +21,8 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
+from holdfast.replication.log.errors import MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
-from holdfast.replication.work import fetch_files
-from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
@@ -152,13 +150,6 @@ def test_a_job_does_what_a_sync_without_spark_does_and_says_the_same(three: Repl
     assert synced(three, "far")[0] == {**told, "entries": 0, "files": 0, "bytes": 0}
 
 
-def test_what_is_no_more_than_a_task_is_fetched_by_the_driver(two: Replicas) -> None:
-    two.back_up("near")
-    told, job = synced(two, "far")
-    assert (told["files"], job.tasks) == (2, [])
-    assert two.is_whole("far")
-
-
 @pytest.mark.usefixtures("small_tasks")
 def test_where_a_file_is_damaged_at_one_replica_another_one_is_asked(three: Replicas) -> None:
     three.back_up("near")
@@ -175,7 +166,7 @@ def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
 ) -> None:
     three.back_up("near")
     three.sync("off")
-    whole, asked = fetch_files.send, []
+    whole, asked = transfer.send_files, []
 
     def send(source: ObjectStore, target: ObjectStore, files: Sequence[FileRecord]) -> list[FileRecord]:
         asked.append(Path(source.url).name)
@@ -183,21 +174,10 @@ def test_where_a_replica_cannot_be_read_any_more_another_one_is_asked(
             raise StoreError("the network is down")
         return whole(source, target, files)
 
-    monkeypatch.setattr(sync, "send", send)
+    monkeypatch.setattr(sync, "send_files", send)
     assert synced(three, "far")[0]["entries"] == 1
     assert asked == ["near", "off", "off"]
     assert three.is_whole("far")
-
-
-def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
-    two: Replicas, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def sync_log(self: ReplicatedArchive, **_: object) -> None:
-        raise FilesAwayError("near cannot be read", 2)
-
-    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
-    with pytest.raises(FilesAwayError, match="near cannot be read"):
-        sync_of_result(synced(two, "far")[0])
 
 
 @pytest.mark.usefixtures("small_tasks")

@@ -81,7 +81,6 @@ def rebuild_store(
 
 
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:
-    """Return the replicas that archives.yaml and the command name."""
     urls = dict(asked.coordination.named)
     for word in said:
         name, separator, url = word.partition("=")

@@ -1,9 +1,8 @@
-"""Update log of an archive.
+"""Update log of an archive: the changes that its replicas commit, in order. One transaction each.
 
-It holds the changes that the archive's replicas are to commit, in order. One transaction each. An index is taken by
-adding one to the head in the transaction that appends, so that there is no hole and the order is that of the commits: a
-sequence of the database would give neither. All refusals happen here: an entry that was appended is
-executed by every replica.
+An index is taken by adding one to the head in the transaction that appends: so there is no hole, and the order is that
+of the commits, which a sequence of the database would not give. All refusals happen here: each replica executes every
+entry that was appended.
 """
 
 from __future__ import annotations
@@ -58,9 +57,7 @@ FAILED = "failed"
 
 
 class EntryChange(Document):
-    """Change that an entry makes to every replica.
-
-    Its fields are those of a commit.
+    """Change that an entry makes to every replica, with the fields of a commit.
 
     :param ends: of sources that go back by it.
     :param acknowledges: index of an entry whose quorum has succeeded; 0: none.
@@ -79,7 +76,7 @@ class EntryChange(Document):
 
     @classmethod
     def of(cls, change: Change) -> EntryChange:
-        """Return the part of a change that all replicas are to have."""
+        """Return the part of a change that all replicas have."""
         return cls(
             kind=change.kind,
             add=change.add,
@@ -90,10 +87,7 @@ class EntryChange(Document):
         )
 
     def change(self, state: State, log: LogPlace) -> Change:
-        """Return the commit that a replica makes of it.
-
-        :param state: of the replica: what it never had is not taken back.
-        """
+        """Return a replica's commit; what its state never had is not taken back."""
         change = Change(
             kind=self.kind,
             add=self.add,
@@ -121,15 +115,12 @@ class EntryChange(Document):
 
 @dataclass(frozen=True)
 class Draft:
-    """An entry that is to be appended.
+    """Entry that is to be appended.
 
-    :param id: its own: by it one finds out whether an append took effect whose answer was lost.
-    :param planned_at: index of the last entry that was known when it was planned. What adds a backup may be appended
-        behind others, since only `expected` matters to it; all else may not.
-    :param expected, becomes: what each source's ends must be, and what they are then.
-    :param leader_epoch: of the leadership that it is made under; None for what any replica may append.
-    :param quorum_request: how many replicas are to hold the block that it adds before that counts; None: none
-        need to.
+    :param id: by it an append whose answer was lost is recognised.
+    :param planned_at: index of the last entry known to its plan.
+    :param expected, becomes: each source's ends before and after it.
+    :param leader_epoch: of the leadership that it is made under; None: any replica may append it.
     """
 
     id: str
@@ -149,11 +140,7 @@ class Draft:
 
 @dataclass(frozen=True)
 class LogEntry:
-    """An entry of the log.
-
-    :param appended_at: seconds since 1970 by the store's clock.
-    :param failed: its quorum has not come about: replicas that come to it pass it.
-    """
+    """Entry of the log; replicas pass it where its quorum has `failed`."""
 
     index: int
     id: str
@@ -163,12 +150,7 @@ class LogEntry:
     failed: bool = False
 
     def commit(self, state: State, log: LogPlace) -> Change:
-        """Return the commit that a replica makes of the entry.
-
-        An entry that has failed makes an empty one.
-
-        :param log: where the replica stands before it.
-        """
+        """Return a replica's commit of the entry, empty where it has failed."""
         update: dict[str, object] = {"index": self.index, "entry": self.id, "passed": self.failed, "recovery": ""}
         if self.index >= log.reached:
             update |= {"reached": 0, "reached_entry": ""}
@@ -181,14 +163,11 @@ class LogEntry:
 
 
 def append(connection: Connection, acting: Acting, draft: Draft) -> int:
-    """Append an entry, and return its index.
+    """Append an entry, and return its index; one with the same id is not appended twice.
 
-    An entry that was appended already is found by its id.
-
-    :raises EpochOverError, LostReplicaError: the replica must not append, or leads no more.
-    :raises HeadMovedError: it is to be planned again.
-    :raises RefusedError: another backup of the source was appended meanwhile, a block's id was used or abandoned, or
-        what is to be removed waits for its quorum.
+    :raises EpochOverError, LostReplicaError: as `replicas.guard` does; or another replica leads.
+    :raises HeadMovedError: it has to be planned again.
+    :raises RefusedError: another backup of the source, an abandoned or a pending block is in its way.
     :raises BusyError: the last backup of the source still waits for its quorum.
     """
     there = connection.execute(sa.select(_E.index).where(_E.entry == draft.id)).scalar_one_or_none()
@@ -250,14 +229,7 @@ def _begin_quorum(
 
 
 def fail_overdue(connection: Connection, archive: str, *, by: str, unread: Collection[str]) -> list[Quorum]:
-    """Take back the backups that missed the deadline of their quorum.
-
-    Return their quorums. Where too few replicas can be read, one may have succeeded as the store has forgotten: it
-    stays pending.
-
-    :param by: the replica that one acts for.
-    :param unread: names of replicas that could not be read.
-    """
+    """Take back backups past their quorum's deadline, unless too few replicas can be read to know."""
     return [
         waiting
         for waiting in quorum.overdue(connection, archive)
@@ -276,14 +248,12 @@ def _take_back(connection: Connection, archive: str, failing: Quorum, by: str) -
 def join(
     connection: Connection, acting: Acting, *, index: int, blocks: Collection[str], unread: Collection[str]
 ) -> list[int]:
-    """Vote for the pending entries that a replica holds.
+    """Vote for the pending entries that a replica holds, and acknowledge those with enough votes.
 
-    Return the indexes of those whose quorum has succeeded by that. An entry says so of each: only what replicas have
-    executed is known when the store is put back from an older copy.
+    Success is an entry: only what replicas have executed is known when the store is put back from an older copy.
 
-    :param index: of the last entry that the replica has; `blocks`: ids of those that it holds.
+    :param index: of the last entry that the replica has; `blocks`: ids that it holds.
     :param unread: names of replicas that could not be read: where these are too many, it stays pending.
-    :raises EpochOverError, LostReplicaError: as `replicas.guard` does.
     """
     return [
         complete.index
@@ -301,23 +271,14 @@ def _acknowledge(connection: Connection, acting: Acting, complete: Quorum) -> bo
 
 
 def append_decision(connection: Connection, archive: str, change: EntryChange, *, by: str) -> int:
-    """Append an entry that decides on earlier ones, and return its index.
-
-    It is part of the transaction that decides, and is valid behind any other: it acknowledges a backup, or takes blocks
-    back, which a replica that does not have them passes.
-
-    :param by: the replica that one acts for.
-    """
+    """Append an entry that decides on earlier ones, in the transaction that decides; return its index."""
     index = _next_index(connection, archive)
     _insert_entry(connection, archive, index, str(uuid.uuid4()), change, by=by)
     return index
 
 
 def _check_removed(connection: Connection, archive: str, blocks: Collection[str]) -> None:
-    """Refuse to remove a block that is pending its quorum.
-
-    It may be taken back yet, and that is another entry's to do.
-    """
+    """Refuse to remove a block that is pending its quorum: it may be taken back yet."""
     for waiting in quorum.pending(connection, archive) if blocks else ():
         if waiting.block in blocks:
             raise RefusedError(
@@ -327,10 +288,7 @@ def _check_removed(connection: Connection, archive: str, blocks: Collection[str]
 
 
 def _check_abandoned(connection: Connection, archive: str, blocks: Iterable[Block]) -> None:
-    """Refuse to add a block that a vacuum has abandoned.
-
-    Its files may be deleted.
-    """
+    """Refuse to add a block that a vacuum has abandoned: its files may be deleted."""
     c = schema.abandoned.c
     ids = [block.id for block in blocks]
     query = sa.select(c.block, c.replica).where(c.archive == archive, c.block.in_(ids)).limit(1)
@@ -361,10 +319,7 @@ def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
 
 
 def insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
-    """Insert the row of a source that has no backup yet.
-
-    :param values: of its columns, where they are not empty.
-    """
+    """Insert the row of a source, with values of its columns."""
     row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
     connection.execute(schema.sources.insert(), row | values)
 
@@ -385,12 +340,9 @@ def ends_of(connection: Connection, archive: str, source: str) -> Ends:
 
 
 def check_settled_at(connection: Connection, archive: str, source: str, position: str) -> None:
-    """Check that a source's changes up to a position are final.
+    """Check that a source's changes up to a position are final, so that its server may forget them.
 
-    Its server may then forget them.
-
-    :raises BusyError: they wait for their quorum.
-    :raises RefusedError: they were taken back, or others were appended.
+    :raises BusyError, RefusedError: they wait for their quorum; or were taken back.
     """
     quorum.check_settled(connection, archive, source)
     if (end := ends_of(connection, archive, source)[1]) != position:
@@ -401,10 +353,7 @@ def check_settled_at(connection: Connection, archive: str, source: str, position
 
 
 def entries(connection: Connection, archive: str, since: int, *, most: int = 100) -> Sequence[LogEntry]:
-    """Return entries in order.
-
-    :param since: index of the first one.
-    """
+    """Return entries in order, from an index on."""
     query = (
         sa.select(_E.index, _E.entry, _E.change, _E.appended_by, _E.appended_at)
         .where(_E.archive == archive, _E.index >= since)

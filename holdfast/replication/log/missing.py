@@ -16,12 +16,7 @@ if TYPE_CHECKING:
 
 
 def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:
-    """Record that no replica has the files of an entry.
-
-    Return for how many seconds that has been known.
-
-    :param pause: seconds; after a longer time without a look, it counts from now on.
-    """
+    """Record that no replica has an entry's files; return the seconds since when, without longer pauses."""
     now, m = clock(connection), schema.missing.c
     of_entry = (m.archive == archive, m.index == index)
     row = connection.execute(sa.select(m.since, m.seen).where(*of_entry)).one_or_none()
@@ -32,19 +27,13 @@ def note_missing(connection: Connection, archive: str, index: int, *, pause: flo
 
 
 def clear_missing(connection: Connection, archive: str, *, first: int, last: int) -> None:
-    """Remove the record of missing files from some entries.
-
-    A replica may have their files, or they need them no more.
-    """
+    """Remove the record of missing files from the entries first to last."""
     m = schema.missing.c
     connection.execute(schema.missing.delete().where(m.archive == archive, m.index.between(first, last)))
 
 
 def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
-    """Return the indexes of entries with missing files.
-
-    Each comes with the time since when that is known, in seconds since 1970.
-    """
+    """Return indexes of entries with missing files, and since when (s since 1970)."""
     m = schema.missing.c
     query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
     return [(row[0], row[1]) for row in connection.execute(query)]

@@ -1,14 +1,12 @@
-"""Rebuild of an archive's update log from its replicas.
+"""Rebuild of an archive's update log from its replicas, for a coordination store that was lost.
 
-It is for a coordination store that was lost. The log goes on behind the entry that the furthest replica has executed.
-All that is there counts, also a block that still waited for its quorum. Replicas that have the same go on as they are,
-unless the store still knows that they were lost before; all others are lost, and recovery gives them what they lack.
-Nothing is deleted anywhere.
+The log goes on behind the entry that the furthest replica has executed. All that is there counts, also a block that
+still waited for its quorum. Replicas that have the same go on as they are, unless the store still knows that they were
+lost; all others are lost, and recovery gives them what they lack. Nothing is deleted anywhere.
 
 The order is what makes it safe. A store that still knows the archive is closed first, by an id that no replica has.
-Then each replica that can be read says in a commit that it follows the log of a new id: from then on, whoever still has
-the old store contradicts it. Only then is the log written. Killed in between, it is run again: nothing can be appended
-until it has come to its end.
+Then each readable replica says in a commit that it follows the log of a new id: the old store is contradicted from
+then on. Only then is the log written. Killed in between, it is run again: nothing can be appended until its end.
 """
 
 from __future__ import annotations
@@ -58,10 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class KnownArchive:
-    """State of the archive that the store still has.
-
-    :param unsettled: blocks whose quorum was pending, or had failed.
-    """
+    """State of the archive that the store still has; `unsettled` blocks had no successful quorum."""
 
     log: LogState
     rows: tuple[ReplicaRow, ...]
@@ -73,9 +68,8 @@ class KnownArchive:
 class Rebuilding:
     """Plan of a rebuild.
 
-    :param archive: its id; `name`: its name.
     :param record: None: the store knows nothing of it.
-    :param is_needed: the store knows nothing of it, or no replica of it, or contradicts one.
+    :param is_needed: the store knows no replica of it, or contradicts one.
     :param chosen, without, lose_acknowledged: as `decide` takes them.
     """
 
@@ -101,10 +95,7 @@ class Rebuilding:
 
     @property
     def unsettled(self) -> tuple[str, ...]:
-        """Return the blocks that count from then on without a quorum.
-
-        Their quorum was pending or had failed.
-        """
+        """Return the blocks that count from then on without a quorum."""
         return tuple(sorted(self.record.unsettled & self.state.blocks.keys())) if self.record else ()
 
     @property
@@ -113,11 +104,7 @@ class Rebuilding:
         return max(0, self.record.log.head - self.head) if self.record else 0
 
     def check(self, *, force: bool) -> None:
-        """Check that the rebuild is needed and loses nothing unasked.
-
-        :param force: also where the store is as it should be.
-        :raises RefusedError: it is as it should be; or a replica has what would be lost.
-        """
+        """Check that the rebuild is needed, or forced, and loses nothing unasked (RefusedError)."""
         if not self.is_needed and not force:
             unread = [replica.name for replica in self.replicas if isinstance(replica, UnreadableReplica)]
             raise RefusedError(
@@ -140,13 +127,10 @@ def prepare(
 ) -> Rebuilding:
     """Plan a rebuild from the replicas, without changing anything.
 
-    :param urls: of replicas, by name. Those that the store still knows come to it, and those that their commits name.
+    :param urls: of replicas, by name; those that the store and their commits name come to them.
     :param word: the archive's id or name; None: the one of these replicas, else the only one in the store.
-    :param source: the replica that the log is to go on from; None: the one that has come furthest.
-    :param without: names of replicas that are left out: they are lost, even with files that no other has.
-    :param lose_acknowledged: also where a backup is given up whose quorum had succeeded.
-    :raises UsageError: the replicas are of several archives, or none is named.
-    :raises RefusedError: the log could go on from none of them.
+    :param source, without, lose_acknowledged: as `decide` takes them.
+    :raises UsageError, RefusedError: no archive, or several, are named; or the log could go on from no replica.
     """
     surveyed = ask(urls, places)
     archive, name = _archive(coordination, surveyed, word)
@@ -172,7 +156,7 @@ def prepare(
 
 
 def _named(surveyed: Sequence[SurveyedReplica]) -> dict[str, str]:
-    """Return the URLs of replicas that the furthest one's commits name, by name, but for those that were asked."""
+    """Return the URLs by name that the furthest replica's commits name, but for those asked."""
     readable = [replica.place for replica in surveyed if isinstance(replica, ReadableReplica)]
     furthest = max(readable, key=lambda place: (not place.set_aside, place.index), default=None)
     asked = {replica.name for replica in surveyed}
@@ -216,15 +200,11 @@ def _record(connection: Connection, archive: str) -> KnownArchive | None:
 
 
 def _lost(connection: Connection, archive: str) -> dict[str, str]:
-    """Return the reasons of lost replicas that the store still has, by name."""
     return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
 
 
 def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[SurveyedReplica], store: str) -> bool:
-    """Return whether a replica contradicts the coordination store.
-
-    It follows another log, or has executed an entry that the store does not have; or the store has no replica at all.
-    """
+    """Return whether a replica contradicts the store, or the store has no replica at all."""
     if not record.rows:
         return True
     good = {row.name for row in record.rows if not row.is_lost} or {row.name for row in record.rows}
@@ -244,10 +224,7 @@ def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequenc
 
 @dataclass(frozen=True)
 class Rebuilt:
-    """Result of a rebuild.
-
-    :param store: the id that the store has for it.
-    """
+    """Result of a rebuild; `store` is the id that the store has for it."""
 
     store: str
     plan: Rebuilding
@@ -261,16 +238,11 @@ def rebuild(
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
 ) -> Rebuilt:
-    """Rebuild the update log.
+    """Rebuild the update log; a rebuild that was killed is prepared and run again, and goes on.
 
-    A rebuild that was killed is prepared and run again, and goes on.
-
-    :param planned: what `prepare` has found out.
     :param force: also where the store is as it should be.
-    :param wait: seconds for locks that others hold, on each replica.
     :raises RefusedError: there is nothing to rebuild, or a replica has what would be lost.
-    :raises LockBusy: another process works on a replica, or rebuilds, too.
-    :raises BusyError: a replica or the store was changed meanwhile.
+    :raises LockBusy, BusyError: another process works on a replica; or one, or the store, was changed meanwhile.
     """
     planned.check(force=force)
     with ExitStack() as stack:
@@ -305,10 +277,7 @@ def rebuild(
 
 
 def _in_order(surveyed: Sequence[SurveyedReplica]) -> list[ReadableReplica]:
-    """Return the readable replicas in the order of their locks.
-
-    Every process takes the locks in this order.
-    """
+    """Return the readable replicas in the order in which every process takes their locks."""
     return sorted(
         (replica for replica in surveyed if isinstance(replica, ReadableReplica)), key=lambda replica: replica.url
     )
@@ -320,10 +289,7 @@ def _locked(locked: ReadableReplica, wait: float) -> HeldLocks:
 
 
 def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
-    """Close the log by an id that no replica has.
-
-    Nothing can be appended to it any more, not even by a process that is just about to.
-    """
+    """Close the log by an id that no replica has: nothing can be appended to it any more."""
     _check_unchanged(connection, work, work.record.log.store if work.record else None)
     a, r = schema.archives.c, schema.replicas.c
     connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
@@ -337,7 +303,7 @@ def _check_unchanged(connection: Connection, work: Rebuilding, store: str | None
 
 
 def _stores_before(work: Rebuilding) -> dict[str, int]:
-    """Return the stores that the log was in before, each with the index of its last entry that counts."""
+    """Return the stores that the log was in before, each with its last index that counts."""
     same = [fate.replica for fate in work.survey.fates if not fate.lost or fate.replica is work.survey.source]
     before: dict[str, int] = {}
     for place in (
@@ -349,7 +315,7 @@ def _stores_before(work: Rebuilding) -> dict[str, int]:
 
 
 def _members(work: Rebuilding) -> dict[str, str]:
-    """Return the replicas that commits name from now on; none where no entry has added or removed any yet."""
+    """Return the replicas that commits name from now on; none where no entry has named any yet."""
     return (
         {fate.replica.name: fate.replica.url for fate in work.survey.fates} if work.survey.source.place.members else {}
     )
@@ -364,9 +330,7 @@ def _move(
 ) -> None:
     """Commit that a replica follows another store's log from its last entry.
 
-    One that the log does not go on with as it is says that what it has more does not count.
-
-    :param log: what all are to say of that.
+    One that is not equal to the source says by that that what it has more does not count.
     """
     lost = {fate.replica.name for fate in work.survey.fates if fate.lost}
 
@@ -388,12 +352,7 @@ def _move(
 
 
 def _write(connection: Connection, work: Rebuilding, closed: str, store: str, entries: Mapping[int, str]) -> None:
-    """Write the new log.
-
-    It begins behind the entries that are there, and all of them count.
-
-    :param entries: ids of these by index, as far as they are known.
-    """
+    """Write the new log, behind the entries that are there; `entries`: their known ids, by index."""
     _check_unchanged(connection, work, closed if work.record else None)
     epochs = {row.name: row.epoch for row in replicas(connection, work.archive)}
     first = first_epoch(connection, work.archive) if work.record else 0
@@ -418,10 +377,7 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
 
 
 def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, str]:
-    """Return the ids of the line's entries, as far as replicas or the old store know them.
-
-    Two lines with the same entry at one index have the same ones before it.
-    """
+    """Return the ids of the line's entries; lines with the same entry at one index agree before it."""
     logged = coordination.run(lambda c: line.entry_ids(c, work.archive))
     ids = _executed(work.survey.source.archive, logged)
     others = [
@@ -434,10 +390,7 @@ def _entry_ids(coordination: CoordinationStore, work: Rebuilding) -> dict[int, s
 
 
 def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
-    """Return the ids of the entries that a replica has executed since its last recovery, by index.
-
-    :param logged: the ids before the first entry that is in it, too, are left out.
-    """
+    """Return ids of entries executed since the last recovery, back to the first that is logged, too."""
     ids: dict[int, str] = {}
     with suppress(DamagedError):
         for commit in archive.newest_first() if logged else reversed(list(archive.commits())):
@@ -451,10 +404,7 @@ def _executed(archive: Archive, logged: Mapping[int, str]) -> dict[int, str]:
 
 
 def _abandoned(connection: Connection, work: Rebuilding) -> dict[str, str]:
-    """Return the blocks that no entry may add any more.
-
-    Their files may be gone. Each comes with the replica that they lie at.
-    """
+    """Return the blocks that no entry may add any more, each with the replica that they lie at."""
     b = schema.abandoned.c
     recorded = connection.execute(sa.select(b.block, b.replica).where(b.archive == work.archive))
     committed = {

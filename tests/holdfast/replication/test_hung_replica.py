@@ -11,10 +11,8 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log.errors import SilentReplicaError
 from holdfast.replication.log.replicas import ReplicaRow, replica
-from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work.consistent_read import open_first, words_of
 from holdfast.replication.work.membership import elect
-from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import not_asked
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask
@@ -96,14 +94,6 @@ def test_a_sequential_read_takes_another_one(hung: Replicas) -> None:
     assert said["replica"] == "near"
     assert [each["replica"] for each in said["not_asked"]] == ["off"]
     assert "; off was not asked: it has not answered" in words_of(said)
-
-
-def test_a_quorum_is_not_kept_waiting_by_it(hung: Replicas) -> None:
-    archive = hung.open("near")
-    archive.quorum_request = QuorumRequest(size=2, timeout=60.0)
-    archive.add(hung.backup(archive.store), check=lambda: None, fence=None)
-    waiting = QuorumWait(hung.coordination, hung.archive, hung.backups[-1], "near")
-    assert waiting.decided(patience=5.0).votes == ("far", "near")
 
 
 def test_all_are_read_side_by_side_to_decide_what_the_log_goes_on_from(

@@ -129,10 +129,8 @@ def work(three: Replicas, folder: Path, seed: int, rounds: int) -> None:
     check(three, crew)
 
 
-@pytest.mark.parametrize(
-    ("seed", "rounds"),
-    [pytest.param(*each, marks=pytest.mark.exhaustive) for each in ((1, 6), (2, 120), (3, 120))],
-)
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("seed", "rounds"), [(1, 6), (2, 120), (3, 120)])
 def test_replicas_are_equal_and_have_every_backup_whoever_was_killed(
     three: Replicas, tmp_path: Path, seed: int, rounds: int
 ) -> None:
@@ -141,7 +139,8 @@ def test_replicas_are_equal_and_have_every_backup_whoever_was_killed(
 
 @pytest.mark.service
 @pytest.mark.parametrize("both", ["postgresql"], indirect=True)
-@pytest.mark.parametrize(("seed", "rounds"), [(4, 2), pytest.param(5, 60, marks=pytest.mark.exhaustive)])
+@pytest.mark.exhaustive
+@pytest.mark.parametrize(("seed", "rounds"), [(4, 2), (5, 60)])
 def test_they_are_so_on_object_storage_with_a_store_in_postgresql(
     both: CoordinationStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, rounds: int
 ) -> None:

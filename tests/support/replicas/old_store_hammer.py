@@ -41,6 +41,7 @@ from locking.store import StoreError
 from tests.support.hammer.worker import Log
 from tests.support.jobs.command import until
 from tests.support.replicas.old_store_worker import Job, rebuild, told_by_rebuild
+from tests.support.replicas.rebuilt import furthest
 from tests.support.replicas.replicated import Replicas
 
 Event = dict[str, Any]
@@ -187,12 +188,9 @@ class Hammer:
         for row in self._rows():
             with suppress(LostReplicaError, RefusedError):  # one that is behind a copy which was put back
                 self.given.sync(row.name)
-        best = max(
-            membership.candidates(self._store, archive),
-            key=lambda each: (not each.problem, each.index or 0, each.name),
-        )
+        best = furthest(self._store, archive)
         with suppress(RefusedError):  # where one is good
-            membership.elect(self._store, archive, best.name, wait=PATIENCE_S)
+            membership.elect(self._store, archive, best, wait=PATIENCE_S)
         for row in self._rows():
             self._recovered(row)
         for _ in range(2):  # the first decides what is pending, and the second executes what takes that back

@@ -61,6 +61,7 @@ from locking.store import ObjectNotFound, StoreError
 from tests.support.hammer.worker import Log
 from tests.support.replicas import replicated
 from tests.support.replicas.given_up import changes, full
+from tests.support.replicas.rebuilt import furthest
 from tests.support.replicas.replicated import made_backup, nothing
 
 REFUSALS = (HoldfastError, LockError, StoreError)
@@ -247,9 +248,8 @@ class Worker:
         return self._store.run(lambda c: replicas(c, self._job.archive))
 
     def _elect(self, name: str) -> int:
-        found = membership.candidates(self._store, self._job.archive)
-        furthest = max(found, key=lambda each: (not each.problem, each.index or 0, each.name)).name
-        chosen = furthest if self._random.random() < 0.7 else name
+        best = furthest(self._store, self._job.archive)
+        chosen = best if self._random.random() < 0.7 else name
         return membership.elect(self._store, self._job.archive, chosen, wait=PATIENCE_S)
 
     def _trim(self, name: str) -> None:

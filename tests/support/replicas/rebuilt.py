@@ -15,6 +15,7 @@ from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership, rebuild_store
 from holdfast.replication.work.rebuild_store import Rebuilt, prepare
+from holdfast.replication.work.survey import ReadableReplica, ask
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
 from tests.support.replicas.replicated import Replicas, nothing
@@ -101,6 +102,16 @@ def commit(given: Replicas, name: str, change: Change, **place: Any) -> None:
     log = given.place_of(name).model_copy(update=place)
     archive = Archive.open(given.place(name))
     archive.add(lambda state: replace(change, log=log), check=nothing, fence=None)
+
+
+def furthest(coordination: CoordinationStore, archive: str) -> str:
+    """Return the replica to elect where all are lost."""
+    rows = coordination.run(lambda c: replicas(c, archive))
+    answers = ask({row.name: row.url for row in rows}, open_store)
+    readable = [each for each in answers if isinstance(each, ReadableReplica) and not each.place.recovering]
+    usable = [each for each in readable if not each.place.set_aside] or readable
+    best = max(usable, key=lambda each: (each.place.index, each.name), default=None)
+    return best.name if best else rows[0].name
 
 
 def away(three: Replicas, *names: str, back: bool = False) -> None:

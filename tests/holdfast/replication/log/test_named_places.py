@@ -10,7 +10,7 @@ import pytest
 from holdfast.archive import Archive
 from holdfast.common.errors import DamagedError, UsageError
 from holdfast.common.side_by_side import NoAnswerError
-from holdfast.replication.log.named_places import NamedPlaces
+from holdfast.replication.log.consistency_check import NamedPlaces
 from holdfast.storage import open_store
 from locking.store import StoreUnavailable
 from tests.support.replicas.replicated import Replicas
