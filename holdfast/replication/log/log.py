@@ -56,6 +56,10 @@ FAILED = "failed"
 """The kind of commits that replicas make of such a backup's own entry when they come to it later."""
 
 
+_COMMITTED = ("kind", "add", "remove", "holds", "released", "reason")
+"""Fields that an entry and its commits have alike."""
+
+
 class EntryChange(Document):
     """Change that an entry makes to every replica, with the fields of a commit.
 
@@ -77,26 +81,11 @@ class EntryChange(Document):
     @classmethod
     def of(cls, change: Change) -> EntryChange:
         """Return the part of a change that all replicas have."""
-        return cls(
-            kind=change.kind,
-            add=change.add,
-            remove=change.remove,
-            holds=change.holds,
-            released=change.released,
-            reason=change.reason,
-        )
+        return cls(**{name: getattr(change, name) for name in _COMMITTED})
 
     def change(self, state: State, log: LogPlace) -> Change:
         """Return a replica's commit; what its state never had is not taken back."""
-        change = Change(
-            kind=self.kind,
-            add=self.add,
-            remove=self.remove,
-            holds=self.holds,
-            released=self.released,
-            reason=self.reason,
-            log=log,
-        )
+        change = Change(log=log, **{name: getattr(self, name) for name in _COMMITTED})
         if not self.ends:
             return change
         return replace(
@@ -366,3 +355,27 @@ def entries(connection: Connection, archive: str, since: int, *, most: int = 100
         LogEntry(row[0], row[1], EntryChange.model_validate_json(row[2]), row[3], row[4], failed=row[0] in failed)
         for row in rows
     ]
+
+
+def note_missing(connection: Connection, archive: str, index: int, *, pause: float) -> float:
+    """Record that no replica has an entry's files; return the seconds since when, without longer pauses."""
+    now, m = clock(connection), schema.missing.c
+    of_entry = (m.archive == archive, m.index == index)
+    row = connection.execute(sa.select(m.since, m.seen).where(*of_entry)).one_or_none()
+    since = row.since if row is not None and 0 <= now - row.seen <= pause else now
+    connection.execute(schema.missing.delete().where(*of_entry))
+    connection.execute(schema.missing.insert().values(archive=archive, index=index, since=since, seen=now))
+    return float(now - since)
+
+
+def clear_missing(connection: Connection, archive: str, *, first: int, last: int) -> None:
+    """Remove the record of missing files from the entries first to last."""
+    m = schema.missing.c
+    connection.execute(schema.missing.delete().where(m.archive == archive, m.index.between(first, last)))
+
+
+def missing_entries(connection: Connection, archive: str) -> Sequence[tuple[int, float]]:
+    """Return indexes of entries with missing files, and since when (s since 1970)."""
+    m = schema.missing.c
+    query = sa.select(m.index, m.since).where(m.archive == archive).order_by(m.index)
+    return [(row[0], row[1]) for row in connection.execute(query)]

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 from holdfast.archive.format.document import iso
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.leader import Leader, leader
-from holdfast.replication.log.missing import missing_entries
+from holdfast.replication.log.log import missing_entries
 from holdfast.replication.log.replicas import LogState, ReplicaRow, log_state, log_states, replicas
 from holdfast.replication.log.source_lease import SourceLease, source_leases
 from holdfast.replication.log.store import clock

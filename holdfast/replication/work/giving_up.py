@@ -20,7 +20,7 @@ from holdfast.archive.files.transfer import is_whole, missing_files
 from holdfast.archive.format.state import stream_end
 from holdfast.archive.maintenance.abandoned_backups import GIVEN_UP, reason_of
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
-from holdfast.replication.log import log, missing, quorum, schema
+from holdfast.replication.log import log, quorum, schema
 from holdfast.replication.log.consistency_check import check_replica, look_up
 from holdfast.replication.log.replicas import log_state, replicas
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask, of_archive
@@ -130,7 +130,7 @@ def give_up_in_time(
     """
 
     def note(connection: Connection) -> float:
-        return missing.note_missing(connection, archive, index, pause=after.total_seconds())
+        return log.note_missing(connection, archive, index, pause=after.total_seconds())
 
     try:
         prepare(coordination, archive, index, places=places, ask_lost=True)
@@ -141,7 +141,7 @@ def give_up_in_time(
     except (BusyError, LockError):
         raise
     except (HoldfastError, StoreError):
-        coordination.run(lambda c: missing.clear_missing(c, archive, first=index, last=index))
+        coordination.run(lambda c: log.clear_missing(c, archive, first=index, last=index))
         raise
     return timedelta(), tuple(entry.index for entry in given_up.entries)
 
@@ -293,6 +293,6 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")
-        missing.clear_missing(connection, archive, first=entry.index, last=entry.index)
+        log.clear_missing(connection, archive, first=entry.index, last=entry.index)
         quorum.give_up(connection, archive, entry.index, block=identity, source=name, dropped_by=index)
     return index

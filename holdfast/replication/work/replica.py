@@ -19,7 +19,7 @@ from holdfast.archive.format.state import validate
 from holdfast.archive.history.visibility import without
 from holdfast.common.errors import BusyError, HoldfastError, OutcomeUnknownError, RefusedError, UsageError, sentence
 from holdfast.common.words import human_span
-from holdfast.replication.log import log, missing, quorum
+from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import OLD_STORE, ask_others, check_others, check_replica, look_up
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError, QuorumFailedError, StoreAwayError
 from holdfast.replication.log.replicas import Acting, activate, lost, mark_lost, move_pointer, note_synced, why_lost
@@ -289,7 +289,7 @@ class ReplicatedArchive(Archive):
             self._check_line(connection)
             if index:
                 move_pointer(connection, acting, index=index)
-                missing.clear_missing(connection, acting.archive, first=1, last=index)
+                log.clear_missing(connection, acting.archive, first=1, last=index)
             log.join(connection, acting, index=index, blocks=blocks, unread=self.unread)
             if synced:
                 note_synced(connection, acting)
