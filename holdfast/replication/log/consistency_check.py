@@ -107,60 +107,31 @@ _silent_until: dict[str, float] = {}
 """By URL, until when this process does not ask a place that has not answered, by its own clock."""
 
 
-@dataclass(frozen=True)
-class NamedPlaces:
-    """Places that a configuration names and the store does not know, by URL; what lies there may be no replica."""
+def _named_places(
+    urls: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
+) -> tuple[dict[str, tuple[str, ObjectStore]], list[NotAsked]]:
+    """Return the configured places that the store does not know, by URL, and those that cannot be asked.
 
-    stores: Mapping[str, ObjectStore]
-    names: Mapping[str, str]
-    not_asked: tuple[NotAsked, ...]
-
-    @classmethod
-    def beside(
-        cls, urls: Collection[str], named: Mapping[str, str], places: Callable[[str], ObjectStore]
-    ) -> NamedPlaces:
-        """Return the named places not known by URL; however they are written, each is asked once."""
-        stores: dict[str, ObjectStore] = {}
-        names: dict[str, str] = {}
-        not_asked: list[NotAsked] = []
-        for name, url in named.items():
-            if url in urls:  # as nearly always: to open a place that is written otherwise takes longer
-                continue
-            try:
-                store = places(url)
-            except (HoldfastError, StoreError) as error:  # a secret may stand in such a URL: it is not shown
-                not_asked.append(NotAsked(name, "as configured", sentence(error)))
-                continue
-            if store.url in urls or store.url in stores:
-                continue
-            if (pause := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
-                why = f"it has not answered, and is asked again in {human_span(pause)}"
-                not_asked.append(NotAsked(name, store.url, why))
-                continue
-            stores[store.url], names[store.url] = store, name
-        return cls(stores, names, tuple(not_asked))
-
-    def questions(self, archive: str) -> dict[str, Callable[[], LogPlace | None]]:
-        """Return what each place is asked, by URL."""
-        return {url: partial(_named_position, archive, store) for url, store in self.stores.items()}
-
-    def positions(
-        self, answers: Mapping[str, LogPlace | Exception | None]
-    ) -> tuple[dict[str, LogPlace], tuple[NotAsked, ...]]:
-        """Return the positions in the log, by URL, and those that could not be asked."""
-        positions: dict[str, LogPlace] = {}
-        not_asked = list(self.not_asked)
-        for url, name in self.names.items():
-            answer = answers[url]
-            if isinstance(answer, (HoldfastError, StoreError)):
-                not_asked.append(NotAsked(name, url, sentence(answer)))
-                if isinstance(answer, NoAnswerError):
-                    _silent_until[url] = time.monotonic() + FIRST_PAUSE_S
-            elif isinstance(answer, Exception):
-                raise answer
-            elif answer is not None:
-                positions[url] = answer
-        return positions, tuple(not_asked)
+    However they are written, each place is asked once. What lies there need not be a replica.
+    """
+    stores: dict[str, tuple[str, ObjectStore]] = {}
+    not_asked: list[NotAsked] = []
+    for name, url in named.items():
+        if url in urls:  # as nearly always: to open a place that is written otherwise takes longer
+            continue
+        try:
+            store = places(url)
+        except (HoldfastError, StoreError) as error:  # a secret may stand in such a URL: it is not shown
+            not_asked.append(NotAsked(name, "as configured", sentence(error)))
+            continue
+        if store.url in urls or store.url in stores:
+            continue
+        if (pause := _silent_until.get(store.url, 0.0) - time.monotonic()) > 0:
+            why = f"it has not answered, and is asked again in {human_span(pause)}"
+            not_asked.append(NotAsked(name, store.url, why))
+            continue
+        stores[store.url] = (name, store)
+    return stores, not_asked
 
 
 def _named_position(archive: str, store: ObjectStore) -> LogPlace | None:
@@ -188,26 +159,41 @@ def ask_others(
     rows, now = coordination.run(lambda c: (replicas(c, archive), clock(c)))
     others = [row for row in rows if row.name != name]
     asked = [row for row in others if not is_paused(row, now)]
-    named = NamedPlaces.beside({row.url for row in rows}, coordination.named, places)
+    named, named_not_asked = _named_places({row.url for row in rows}, coordination.named, places)
 
     def question(row: ReplicaRow) -> LogPlace | None:
         return _position(archive, row, places)
 
-    answers = _ask(coordination, archive, asked, question, named.questions(archive))
-    positions, more_not_asked = named.positions(answers)
-    not_asked = {row.name: silence_words(row, now) for row in others if is_paused(row, now)}
-    for row in asked:
-        answer = answers[row.name]
-        if isinstance(answer, (HoldfastError, StoreError)):
-            if row.pointer:  # else it never had anything
-                not_asked[row.name] = sentence(answer)
-        elif isinstance(answer, Exception):
-            raise answer
+    beside = {url: partial(_named_position, archive, store) for url, (_, store) in named.items()}
+    answers = _ask(coordination, archive, asked, question, beside)
+    positions: dict[str, LogPlace] = {}
+    not_asked: list[NotAsked] = []
+    for row in others:
+        answer = silence_words(row, now) if is_paused(row, now) else _answer(answers[row.name])
+        if isinstance(answer, str):
+            if row.pointer or is_paused(row, now):  # else it never had anything
+                not_asked.append(NotAsked(row.name, row.url, answer))
         elif answer is not None:
             positions[row.url] = answer
-    unasked = tuple(NotAsked(row.name, row.url, not_asked[row.name]) for row in others if row.name in not_asked)
     unread = frozenset(row.name for row in others if row.url not in positions)
-    return Answers(positions, unasked + more_not_asked, unread)
+    for url, (name_there, _) in named.items():
+        if isinstance(answers[url], NoAnswerError):
+            _silent_until[url] = time.monotonic() + FIRST_PAUSE_S
+        answer = _answer(answers[url])
+        if isinstance(answer, str):
+            named_not_asked.append(NotAsked(name_there, url, answer))
+        elif answer is not None:
+            positions[url] = answer
+    return Answers(positions, (*not_asked, *named_not_asked), unread)
+
+
+def _answer(answer: LogPlace | Exception | None) -> LogPlace | str | None:
+    """Return a position, or in words why there is none; a fault of ours is raised."""
+    if isinstance(answer, (HoldfastError, StoreError)):
+        return sentence(answer)
+    if isinstance(answer, Exception):
+        raise answer
+    return answer
 
 
 def run_agreed(
