@@ -41,7 +41,7 @@ from holdfast.storage import open_store
 from locking import Owner
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Mapping, Sequence
+    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 
     from sqlalchemy import Connection
 
@@ -140,7 +140,7 @@ def prepare(
     surveyed += ask(_named(surveyed), places)
     surveyed = sorted(of_archive(surveyed, archive), key=lambda replica: replica.name)
     needed = record is None or coordination.run(lambda c: _contradicts(c, record, surveyed, coordination.url))
-    lost = coordination.run(lambda c: _lost(c, archive))
+    lost = _lost(record.rows) if record else {}
     survey = decide(surveyed, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
     return Rebuilding(
         archive,
@@ -199,8 +199,8 @@ def _record(connection: Connection, archive: str) -> KnownArchive | None:
     return KnownArchive(log, tuple(replicas(connection, archive)), epoch, frozenset(unsettled.scalars()))
 
 
-def _lost(connection: Connection, archive: str) -> dict[str, str]:
-    return {row.name: row.lost_reason for row in replicas(connection, archive) if row.is_lost}
+def _lost(rows: Iterable[ReplicaRow]) -> dict[str, str]:
+    return {row.name: row.lost_reason for row in rows if row.is_lost}
 
 
 def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequence[SurveyedReplica], store: str) -> bool:
@@ -251,7 +251,7 @@ def rebuild(
         locked = ask({replica.name: replica.url for replica in _in_order(planned.replicas)}, places)
         unread = [replica for replica in planned.replicas if replica.name not in held]
         surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
-        lost = coordination.run(lambda c: _lost(c, planned.archive))
+        lost = _lost(coordination.run(lambda c: replicas(c, planned.archive)))
         survey = decide(
             surveyed,
             source=planned.chosen,

@@ -13,7 +13,6 @@ import pytest
 from holdfast.operations.archive_context import ArchiveContext
 from holdfast.operations.requests.base import Request
 from holdfast.replication.log.store import ENVIRONMENT
-from locking import RWLock
 from tests.support.jobs.command import RunCommand
 from tests.support.replicas.hung import HUNG, PATIENCE_S, hanging
 from tests.support.replicas.replicated import Replicas, remove, replica_rows
@@ -82,12 +81,6 @@ def test_one_replica_or_all_of_them_is_to_be_said(holdfast: RunCommand, two: Rep
     assert (done.code, f"say either the name of a replica or {every}" in done.err) == (2, True)
     done = holdfast("replica", word, "nobody")
     assert (done.code, "there is no replica nobody of this archive; it has: far, near" in done.err) == (2, True)
-
-
-def test_a_replica_that_somebody_else_syncs_is_busy(holdfast: RunCommand, two: Replicas) -> None:
-    with RWLock(two.place("far"), "replica").write(purpose="another sync"):
-        done = holdfast("replica", "sync", "far")
-    assert (done.code, "another sync" in done.err) == (3, True)
 
 
 @pytest.fixture
