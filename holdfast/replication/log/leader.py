@@ -15,7 +15,7 @@ import sqlalchemy as sa
 from holdfast.common.errors import BusyError, RefusedError
 from holdfast.replication.log import schema
 from holdfast.replication.log.errors import EpochOverError
-from holdfast.replication.log.replicas import renew
+from holdfast.replication.log.replicas import change_archive, renew
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def lead(connection: Connection, acting: Acting, *, lease: float = LEASE_S) -> i
             "from now at least. Start this one there, or later"
         )
     epoch = there.epoch if is_ours else there.epoch + 1
-    _change(connection, acting.archive, leader=acting.name, leader_epoch=epoch, leader_until=now + lease)
+    change_archive(connection, acting.archive, leader=acting.name, leader_epoch=epoch, leader_until=now + lease)
     return epoch
 
 
@@ -69,14 +69,14 @@ def go_on(connection: Connection, acting: Acting, epoch: int, *, lease: float = 
     """Renew the leases of a leadership and of its replica."""
     renew(connection, acting)
     check_leader(connection, acting, epoch, removes=False)
-    _change(connection, acting.archive, leader_until=clock(connection) + lease)
+    change_archive(connection, acting.archive, leader_until=clock(connection) + lease)
 
 
 def resign(connection: Connection, acting: Acting, epoch: int) -> None:
     """Give the leadership up, if it is still held."""
     there = leader(connection, acting.archive)
     if (there.name, there.epoch) == (acting.name, epoch):
-        _change(connection, acting.archive, leader="", leader_until=0.0)
+        change_archive(connection, acting.archive, leader="", leader_until=0.0)
 
 
 def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, removes: bool) -> None:
@@ -99,7 +99,3 @@ def check_leader(connection: Connection, acting: Acting, epoch: int | None, *, r
             f"replica {acting.name} led in epoch {epoch}, and {there.name or 'no replica'} leads by now (epoch "
             f"{there.epoch}): nothing was changed. Start again"
         )
-
-
-def _change(connection: Connection, archive: str, **values: object) -> None:
-    connection.execute(schema.archives.update().where(_A.archive == archive).values(**values))

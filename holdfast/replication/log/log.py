@@ -22,7 +22,7 @@ from holdfast.common.errors import RefusedError
 from holdfast.replication.log import line, quorum, schema
 from holdfast.replication.log.errors import HeadMovedError, OldStoreError
 from holdfast.replication.log.leader import check_leader
-from holdfast.replication.log.replicas import guard
+from holdfast.replication.log.replicas import guard, put_ends
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -297,20 +297,7 @@ def _move_ends(connection: Connection, archive: str, draft: Draft) -> None:
                 f"another backup of {source} was appended meanwhile (its end is {ends[0] or 'none'}, this one started "
                 f"from {expected[0] or 'none'}): nothing was added. Start a new backup."
             )
-        end, stream = draft.becomes.get(source, expected)
-        changed = connection.execute(
-            schema.sources.update()
-            .where(_S.archive == archive, _S.source == source)
-            .values(end_position=end, stream_end=stream)
-        )
-        if not changed.rowcount:
-            insert_source(connection, archive, source, end_position=end, stream_end=stream)
-
-
-def insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
-    """Insert the row of a source, with values of its columns."""
-    row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
-    connection.execute(schema.sources.insert(), row | values)
+        put_ends(connection, archive, source, draft.becomes.get(source, expected))
 
 
 def _add_block(connection: Connection, archive: str, block: Block, index: int) -> None:

@@ -20,7 +20,7 @@ import sqlalchemy as sa
 
 from holdfast.common.errors import BusyError, UsageError
 from holdfast.replication.log import schema
-from holdfast.replication.log.replicas import guard, replicas
+from holdfast.replication.log.replicas import change_archive, guard, put_ends, replicas
 from holdfast.replication.log.store import clock
 
 if TYPE_CHECKING:
@@ -208,7 +208,7 @@ def succeed(connection: Connection, archive: str, index: int, *, acknowledged_by
     """Have a quorum succeed by an entry; return False where it is decided already."""
     if not _decide(connection, archive, index, COMMITTED, acknowledged_by=acknowledged_by):
         return False
-    _set_index(connection, archive, acknowledged_by)
+    change_archive(connection, archive, quorum_index=acknowledged_by)
     return True
 
 
@@ -238,11 +238,6 @@ def _decide(connection: Connection, archive: str, index: int, state: str, **more
     return bool(updated.rowcount)
 
 
-def _set_index(connection: Connection, archive: str, index: int) -> None:
-    c = schema.archives.c
-    connection.execute(schema.archives.update().where(c.archive == archive).values(quorum_index=index))
-
-
 def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: int) -> bool:
     """Fail a quorum, and set its source's ends back; return False where it is decided already.
 
@@ -250,13 +245,7 @@ def fail(connection: Connection, archive: str, quorum: Quorum, *, dropped_by: in
     """
     if not _decide(connection, archive, quorum.index, FAILED, dropped_by=dropped_by):
         return False
-    s = schema.sources.c
-    end, stream = ends_before(connection, archive, quorum)
-    connection.execute(
-        schema.sources.update()
-        .where(s.archive == archive, s.source == quorum.source)
-        .values(end_position=end, stream_end=stream)
-    )
+    put_ends(connection, archive, quorum.source, ends_before(connection, archive, quorum))
     return True
 
 

@@ -146,17 +146,26 @@ def register(
     connection.execute(schema.archives.insert(), row)
     _insert(connection, log.archive, name, url, pointer=log.head + 1)
     for source in sorted({*ends, *streams}):
-        connection.execute(
-            schema.sources.insert(),
-            {
-                "archive": log.archive,
-                "source": source,
-                "end_position": ends.get(source, ""),
-                "stream_end": streams.get(source, ""),
-                "owner": "",
-                "owned_until": 0.0,
-            },
-        )
+        put_ends(connection, log.archive, source, (ends.get(source, ""), streams.get(source, "")))
+
+
+def change_archive(connection: Connection, archive: str, **values: object) -> None:
+    """Change the row of an archive."""
+    connection.execute(schema.archives.update().where(schema.archives.c.archive == archive).values(**values))
+
+
+def insert_source(connection: Connection, archive: str, source: str, **values: object) -> None:
+    """Insert the row of a source, with values of its columns."""
+    row = {"archive": archive, "source": source, "end_position": "", "stream_end": "", "owner": "", "owned_until": 0.0}
+    connection.execute(schema.sources.insert(), row | values)
+
+
+def put_ends(connection: Connection, archive: str, source: str, ends: tuple[str, str]) -> None:
+    """Set the end positions of a source's backups and of its changes."""
+    s, values = schema.sources.c, {"end_position": ends[0], "stream_end": ends[1]}
+    update = schema.sources.update().where(s.archive == archive, s.source == source).values(**values)
+    if not connection.execute(update).rowcount:
+        insert_source(connection, archive, source, **values)
 
 
 def add(connection: Connection, archive: str, *, name: str, url: str, lost: str = _NEW) -> None:

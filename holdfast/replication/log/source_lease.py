@@ -10,8 +10,8 @@ import sqlalchemy as sa
 
 from holdfast.common.errors import BusyError
 from holdfast.replication.log import schema
-from holdfast.replication.log.log import ends_of, insert_source
-from holdfast.replication.log.replicas import renew
+from holdfast.replication.log.log import ends_of
+from holdfast.replication.log.replicas import insert_source, renew
 from holdfast.replication.log.store import clock
 from locking import Owner, liveness
 

@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from holdfast.common.errors import RefusedError, UsageError
 from holdfast.replication.log import quorum, schema
 from holdfast.replication.log.consistency_check import run_agreed
-from holdfast.replication.log.replicas import log_state, names, replicas
+from holdfast.replication.log.replicas import change_archive, log_state, names, replicas
 from holdfast.replication.log.settings import MAX_KEEP, MIN_KEEP
 from holdfast.replication.log.store import clock
 from holdfast.storage import open_store
@@ -107,7 +107,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
             f"trimming up to {start} would lose every replica ({names(lost)}): sync one of them, or raise --max-keep"
         )
     if not dry_run:
-        r, a = schema.replicas.c, schema.archives.c
+        r = schema.replicas.c
         _note_trimmed_bytes(connection, log, start)
         for row in lost:
             connection.execute(
@@ -119,7 +119,7 @@ def move_start(connection: Connection, archive: str, min_keep: int, max_keep: in
                     recovers_from="",
                 )
             )
-        connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=start))
+        change_archive(connection, archive, log_start=start)
         quorum.forget(connection, archive, start)
     return Trimmed(start, start - log.start, _names(lost), waits, _names(spared))
 

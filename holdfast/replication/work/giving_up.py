@@ -20,9 +20,9 @@ from holdfast.archive.files.transfer import is_whole, missing_files
 from holdfast.archive.format.state import stream_end
 from holdfast.archive.maintenance.abandoned_backups import GIVEN_UP, reason_of
 from holdfast.common.errors import BusyError, HoldfastError, RefusedError, UsageError
-from holdfast.replication.log import log, quorum, schema
+from holdfast.replication.log import log, quorum
 from holdfast.replication.log.consistency_check import check_replica, look_up
-from holdfast.replication.log.replicas import log_state, replicas
+from holdfast.replication.log.replicas import log_state, put_ends, replicas
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask, of_archive
 from holdfast.storage import open_store
 from locking import LockError, Owner
@@ -285,11 +285,9 @@ def _write(connection: Connection, planned: GivingUp) -> int:
     if state.head != planned.head or beyond:
         raise BusyError(f"the log of {state.name} has changed meanwhile: start again")
     index = 0
-    for source, (end, stream) in planned.ends.items():
+    for source, ends in planned.ends.items():
         index = log.append_decision(connection, archive, planned.change(source), by=planned.by)
-        s = schema.sources.c
-        of_source = (s.archive == archive, s.source == source)
-        connection.execute(schema.sources.update().where(*of_source).values(end_position=end, stream_end=stream))
+        put_ends(connection, archive, source, ends)
     for entry in planned.entries:
         block = entry.change.add[0] if entry.change.add else None
         identity, name = (block.id, block.source.name) if block else ("", "")

@@ -19,8 +19,10 @@ from holdfast.replication.log.line import entry_id
 from holdfast.replication.log.membership import check_counts, end_membership, join, join_recovered, leave, waited_for
 from holdfast.replication.log.replicas import (
     LogState,
+    change_archive,
     log_state,
     log_states,
+    put_ends,
     register,
     replica,
     replicas,
@@ -256,10 +258,7 @@ def elect(
                 _forget_entries(connection, archive, log.head)
                 connection.execute(schema.sources.delete().where(s.archive == archive))
                 for source in sorted({*state.ends, *state.streams}):
-                    unowned = {"archive": archive, "source": source, "owner": "", "owned_until": 0.0}
-                    ends = {"end_position": state.ends.get(source, ""), "stream_end": state.streams.get(source, "")}
-                    connection.execute(schema.sources.insert(), unowned | ends)
-
+                    put_ends(connection, archive, source, (state.ends.get(source, ""), state.streams.get(source, "")))
             if row.is_joining:  # its first recovery was ended just before it was done
                 join_recovered(connection, archive, name)
 
@@ -297,8 +296,7 @@ def _forget_entries(connection: Connection, archive: str, head: int) -> None:
     """Remove the rest of the log, and of its quorums: only the elected replica's content counts."""
     for table in (schema.entries, schema.blocks, schema.quorums, schema.votes):
         connection.execute(table.delete().where(table.c.archive == archive, table.c.index <= head))
-    a = schema.archives.c
-    connection.execute(schema.archives.update().where(a.archive == archive).values(log_start=head + 1))
+    change_archive(connection, archive, log_start=head + 1)
 
 
 def _lost_unnoticed(

@@ -28,6 +28,7 @@ from holdfast.replication.log.replicas import (
     Acting,
     LogState,
     add,
+    change_archive,
     change_row,
     first_epoch,
     log_states,
@@ -291,8 +292,8 @@ def _locked(locked: ReadableReplica, wait: float) -> HeldLocks:
 def _close(connection: Connection, work: Rebuilding, closed: str) -> None:
     """Close the log by an id that no replica has: nothing can be appended to it any more."""
     _check_unchanged(connection, work, work.record.log.store if work.record else None)
-    a, r = schema.archives.c, schema.replicas.c
-    connection.execute(schema.archives.update().where(a.archive == work.archive).values(store=closed))
+    r = schema.replicas.c
+    change_archive(connection, work.archive, store=closed)
     connection.execute(schema.replicas.update().where(r.archive == work.archive).values(epoch=r.epoch + 1))
 
 
@@ -362,12 +363,8 @@ def _write(connection: Connection, work: Rebuilding, closed: str, store: str, en
     source, head, state = work.survey.source, work.head, work.state
     log = LogState(work.archive, work.name, store, head=head, start=head + 1)
     register(connection, log, name=source.name, url=source.url, ends=state.ends, streams=state.streams)
-    a = schema.archives.c
-    connection.execute(
-        schema.archives.update()
-        .where(a.archive == work.archive)
-        .values(quorum_index=head, leader_epoch=work.record.leader_epoch + 1 if work.record else 0, epochs=first)
-    )
+    leader_epoch = work.record.leader_epoch + 1 if work.record else 0
+    change_archive(connection, work.archive, quorum_index=head, leader_epoch=leader_epoch, epochs=first)
     line.write_line(connection, work.archive, entries, _stores_before(work))
     for fate in work.survey.fates:
         _write_replica(connection, work, fate, epochs.get(fate.replica.name, first) + 1)
