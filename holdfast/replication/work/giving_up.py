@@ -108,8 +108,12 @@ def prepare(
     missing = _missing([file for block in first.change.add for file in block.files()], stores)
     if not missing:
         raise RefusedError(f"every file of entry {index} is at some place: 'holdfast replica sync --all' fetches them")
-    given_up, ends = _building_on(entries, before)
-    return GivingUp(archive, missing, given_up, ends, head, before.name)
+    chosen = _Chosen(before.archive.state)
+    for entry in entries:
+        if not entry.failed:
+            chosen.look_at(entry)
+    ends = {source: chosen.ends_of(source) for source in sorted(chosen.sources)}
+    return GivingUp(archive, missing, tuple(chosen.entries), ends, head, before.name)
 
 
 def give_up_in_time(
@@ -192,15 +196,6 @@ def _missing(files: Sequence[FileRecord], stores: Sequence[ObjectStore]) -> tupl
         )
 
     return tuple(file.path for file in files if not is_somewhere(file))
-
-
-def _building_on(entries: Sequence[LogEntry], before: ReadableReplica) -> tuple[tuple[LogEntry, ...], dict[str, Ends]]:
-    """Return the first entry and those that build on it, and what is left of their sources."""
-    chosen = _Chosen(before.archive.state)
-    for entry in entries:
-        if not entry.failed:
-            chosen.look_at(entry)
-    return tuple(chosen.entries), {source: chosen.ends_of(source) for source in sorted(chosen.sources)}
 
 
 class _Chosen:

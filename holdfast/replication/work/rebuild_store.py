@@ -14,6 +14,7 @@ from __future__ import annotations
 import uuid
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import sqlalchemy as sa
@@ -71,7 +72,7 @@ class Rebuilding:
 
     :param record: None: the store knows nothing of it.
     :param is_needed: the store knows no replica of it, or contradicts one.
-    :param chosen, without, lose_acknowledged: as `decide` takes them.
+    :param choose: `decide`, with what a person said.
     """
 
     archive: str
@@ -80,9 +81,7 @@ class Rebuilding:
     replicas: tuple[SurveyedReplica, ...]
     survey: Survey
     is_needed: bool
-    chosen: str | None
-    without: tuple[str, ...]
-    lose_acknowledged: bool = False
+    choose: Callable[..., Survey]
 
     @property
     def head(self) -> int:
@@ -142,18 +141,8 @@ def prepare(
     surveyed = sorted(of_archive(surveyed, archive), key=lambda replica: replica.name)
     needed = record is None or coordination.run(lambda c: _contradicts(c, record, surveyed, coordination.url))
     lost = _lost(record.rows) if record else {}
-    survey = decide(surveyed, source=source, without=without, lost=lost, lose_acknowledged=lose_acknowledged)
-    return Rebuilding(
-        archive,
-        name,
-        record,
-        tuple(surveyed),
-        survey,
-        needed,
-        source,
-        tuple(without),
-        lose_acknowledged=lose_acknowledged,
-    )
+    choose = partial(decide, source=source, without=tuple(without), lose_acknowledged=lose_acknowledged)
+    return Rebuilding(archive, name, record, tuple(surveyed), choose(surveyed, lost=lost), needed, choose)
 
 
 def _named(surveyed: Sequence[SurveyedReplica]) -> dict[str, str]:
@@ -253,14 +242,7 @@ def rebuild(
         unread = [replica for replica in planned.replicas if replica.name not in held]
         surveyed = sorted((*of_archive(locked, planned.archive), *unread), key=lambda replica: replica.name)
         lost = _lost(coordination.run(lambda c: replicas(c, planned.archive)))
-        survey = decide(
-            surveyed,
-            source=planned.chosen,
-            without=planned.without,
-            lost=lost,
-            lose_acknowledged=planned.lose_acknowledged,
-        )
-        work = replace(planned, replicas=tuple(surveyed), survey=survey)
+        work = replace(planned, replicas=tuple(surveyed), survey=planned.choose(surveyed, lost=lost))
         work.survey.check()
 
         def check() -> None:

@@ -114,13 +114,13 @@ def pending_quorum(store: ObjectStore, block: str, *, address: AnyAddress) -> st
     """Return a block's quorum in words; "" where it is settled, long overdue, or a sync of this replica helps."""
     from holdfast.replication.log import quorum
     from holdfast.replication.log.store import clock, opened
-    from holdfast.replication.work.quorum_wait import SILENT_S, look
+    from holdfast.replication.work.quorum_wait import SILENT_S, QuorumWait
     from holdfast.storage import opener_like
 
     archive = Archive.open(store)
     by = archive.state.log.replica if archive.state.log else ""
     with opened(address) as coordination:
-        waited = look(coordination, archive.identity.id, block, by=by, places=opener_like(store))
+        waited = QuorumWait(coordination, archive.identity.id, block, by, opener_like(store)).look()
         over = coordination.run(clock) > waited.deadline + SILENT_S
     helps = waited.state == quorum.COMMITTED and by not in waited.executed_by
     return "" if waited.is_settled or over or helps else waited.describe()

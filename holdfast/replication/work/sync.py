@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from holdfast.archive import locks
@@ -78,12 +77,20 @@ def sync_replica(
     :raises LostReplicaError, SilentReplicaError: it has to be recovered first; or does not answer.
     :raises DamagedError: it is not at its place, or no replica has what an entry adds.
     """
-    execute = execute or partial(_execute, coordination, row, wait, places)
+
+    def execute_log(place: ObjectStore) -> Synced:
+        with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
+            return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
+
     given_up: tuple[int, ...] = ()
     before = 0
     while True:
         try:
-            return replace(execute(_place(coordination, archive, row, places)), given_up=given_up)
+            if row.is_lost:
+                raise lost(row)
+            place = archive_place(coordination, archive, row, places)
+            open_replica(place, archive, row.name)
+            return replace((execute or execute_log)(place), given_up=given_up)
         except MissingFilesError as error:
             if gap_after is None or error.index <= before:
                 raise
@@ -127,27 +134,6 @@ def _give_up(
             f"{missing}. All replicas were asked: it is given up by itself by a sync in {human_span(remaining)}"
         )
     return given_up
-
-
-def _place(
-    coordination: CoordinationStore, archive: str, row: ReplicaRow, places: Callable[[str], ObjectStore]
-) -> ObjectStore:
-    if row.is_lost:
-        raise lost(row)
-    place = archive_place(coordination, archive, row, places)
-    open_replica(place, archive, row.name)
-    return place
-
-
-def _execute(
-    coordination: CoordinationStore,
-    row: ReplicaRow,
-    wait: float,
-    places: Callable[[str], ObjectStore],
-    place: ObjectStore,
-) -> Synced:
-    with locks.acquire(place, "sync", owner=Owner(), purpose=f"sync of replica {row.name}", wait=wait) as held:
-        return ReplicatedArchive.begin(place, coordination, places).sync(check=held.check, fence=held.fence)
 
 
 def sync_of_result(result: Mapping[str, Any]) -> Synced:
