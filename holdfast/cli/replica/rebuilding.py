@@ -76,8 +76,8 @@ def rebuild_store(
         if planned.survey.objections:
             show_rows(output.words, *_table(planned.survey.fates))
         rebuilt = rebuilding.rebuild(asked.coordination, planned, force=force, wait=wait, places=asked.place)
-    value = _value(rebuilt.plan, store=rebuilt.store)
-    output.result(value, lambda console: _show(console, rebuilt.plan, value))
+    value = _value(rebuilt, store=rebuilt.store)
+    output.result(value, lambda console: _show(console, rebuilt, value))
 
 
 def _urls(asked: Asked, said: Sequence[str]) -> dict[str, str]:

@@ -119,10 +119,8 @@ def _run(asked: Asked, log: LogState, step: RepairStep, output: Output, wait: fl
         urls = asked.coordination.named
         planned = rebuilding.prepare(asked.coordination, urls, word=log.archive, places=asked.place)
         rebuilt = rebuilding.rebuild(asked.coordination, planned, wait=wait, places=asked.place)
-        source = rebuilt.plan.survey.source.name
-        return (
-            f"{log.name} goes on from {source}, which has entries up to {rebuilt.plan.head}, in store {rebuilt.store}"
-        )
+        source = rebuilt.survey.source.name
+        return f"{log.name} goes on from {source}, which has entries up to {rebuilt.head}, in store {rebuilt.store}"
     row = asked.row(step.replica)
     if step.verb == "sync":
         executed = sync_replica(asked.coordination, log.archive, row, wait=wait, places=asked.place)

@@ -68,7 +68,7 @@ class KnownArchive:
 
 @dataclass(frozen=True)
 class Rebuilding:
-    """Plan of a rebuild.
+    """Plan of a rebuild, and its result where `store` has the new log's id.
 
     :param record: None: the store knows nothing of it.
     :param is_needed: the store knows no replica of it, or contradicts one.
@@ -82,6 +82,7 @@ class Rebuilding:
     survey: Survey
     is_needed: bool
     choose: Callable[..., Survey]
+    store: str = ""
 
     @property
     def head(self) -> int:
@@ -212,14 +213,6 @@ def _contradicts(connection: Connection, record: KnownArchive, surveyed: Sequenc
     return False
 
 
-@dataclass(frozen=True)
-class Rebuilt:
-    """Result of a rebuild; `store` is the id that the store has for it."""
-
-    store: str
-    plan: Rebuilding
-
-
 def rebuild(
     coordination: CoordinationStore,
     planned: Rebuilding,
@@ -227,7 +220,7 @@ def rebuild(
     force: bool = False,
     wait: float = 0.0,
     places: Callable[[str], ObjectStore] = open_store,
-) -> Rebuilt:
+) -> Rebuilding:
     """Rebuild the update log; a rebuild that was killed is prepared and run again, and goes on.
 
     :param force: also where the store is as it should be.
@@ -256,7 +249,7 @@ def rebuild(
             _move(work, replica, log, check, held[replica.name].fence)
         entries = _entry_ids(coordination, work)
         coordination.run(lambda c: _write(c, work, closed, store, entries))
-    return Rebuilt(store, work)
+    return replace(work, store=store)
 
 
 def _in_order(surveyed: Sequence[SurveyedReplica]) -> list[ReadableReplica]:

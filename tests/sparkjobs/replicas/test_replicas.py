@@ -166,7 +166,7 @@ def test_after_the_store_was_deleted_and_rebuilt_changes_are_followed_on_through
     Path(shop.coordination.url.removeprefix("sqlite:///")).unlink()
     with CoordinationStore.open(shop.coordination.url) as made_anew:
         planned = prepare(made_anew, {name: shop.place(name).url for name in ("near", "far")})
-        assert rebuild(made_anew, planned).plan.survey.source.name == "far"
+        assert rebuild(made_anew, planned).survey.source.name == "far"
     with pytest.raises(LostReplicaError, match="when the store was rebuilt: it ends at entry 1, and far at 2"):
         shop.near.back_up()
     shop.near.held.release()  # a recovery is alone on its replica

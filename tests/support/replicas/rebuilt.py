@@ -14,7 +14,7 @@ from holdfast.archive.format.model import LogPlace
 from holdfast.replication.log.replicas import replicas
 from holdfast.replication.log.store import CoordinationStore
 from holdfast.replication.work import membership, rebuild_store
-from holdfast.replication.work.rebuild_store import Rebuilt, prepare
+from holdfast.replication.work.rebuild_store import Rebuilding, prepare
 from holdfast.replication.work.survey import ReadableReplica, ask
 from holdfast.storage import ObjectStore, open_store
 from locking.store import StoreError
@@ -56,7 +56,7 @@ def rebuild(
     force: bool = False,
     places: Callable[[str], ObjectStore] = open_store,
     **options: Any,
-) -> Rebuilt:
+) -> Rebuilding:
     """Prepare a rebuilding, and carry it out."""
     planned = prepare(coordination, urls, places=places, **options)
     return rebuild_store.rebuild(coordination, planned, force=force, places=places)
@@ -67,10 +67,10 @@ def urls(given: Replicas, *names: str) -> dict[str, str]:
     return {name: given.place(name).url for name in names or ("near", "far")}
 
 
-def become(given: Replicas, done: Rebuilt) -> dict[str, str]:
+def become(given: Replicas, done: Rebuilding) -> dict[str, str]:
     """What a rebuilding has made of each replica, once it is known that the store tells the same."""
     rows = given.coordination.run(lambda c: replicas(c, given.archive))
-    fates = {fate.replica.name: fate.lost for fate in done.plan.survey.fates}
+    fates = {fate.replica.name: fate.lost for fate in done.survey.fates}
     assert {row.name: row.lost_reason.removeprefix("when the store was rebuilt: ") for row in rows} == fates
     assert {row.name: row.is_lost for row in rows} == {name: bool(lost) for name, lost in fates.items()}
     return fates

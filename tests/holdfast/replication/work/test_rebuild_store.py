@@ -67,7 +67,7 @@ def test_a_replica_that_was_lost_through_damage_stays_lost_until_it_is_recovered
     two.change("near", is_lost=True, lost_reason=ROT)
     for _ in range(2):  # the second time, it was a rebuilding that has written why
         done = rebuild(two.coordination, {}, force=True)
-        assert done.plan.survey.source.name == "far"
+        assert done.survey.source.name == "far"
         assert become(two, done) == {"near": ROT, "far": ""}
         assert two.coordination.run(lambda c: replica(c, two.archive, "near")).lost_reason == ROT
     two.recover("near")
@@ -97,7 +97,7 @@ def test_a_store_from_an_older_copy_is_noticed_and_rebuilt(old: Replicas) -> Non
             old.back_up(name)
     done = rebuild(old.coordination, {})
     assert become(old, done) == {"near": "", "far": "it ends at entry 2, and near at 3"}
-    assert done.plan.given_up == 0
+    assert done.given_up == 0
     go_on(old)
     assert set(old.backups[:4]) <= old.state("far").blocks.keys()
 
@@ -135,7 +135,7 @@ def test_everything_that_is_there_counts_and_what_had_not_counted_yet_is_told(tw
     }  # fmt: skip
     two.coordination.run(lambda c: c.execute(schema.quorums.insert(), row))
     done = rebuild(two.coordination, {}, force=True)
-    assert done.plan.unsettled == (block,)
+    assert done.unsettled == (block,)
     a, q = schema.archives.c, schema.quorums
     assert two.coordination.run(lambda c: c.execute(sa.select(a.quorum_index)).scalar_one()) == 1
     assert two.coordination.run(lambda c: c.execute(sa.select(q)).all()) == []
@@ -226,7 +226,7 @@ def test_a_replica_that_goes_on_meanwhile_is_asked_again_under_its_locks(old: Re
     archive = Archive.open(old.place("near"))
     log = old.place_of("near").model_copy(update={"index": 4, "entry": "late"})
     archive.add(partial(at_place, old.backup(archive.store), log), check=nothing, fence=None)
-    assert rebuild_store.rebuild(old.coordination, planned).plan.head == 4
+    assert rebuild_store.rebuild(old.coordination, planned).head == 4
     go_on(old)
 
 
