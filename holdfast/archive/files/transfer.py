@@ -146,12 +146,9 @@ class FileCopier:
         return sum(file.size for file in self.copied.values())
 
     def due(self, files: Iterable[FileRecord]) -> list[FileRecord]:
-        """Return those of some files that are still to be looked at."""
-        return [
-            file
-            for file in files
-            if file.path not in self._passed and (self._deep or self._sizes.get(file.path) != file.size)
-        ]
+        """Return those of some files that are still to be looked at, each once."""
+        due = {file.path: file for file in files if self._deep or self._sizes.get(file.path) != file.size}
+        return [file for path, file in due.items() if path not in self._passed]
 
     def copy(self, files: Sequence[FileRecord], *, seconds: float) -> bool:
         """Copy files that are due, and return whether all are there.
