@@ -21,8 +21,9 @@ from holdfast.archive.format.document import FileRecord, TableRecord
 from holdfast.archive.format.runs import RunRecord, read_last
 from holdfast.common.errors import exit_code_of
 from holdfast.operations import job_process
-from holdfast.replication.log.errors import MissingFilesError
+from holdfast.replication.log.errors import FilesAwayError, MissingFilesError
 from holdfast.replication.log.store import ENVIRONMENT, CoordinationStore
+from holdfast.replication.work.replica import ReplicatedArchive
 from holdfast.replication.work.sync import sync_of_result
 from holdfast.storage import ObjectStore
 from holdfast.storage.encryption.key_source import ENVIRONMENT as KEY_VARIABLE
@@ -311,3 +312,14 @@ def test_encrypted_replicas_are_synced_by_spark_by_command(
     assert (far["index"], near["index"], off["exit_code"]) == (1, 1, 4)
     assert "no replica could give data/crm/1/snapshot/many/00007.parquet" in off["error"]
     assert three.place_of("off").index == 0
+
+
+def test_files_that_a_replica_which_is_away_may_have_are_told_as_that(
+    two: Replicas, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def sync_log(self: ReplicatedArchive, **_: object) -> None:
+        raise FilesAwayError("near cannot be read", 2)
+
+    monkeypatch.setattr(ReplicatedArchive, "sync", sync_log)
+    with pytest.raises(FilesAwayError, match="near cannot be read"):
+        sync_of_result(synced(two, "far")[0])

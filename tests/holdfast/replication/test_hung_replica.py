@@ -11,8 +11,10 @@ import pytest
 from holdfast.common.errors import RefusedError
 from holdfast.replication.log.errors import SilentReplicaError
 from holdfast.replication.log.replicas import ReplicaRow, replica
+from holdfast.replication.log.settings import QuorumRequest
 from holdfast.replication.work.consistent_read import open_first, words_of
 from holdfast.replication.work.membership import elect
+from holdfast.replication.work.quorum_wait import QuorumWait
 from holdfast.replication.work.recovery import recover
 from holdfast.replication.work.replica import not_asked
 from holdfast.replication.work.survey import ReadableReplica, UnreadableReplica, ask
@@ -112,3 +114,11 @@ def test_one_that_answers_again_is_silent_no_more(hung: Replicas) -> None:
     hung.change("off", url=hung.place("off").url, ask_again_at=0.0)
     hung.sync("far")
     assert (row_of(hung, "off").silent_since, row_of(hung, "off").ask_again_at) == (0.0, 0.0)
+
+
+def test_a_quorum_is_not_kept_waiting_by_it(hung: Replicas) -> None:
+    archive = hung.open("near")
+    archive.quorum_request = QuorumRequest(size=2, timeout=60.0)
+    archive.add(hung.backup(archive.store), check=lambda: None, fence=None)
+    waiting = QuorumWait(hung.coordination, hung.archive, hung.backups[-1], "near")
+    assert waiting.decided(patience=5.0).votes == ("far", "near")

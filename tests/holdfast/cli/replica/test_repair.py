@@ -286,3 +286,10 @@ def test_a_quorum_beyond_its_deadline_is_decided_by_the_syncs(holdfast: RunComma
     done = holdfast(*REPAIR)
     assert done.code == 0, done.out
     _all_are_equal(two, holdfast, "near", "far")
+
+
+def test_an_archive_that_the_store_does_not_know_beside_others_is_a_wrong_name(
+    holdfast: RunCommand, two: Replicas
+) -> None:
+    done = holdfast(*REPAIR, "--archive", "other")
+    assert (done.code, "say which by --archive" in done.err) == (2, True)

@@ -219,3 +219,8 @@ def test_a_leader_that_is_removed_leads_no_more(store: CoordinationStore) -> Non
     store.run(lambda connection: remove(connection, "a", "near"))
     found = store.run(lambda connection: connection.execute(schema.archives.select()).mappings().one())
     assert (found[c.leader.name], found[c.leader_until.name]) == ("", 0.0)
+
+
+def test_a_replica_keeps_the_reason_for_which_it_was_lost_first(store: CoordinationStore) -> None:
+    store.run(lambda c: replicas.mark_lost(c, "a", "far", "rot"))
+    assert row(store, "far").lost_reason == "it is new"

@@ -317,3 +317,15 @@ def test_nothing_is_added_through_a_replica_that_is_being_removed(three: Replica
     three.coordination.run(lambda c: leave(c, three.archive, "far", force=False))
     with pytest.raises(RefusedError, match="replica far is being removed: nothing is added through it any more"):
         far.add(plan, check=nothing, fence=None)
+
+
+def test_an_elected_replica_goes_on_with_the_entries_that_are_there(two: Replicas) -> None:
+    two.back_up("near")
+    two.back_up("near")
+    lose_all(two)
+    assert elect(two.coordination, two.archive, "far") == 0
+    with pytest.raises(RefusedError, match="not all replicas are lost"):
+        elect(two.coordination, two.archive, "near")
+    two.recover("near", source="far")
+    assert two.sync("far").index == 2  # near's files are still there, though it is behind now
+    assert two.is_whole("far")

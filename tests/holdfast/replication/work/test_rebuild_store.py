@@ -311,3 +311,13 @@ def test_a_store_in_postgresql_is_rebuilt_too(tmp_path: Path, both: Coordination
     assert become(two, rebuild(both, {}))["near"] == ""
     assert both.run(lambda c: replica(c, two.archive, "far")).is_lost
     go_on(two)
+
+
+def test_two_that_know_of_no_replica_in_common_do_not_both_succeed(two: Replicas) -> None:
+    two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="another")))
+
+    def meanwhile() -> None:
+        two.coordination.run(lambda c: c.execute(schema.archives.update().values(store="a third one")))
+
+    with pytest.raises(BusyError, match="another process has changed the log of shop meanwhile"):
+        rebuild(two.coordination, {}, places=before_the_first_move(meanwhile))
